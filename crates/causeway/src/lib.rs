@@ -1,0 +1,1 @@
+//! A message bus in shared memory: one copy, one order, nothing in between.

@@ -1,0 +1,1 @@
+//! Mechanisms, patterns, and the processes that measure them.

@@ -1,0 +1,1 @@
+//! Linux as safe types: descriptors, memory, futexes, clocks, placement, counters.

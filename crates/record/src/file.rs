@@ -1,0 +1,163 @@
+//! A record on disk: one JSON object a line, valid after every line.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crate::{Line, SCHEMA};
+
+/// Appends lines to a file. Each line is one `write`, so a reader never sees half of one unless the disk fills,
+/// and then [`Writer::write`] takes the half back.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    good_bytes: u64,
+}
+
+impl Writer {
+    /// Creates the file, which must not exist.
+    ///
+    /// # Errors
+    /// That of opening the file: it exists, the folder is missing, no permission.
+    pub fn create(path: &Path) -> io::Result<Writer> {
+        let file = File::options().write(true).create_new(true).open(path)?;
+        Ok(Writer { file, good_bytes: 0 })
+    }
+
+    /// Appends one line.
+    ///
+    /// # Errors
+    /// That of writing. What was written before stays valid: half a line is cut off again.
+    pub fn write(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line).expect("a line is plain data");
+        text.push(b'\n');
+        if let Err(error) = self.file.write_all(&text) {
+            // The cut is best effort: if even that fails, a reader still skips the half line.
+            let _ = self.file.set_len(self.good_bytes);
+            let _ = self.file.seek(SeekFrom::Start(self.good_bytes));
+            return Err(error);
+        }
+        self.good_bytes += text.len() as u64;
+        Ok(())
+    }
+}
+
+/// A line that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+/// Everything valid in a record, and everything that was not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// The valid lines, in order.
+    pub lines: Vec<Line>,
+    /// The others.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads a record, keeping what is valid.
+///
+/// # Errors
+/// Only that of reading itself; bad content is a [`Problem`], not an error.
+pub fn read(input: impl BufRead) -> io::Result<Reading> {
+    let mut reading = Reading::default();
+    for (index, text) in input.split(b'\n').enumerate() {
+        let text = text?;
+        if text.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let mut problem = |why| reading.problems.push(Problem { line: index + 1, why });
+        match serde_json::from_slice::<Line>(&text) {
+            Ok(Line::Header(header)) if header.schema > SCHEMA => {
+                problem(format!(
+                    "written with schema {}; this program reads up to {SCHEMA}, so take a newer one",
+                    header.schema
+                ));
+                return Ok(reading);
+            }
+            Ok(line) => reading.lines.push(line),
+            Err(error) if error.is_eof() => problem(format!("ends in the middle: {error}")),
+            Err(error) => problem(format!("not a line of a record: {error}")),
+        }
+    }
+    let starts_well = matches!(reading.lines.first(), Some(Line::Header(_)));
+    if !starts_well && reading.problems.is_empty() {
+        reading.problems.push(Problem { line: 1, why: "a record begins with a header line".into() });
+    }
+    Ok(reading)
+}
+
+/// [`read`] from a file.
+///
+/// # Errors
+/// That of opening or reading the file.
+pub fn read_file(path: &Path) -> io::Result<Reading> {
+    read(BufReader::new(File::open(path)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CaseId, End, Skipped};
+
+    fn skipped() -> Line {
+        Line::Skipped(Skipped {
+            case: CaseId::new("stream", "mq-posix", 65536, "same-cpu"),
+            step: "fit".into(),
+            why: "fs.mqueue.msgsize_max is 8192".into(),
+        })
+    }
+
+    #[test]
+    fn lines_survive_being_written_and_read() {
+        let lines = [skipped(), Line::End(End { complete: true, elapsed_s: 1.5 })];
+        let mut text = Vec::new();
+        for line in &lines {
+            text.extend(serde_json::to_vec(line).unwrap());
+            text.push(b'\n');
+        }
+        let reading = read(&text[..]).unwrap();
+        assert_eq!(reading.lines, lines);
+        assert_eq!(reading.problems[0].why, "a record begins with a header line");
+    }
+
+    #[test]
+    fn a_record_cut_in_the_middle_keeps_what_is_whole_and_names_the_line() {
+        let mut text = serde_json::to_vec(&skipped()).unwrap();
+        text.push(b'\n');
+        let half = serde_json::to_vec(&skipped()).unwrap();
+        text.extend(&half[..half.len() / 2]);
+        let reading = read(&text[..]).unwrap();
+        assert_eq!(reading.lines, [skipped()]);
+        assert_eq!(reading.problems.len(), 1);
+        assert_eq!(reading.problems[0].line, 2);
+        assert!(reading.problems[0].why.starts_with("ends in the middle"), "{}", reading.problems[0]);
+    }
+
+    #[test]
+    fn a_foreign_file_is_all_problems() {
+        let reading = read(&b"# kdbus\n1 32580\n"[..]).unwrap();
+        assert!(reading.lines.is_empty());
+        assert_eq!(reading.problems.len(), 2);
+    }
+
+    /// `/dev/full` takes nothing: the error must come up, and not as a panic.
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let Ok(file) = File::options().write(true).open("/dev/full") else { return };
+        let mut writer = Writer { file, good_bytes: 0 };
+        assert_eq!(writer.write(&skipped()).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,20 @@
+//! What a run is: plain, versioned data, and its form on disk (JSON Lines).
+//!
+//! This is where the laboratory and the reports meet: `lab` writes these types, `report` reads them, and neither
+//! knows the other. Nothing here measures, computes a statistic, or formats for people.
+//!
+//! `docs/record.md` describes every field with its unit; a test compares that document with these types.
+
+mod case_id;
+mod file;
+mod line;
+
+pub use case_id::{CaseId, ParseCaseIdError};
+pub use file::{Problem, Reading, Writer, read, read_file};
+pub use line::{
+    Cache, Case, Clock, Comparison, Cpu, End, Header, Line, Machine, Node, Noise, PerOp, Regime, RegimeKind,
+    RoleCounters, Run, Skipped, StoppedBy, Summary, Tool,
+};
+
+/// The version of the record's form. A reader refuses what is newer and says so.
+pub const SCHEMA: u32 = 1;

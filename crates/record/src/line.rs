@@ -1,0 +1,403 @@
+//! The lines of a record, one type each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::CaseId;
+
+/// One line of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Line {
+    /// The first line: tool, settings, machine.
+    Header(Box<Header>),
+    /// A case, before its first run.
+    Case(Case),
+    /// One finished run.
+    Run(Run),
+    /// What the runs of a case amount to.
+    Summary(Summary),
+    /// Two cases of one record, interleaved, as a ratio.
+    Comparison(Comparison),
+    /// A case that could not be measured, or a run of it, and why.
+    Skipped(Skipped),
+    /// The last line.
+    End(End),
+}
+
+/// What was asked of which tool on which machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`crate::SCHEMA`] of the writer.
+    pub schema: u32,
+    /// Who wrote this.
+    pub tool: Tool,
+    /// When, RFC 3339.
+    pub started: String,
+    /// Seed of the order of runs.
+    pub seed: u64,
+    /// The settings in force, by the name of the flag.
+    pub settings: BTreeMap<String, String>,
+    /// Where.
+    pub machine: Machine,
+}
+
+/// Name and build of the program that measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Name of the program.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The commit it was built from, where that was known at build time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Optimisation of the build: `release` or `debug`. Numbers of a debug build mean nothing.
+    pub profile: String,
+}
+
+/// The machine as the program saw it. What could not be read is absent, never guessed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Name of the host.
+    pub hostname: String,
+    /// Kernel release (`uname -r`).
+    pub kernel: String,
+    /// Kernel build (`uname -v`).
+    pub kernel_build: String,
+    /// Architecture (`uname -m`).
+    pub arch: String,
+    /// The kernel's command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_line: Option<String>,
+    /// Changes with every boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// Model name of the first CPU.
+    pub cpu_model: String,
+    /// Microcode revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
+    /// CPUs that this process may use.
+    pub allowed_cpus: Vec<u32>,
+    /// Every online CPU with its place in the topology.
+    pub cpus: Vec<Cpu>,
+    /// The caches of the first CPU.
+    pub caches: Vec<Cache>,
+    /// NUMA nodes.
+    pub nodes: Vec<Node>,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The clock of the timed regions.
+    pub clock: Clock,
+    /// `hypervisor` vendor, or `none`.
+    pub virtualisation: String,
+    /// Is a performance monitoring unit usable by this process?
+    pub pmu: bool,
+    /// Name and state of each CPU vulnerability.
+    pub mitigations: BTreeMap<String, String>,
+    /// Frequency scaling, idle states, boost: file name to content.
+    pub power: BTreeMap<String, String>,
+    /// Resource limits of this process: name to `soft/hard`.
+    pub limits: BTreeMap<String, String>,
+    /// Kernel settings that change results: name to value.
+    pub sysctls: BTreeMap<String, String>,
+    /// Load averages at the start, as in `/proc/loadavg`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<String>,
+    /// C library and its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libc: Option<String>,
+    /// What the machine lacks that would have told more, each with its reason.
+    pub missing: Vec<String>,
+}
+
+/// One CPU's place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Number of the CPU.
+    pub cpu: u32,
+    /// Number of the core inside its package; CPUs with the same core and package are SMT siblings.
+    pub core: u32,
+    /// Number of the package (socket).
+    pub package: u32,
+    /// Lowest CPU that shares the last-level cache.
+    pub llc: u32,
+    /// NUMA node.
+    pub node: u32,
+}
+
+/// One cache of a CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1, 2, 3 …
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub r#type: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Bytes of a line.
+    pub line_bytes: u32,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Number of the node.
+    pub node: u32,
+    /// Its CPUs.
+    pub cpus: Vec<u32>,
+    /// Its memory.
+    pub memory_bytes: u64,
+}
+
+/// The clock of the timed regions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Clock {
+    /// Always `CLOCK_MONOTONIC_RAW`.
+    pub source: String,
+    /// What the kernel reads for it: `tsc`, `kvm-clock`, …
+    pub kernel_source: String,
+    /// Smallest step seen, in nanoseconds.
+    pub resolution_ns: f64,
+    /// Cost of one reading, in nanoseconds.
+    pub read_ns: f64,
+    /// Ticks of the time-stamp counter per second, measured against the clock; absent where there is no invariant TSC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tsc_hz: Option<f64>,
+}
+
+/// A case and its effective settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Its id.
+    pub case: CaseId,
+    /// How the ends talk.
+    pub pattern: String,
+    /// Mechanism, signal or operation.
+    pub mechanism: String,
+    /// Bytes of payload.
+    pub payload_bytes: u64,
+    /// Placement as asked for.
+    pub placement: String,
+    /// Placement as it came out: `two-cpus` may be `same-llc` here.
+    pub resolved_placement: String,
+    /// CPU of each role, in the order of `roles`; empty when not pinned.
+    pub cpus: Vec<u32>,
+    /// Names of the roles.
+    pub roles: Vec<String>,
+    /// Every axis of the case with its effective value, defaults included.
+    pub axes: BTreeMap<String, String>,
+    /// Unit of `value`, `samples`, `median` and `ci95`.
+    pub unit: String,
+    /// Is a larger value better (rates), or a smaller one (times)?
+    pub higher_is_better: bool,
+    /// Settings read back from the kernel by the endpoints, by role or common: pipe size, sndbuf, MSS …
+    pub facts: BTreeMap<String, String>,
+}
+
+/// Counts per operation, summed over the roles. Absent is what could not be counted here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerOp {
+    /// Context switches because a role waited.
+    pub voluntary_switches: f64,
+    /// Context switches because the scheduler took the CPU away.
+    pub involuntary_switches: f64,
+    /// Page faults without input or output.
+    pub minor_faults: f64,
+    /// Page faults that read from a device.
+    #[serde(default)]
+    pub major_faults: f64,
+    /// CPU time, user and system, in nanoseconds.
+    pub cpu_ns: f64,
+    /// Moves of a role to another CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<f64>,
+    /// CPU cycles, only from a PMU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<f64>,
+    /// Instructions, only from a PMU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<f64>,
+}
+
+/// What one role counted in the timed part of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoleCounters {
+    /// Name of the role.
+    pub role: String,
+    /// CPU it was pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Operations between its two readings.
+    pub ops: u64,
+    /// Bytes that arrived at this role in the timed part, counted there.
+    pub received_bytes: u64,
+    /// Counts per operation of this role alone.
+    pub per_op: PerOp,
+}
+
+/// What disturbed a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Samples during which the leading role was preempted.
+    pub marked_samples: u64,
+    /// Time stolen by the hypervisor from all CPUs during the run, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_ms: Option<f64>,
+    /// Interrupts of all CPUs during the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<u64>,
+    /// Voluntary context switches of the coordinator during the timed part; must be 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinator_switches: Option<u64>,
+}
+
+/// One measurement of a case by freshly started peers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The case.
+    pub case: CaseId,
+    /// Index of the run inside its case, from 0.
+    pub run: u32,
+    /// Index of the round of the whole record; runs of one round are neighbours in time.
+    pub round: u32,
+    /// Median of `samples`, in the case's unit.
+    pub value: f64,
+    /// One value per timed batch, in the case's unit, in the order of time.
+    pub samples: Vec<f64>,
+    /// Operations in each sample.
+    pub ops_per_sample: u64,
+    /// Counts per operation, all roles.
+    pub per_op: PerOp,
+    /// Counts of each role.
+    pub roles: Vec<RoleCounters>,
+    /// Further series of the run, one value per sample, by name with unit: `events_per_call`, …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<f64>>,
+    /// Disturbances.
+    pub noise: Noise,
+    /// From the decision to start the peers until all were ready, in milliseconds.
+    pub startup_ms: f64,
+    /// The whole run, in milliseconds.
+    pub elapsed_ms: f64,
+    /// Remarks: `shape: …`, `noisy: …`.
+    pub flags: Vec<String>,
+}
+
+/// Why no further runs were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoppedBy {
+    /// The interval is as narrow as was asked.
+    Precision,
+    /// The largest number of runs was made.
+    MaxRuns,
+    /// The time allowed was used up.
+    Budget,
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+    /// A run failed; see the `skipped` line of the case.
+    Error,
+}
+
+/// A remark on the samples: not one steady state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RegimeKind {
+    /// The samples fall into two groups.
+    TwoModes,
+    /// The level changed once.
+    Step,
+    /// The level drifts.
+    Slope,
+    /// Neighbouring samples resemble each other.
+    Correlated,
+}
+
+/// A regime found in the samples or runs of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Regime {
+    /// What was found.
+    pub regime: RegimeKind,
+    /// `samples` inside runs, or `runs` of the case.
+    pub within: String,
+    /// In how many of the runs (1 for a regime among runs).
+    pub runs: u32,
+    /// A sentence with the figures.
+    pub detail: String,
+    /// The two levels, for two modes and steps, in the case's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<[f64; 2]>,
+}
+
+/// What the runs of a case amount to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The case.
+    pub case: CaseId,
+    /// Unit of `median` and `ci95`.
+    pub unit: String,
+    /// Number of runs.
+    pub runs: u32,
+    /// Median over the runs' values.
+    pub median: f64,
+    /// Exact order-statistic interval of the median, at least 95 %; absent below six runs.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Lowest and highest run.
+    pub range: [f64; 2],
+    /// Spread between runs: half the interquartile range of their values over their median.
+    pub spread_between: f64,
+    /// Spread within runs: the median over runs of the same figure for samples.
+    pub spread_within: f64,
+    /// Why no further runs were made.
+    pub stopped_by: StoppedBy,
+    /// Median over the runs of each count.
+    pub per_op: PerOp,
+    /// Median over the runs of each further series' median.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, f64>,
+    /// Counts that are not what this case must look like, each with the reason.
+    pub shape: Vec<String>,
+    /// Departures from one steady state.
+    pub regimes: Vec<Regime>,
+}
+
+/// Two cases measured in the same rounds, as the ratio of their costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The case that is judged.
+    pub case: CaseId,
+    /// The case that it is held against.
+    pub baseline: CaseId,
+    /// How many times faster `case` is than `baseline` (below 1: slower), median over pairs of the same round.
+    pub speedup: f64,
+    /// Sign-test interval of the ratio, at least 95 %; absent below six pairs.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Number of pairs.
+    pub pairs: u32,
+}
+
+/// A case, or one run of it, that gave no number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The case.
+    pub case: CaseId,
+    /// Where it ended: `fit`, `plan`, or the step of a peer's life (`hello`, `pin`, `attach`, `prefault`, `verify`,
+    /// `ready`, `calibrate`, `batches`, `report`).
+    pub step: String,
+    /// One sentence: what, why, and how to change it where the user can.
+    pub why: String,
+}
+
+/// The last line of a record that was closed in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Was everything measured that was planned?
+    pub complete: bool,
+    /// Wall-clock time, in seconds.
+    pub elapsed_s: f64,
+}

@@ -1,0 +1,1 @@
+//! Records into tables, Markdown, CSV and HTML.

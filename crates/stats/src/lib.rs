@@ -1,0 +1,1 @@
+//! Order statistics, intervals, stopping rule, regimes, comparison. Pure.
