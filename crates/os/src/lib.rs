@@ -15,9 +15,12 @@ pub mod clock;
 pub mod counters;
 mod error;
 pub mod futex;
+pub mod limits;
 pub mod memory;
+pub mod namespace;
 pub mod process;
 pub mod sched;
 pub mod socket;
+pub mod topology;
 
 pub use error::{Error, Result};
