@@ -26,6 +26,10 @@ impl Interval {
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
+
+    pub(crate) fn map(self, f: impl Fn(f64) -> f64) -> Interval {
+        Interval { low: f(self.low), high: f(self.high), ..self }
+    }
 }
 
 /// The narrowest symmetric pair of order statistics that covers the population's median with at least `confidence`;

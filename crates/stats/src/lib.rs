@@ -8,6 +8,7 @@
 //! | what is the middle, how wide is the rest | [`order`] |
 //! | how sure is the middle | [`interval`] |
 //! | are there enough runs | [`stopping`] |
+//! | is one thing faster than another | [`compare`], [`ranks`], [`discovery`] |
 //! | how bad is the tail | [`tail`] |
 //! | did all get their share | [`fairness`] |
 //! | at which size do two costs meet | [`curve`] |
@@ -21,15 +22,20 @@
 //! reason.
 
 mod binomial;
+mod normal;
 
+pub mod compare;
 pub mod cumulative;
 pub mod curve;
+pub mod discovery;
 pub mod fairness;
 pub mod interval;
 pub mod order;
+pub mod ranks;
 pub mod stopping;
 pub mod tail;
 
+pub use compare::{Better, Comparison, Ratio, Verdict, compare_boots, compare_paired, paired_ratio, verdict};
 pub use interval::{Interval, median_interval};
 pub use order::{half_iqr_over_median, mad, median, quantile};
 pub use stopping::{Decision, Stop, StoppingRule};
