@@ -8,6 +8,8 @@
 //! | what is the middle, how wide is the rest | [`order`] |
 //! | how sure is the middle | [`interval`] |
 //! | are there enough runs | [`stopping`] |
+//! | what does a case amount to | [`summary`] |
+//! | is it one steady state at all | [`regime`] |
 //! | is one thing faster than another | [`compare`], [`ranks`], [`discovery`] |
 //! | how bad is the tail | [`tail`] |
 //! | did all get their share | [`fairness`] |
@@ -32,11 +34,15 @@ pub mod fairness;
 pub mod interval;
 pub mod order;
 pub mod ranks;
+pub mod regime;
 pub mod stopping;
+pub mod summary;
 pub mod tail;
 
 pub use compare::{Better, Comparison, Ratio, Verdict, compare_boots, compare_paired, paired_ratio, verdict};
 pub use interval::{Interval, median_interval};
 pub use order::{half_iqr_over_median, mad, median, quantile};
+pub use regime::{Regime, RegimeKind};
 pub use stopping::{Decision, Stop, StoppingRule};
+pub use summary::{CaseSummary, run_value, summarise};
 pub use tail::{Percentile, percentile};
