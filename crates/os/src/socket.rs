@@ -75,7 +75,8 @@ impl Control {
 ///
 /// # Errors
 ///
-/// The kernel's: `EPIPE` when the other end is gone, `EAGAIN` on a full non-blocking socket, `ETOOMANYREFS` when too
+/// The kernel's: `EPIPE` when the other end is gone, `EAGAIN` on a full non-blocking socket (on a stream, a part may
+/// have been sent then), `ETOOMANYREFS` when too
 /// many sent descriptors wait to be received, `EMSGSIZE`. `EINVAL` for more than [`MAX_FDS`] descriptors, or for
 /// descriptors without a byte to carry them: a stream loses them, and on the others the receiver takes the message for
 /// the end.

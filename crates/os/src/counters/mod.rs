@@ -116,18 +116,43 @@ fn voluntary_switches(status: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::process::{Child, Exit, Spawn};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Sleeps until `enough` says so. One sleep need not be a switch: on a busy machine its time may be over before the
+    /// thread has gone to sleep.
+    fn sleep_until(mut enough: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !enough() {
+            assert!(start.elapsed() < LONG, "sleeping is not counted");
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
 
     #[test]
-    fn sleeping_counts_as_voluntary_switches() {
+    fn sleeping_counts_as_voluntary_switches_and_working_as_time() {
         let before = ThreadCounters::read();
-        for _ in 0..5 {
-            std::thread::sleep(Duration::from_micros(100));
+        let counted = || ThreadCounters::read().since(&before);
+        sleep_until(|| counted().voluntary_switches >= 5);
+        let start = counted().cpu_ns;
+        while counted().cpu_ns < start + 1_000_000 {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn faults_count_pages_touched_first() {
+        let memory = crate::memory::Mapping::anonymous(64 * crate::memory::page_bytes()).unwrap();
+        let _ = memory.advise_huge(false);
+        let before = ThreadCounters::read();
+        for page in 0..64 {
+            memory.atomic_u32(page * crate::memory::page_bytes()).store(1, Ordering::Relaxed);
         }
         let counted = ThreadCounters::read().since(&before);
-        assert!(counted.voluntary_switches >= 5, "{counted:?}");
-        assert!(counted.cpu_ns > 0, "{counted:?}");
+        assert!(counted.minor_faults >= 64, "{counted:?}");
     }
 
     #[test]
@@ -135,38 +160,28 @@ mod tests {
         let before = ThreadCounters::read();
         let other = std::thread::spawn(|| {
             let before = ThreadCounters::read();
-            for _ in 0..200 {
-                std::thread::sleep(Duration::from_micros(10));
-            }
-            ThreadCounters::read().since(&before).voluntary_switches
+            sleep_until(|| ThreadCounters::read().since(&before).voluntary_switches >= 200);
         });
-        let other = other.join().unwrap();
+        other.join().unwrap();
         let ours = ThreadCounters::read().since(&before).voluntary_switches;
-        assert!(other >= 200 && ours < 100, "{other} {ours}");
+        assert!(ours < 100, "{ours}");
     }
 
     #[test]
     fn the_switches_of_another_thread_are_seen_from_outside() {
-        let (tell, told) = mpsc::channel();
-        let (go, wait) = mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-            tell.send(tid).unwrap();
-            for () in wait {
-                std::thread::sleep(Duration::from_micros(100));
-                tell.send(tid).unwrap();
-            }
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let stop = &stop;
+            scope.spawn(move || {
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+                sleep_until(|| stop.load(Ordering::Relaxed));
+            });
+            let switches = TaskSwitches::open(told.recv().unwrap()).unwrap();
+            let before = switches.read().unwrap();
+            sleep_until(|| switches.read().unwrap() >= before + 10);
+            stop.store(true, Ordering::Relaxed);
         });
-        let switches = TaskSwitches::open(told.recv().unwrap()).unwrap();
-        let before = switches.read().unwrap();
-        for _ in 0..10 {
-            go.send(()).unwrap();
-            told.recv().unwrap();
-        }
-        let after = switches.read().unwrap();
-        assert!(after - before >= 10, "{before} {after}");
-        drop(go);
-        thread.join().unwrap();
     }
 
     #[test]
