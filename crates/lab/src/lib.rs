@@ -1,1 +1,30 @@
 //! Mechanisms, patterns, and the processes that measure them.
+//!
+//! The way of a case through this crate: [`plan`] makes a list of case ids · [`subject::prepare`] checks each against this
+//! machine · [`session`] orders their runs and decides when a case has enough · [`coordinator`] makes one run by starting
+//! [`peer`]s · a peer attaches its end of a [`mechanism`] and drives a [`pattern`] with it · [`summary`] turns what came back
+//! into lines of the record.
+//!
+//! This crate never hears of tables or pages. Statistics are in `weighbridge-stats`.
+
+pub mod axis;
+pub mod buffer;
+pub mod contract;
+pub mod coordinator;
+pub mod ctx;
+pub mod host;
+pub mod interrupt;
+pub mod link;
+pub mod machine;
+pub mod mechanism;
+pub mod pattern;
+pub mod peer;
+pub mod placement;
+pub mod plan;
+pub mod planner;
+pub mod session;
+pub mod shape;
+pub mod shared;
+pub mod subject;
+pub mod summary;
+pub mod touch;

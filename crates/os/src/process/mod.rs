@@ -6,7 +6,8 @@
 //!
 //! # Safety
 //!
-//! `prctl` is only given numbers here.
+//! `prctl` and `fcntl` are only given numbers here. A descriptor that was inherited is taken over at most once, so it has
+//! one owner.
 #![allow(unsafe_code)]
 
 mod child;
@@ -17,7 +18,8 @@ pub use child::{Child, Exit, Spawn, Stderr};
 pub use signals::{block_signals, read_signal};
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -41,6 +43,31 @@ pub fn pidfd_open(pid: u32) -> Result<OwnedFd> {
         .ok_or(Errno::INVAL)
         .and_then(|number| rustix::process::pidfd_open(number, PidfdFlags::empty()))
         .context("open a descriptor of", || format!("process {pid}"))
+}
+
+/// Takes over descriptor `number` that the parent handed to this process (see [`Spawn::fds`]), and closes it on exec.
+///
+/// # Errors
+///
+/// `EBADF` when there is no such descriptor, when it is none of 3 … 34, or when it was taken before.
+pub fn inherited_fd(number: i32) -> Result<OwnedFd> {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let on = || format!("inherited descriptor {number}");
+    let bit = u32::try_from(number - 3)
+        .ok()
+        .filter(|bit| *bit < u32::BITS)
+        .ok_or(Errno::BADF)
+        .context("take", on)?;
+    // SAFETY: F_SETFD takes a number; on a descriptor that does not exist it fails.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(Error::last("take", on()));
+    }
+    // Relaxed: the bit guards nothing but itself.
+    if TAKEN.fetch_or(1 << bit, Ordering::Relaxed) & (1 << bit) != 0 {
+        return Err(Errno::BADF).context("take", on);
+    }
+    // SAFETY: the descriptor exists, came from the parent, and is handed out here only once.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Ties the calling process to its parent: it is killed when the parent ends, and ends at once (exit code 1) when it

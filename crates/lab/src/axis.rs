@@ -1,0 +1,146 @@
+//! Axes: the settings of a case beyond pattern, mechanism, payload and placement.
+//!
+//! An axis is declared once, by the harness (below), by a pattern or by a mechanism, and with that it exists in case
+//! ids, on the command line, in `list` and in the record.
+
+/// A setting with its default and the values it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis {
+    /// Name in a case id.
+    pub name: &'static str,
+    /// Value when the id does not name it.
+    pub default: &'static str,
+    /// What may stand there.
+    pub values: Values,
+    /// One line for people.
+    pub about: &'static str,
+}
+
+/// What an axis may be set to.
+#[derive(Clone, Copy, Debug)]
+pub enum Values {
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// A number of bytes, or `default` for what the kernel gives.
+    Bytes,
+    /// A whole number of at least 1, or `default`.
+    Count,
+    /// A whole number for every role, or one for each, separated by colons.
+    Nices,
+    /// `other`, `batch`, `idle`, `fifo-N` or `rr-N` for every role, or one for each, separated by colons.
+    Policies,
+}
+
+impl Axis {
+    /// Is `value` one that this axis takes? Otherwise a sentence that says what it takes.
+    ///
+    /// # Errors
+    /// The sentence.
+    pub fn check(&self, value: &str) -> Result<(), String> {
+        let wants = |what: &str| Err(format!("axis {} takes {what}, not `{value}`", self.name));
+        match self.values {
+            Values::OneOf(words) if words.contains(&value) => Ok(()),
+            Values::OneOf(words) => wants(&words.join(", ")),
+            Values::Bytes | Values::Count if value == "default" => Ok(()),
+            Values::Bytes | Values::Count if value.parse::<u64>().is_ok_and(|n| n > 0) => Ok(()),
+            Values::Bytes => wants("a number of bytes"),
+            Values::Count => wants("a whole number of at least 1"),
+            Values::Nices
+                if value.split(':').all(|n| n.parse::<i32>().is_ok_and(|n| (-20..=19).contains(&n))) =>
+            {
+                Ok(())
+            }
+            Values::Nices => wants("nice values from -20 to 19, one or one for each role, as in 0:10"),
+            Values::Policies if value.split(':').all(|policy| parse_policy(policy).is_some()) => Ok(()),
+            Values::Policies => wants(
+                "other, batch, idle, fifo-1…99 or rr-1…99, one or one for each role, as in other:fifo-10",
+            ),
+        }
+    }
+}
+
+/// A scheduling policy as an axis spells it.
+pub fn parse_policy(text: &str) -> Option<causeway_os::sched::Policy> {
+    use causeway_os::sched::Policy;
+    let priority = |text: &str| text.parse::<u8>().ok().filter(|priority| (1..=99).contains(priority));
+    match text {
+        "other" => Some(Policy::Other),
+        "batch" => Some(Policy::Batch),
+        "idle" => Some(Policy::Idle),
+        _ => match text.split_once('-')? {
+            ("fifo", rest) => priority(rest).map(Policy::Fifo),
+            ("rr", rest) => priority(rest).map(Policy::RoundRobin),
+            _ => None,
+        },
+    }
+}
+
+/// The value of a role on an axis that is set for all roles or for each: the last one given holds for the rest.
+pub fn of_role(value: &str, role: usize) -> &str {
+    value.split(':').nth(role).or_else(|| value.split(':').next_back()).unwrap_or(value)
+}
+
+/// How a peer waits; a mechanism says which of these it offers, and which is its default.
+pub const WAIT: Axis = Axis {
+    name: "wait",
+    default: "default",
+    values: Values::OneOf(&["default", "block", "poll", "epoll", "uring", "spin", "spin-block"]),
+    about: "how an end waits: in the call itself, in poll or epoll before each read, through io_uring, or spinning",
+};
+
+/// How much of the payload is written by the sender and read by the receiver.
+pub const TOUCH: Axis = Axis {
+    name: "touch",
+    default: "all",
+    values: Values::OneOf(&["none", "first", "lines", "all"]),
+    about: "what sender and receiver touch: nothing, the first word, a word of every cache line, or every byte",
+};
+
+/// Processes or threads.
+pub const PEERS: Axis = Axis {
+    name: "peers",
+    default: "process",
+    values: Values::OneOf(&["process", "thread"]),
+    about: "a process for each role, or one process with a thread for each",
+};
+
+/// Nice values.
+pub const NICE: Axis = Axis {
+    name: "nice",
+    default: "0",
+    values: Values::Nices,
+    about: "nice value, for all roles or each (0:10)",
+};
+
+/// Scheduling classes.
+pub const SCHED: Axis = Axis {
+    name: "sched",
+    default: "other",
+    values: Values::Policies,
+    about: "scheduling class, for all roles or each (other:fifo-10)",
+};
+
+/// The axes that every case has.
+pub const COMMON: &[Axis] = &[WAIT, TOUCH, PEERS, NICE, SCHED];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_an_axis_does_not_take_is_refused_with_what_it_takes() {
+        assert_eq!(WAIT.check("poll"), Ok(()));
+        let why = WAIT.check("sleep").unwrap_err();
+        assert!(why.contains("block, poll, epoll") && why.contains("`sleep`"), "{why}");
+        assert!(NICE.check("0:-5").is_ok() && NICE.check("0:20").is_err());
+        assert!(SCHED.check("other:fifo-10").is_ok() && SCHED.check("fifo-100").is_err());
+        let depth = Axis { name: "depth", default: "default", values: Values::Count, about: "" };
+        assert!(depth.check("default").is_ok() && depth.check("0").is_err());
+    }
+
+    #[test]
+    fn the_last_value_given_holds_for_the_remaining_roles() {
+        assert_eq!((of_role("0:10", 0), of_role("0:10", 1), of_role("0:10", 5)), ("0", "10", "10"));
+        assert_eq!(of_role("-5", 3), "-5");
+    }
+}

@@ -1,0 +1,352 @@
+//! One run: starts the peers, waits without waking, and says what came of it.
+//!
+//! While the peers measure, the coordinator lies in one `poll` on their process and control descriptors and on the
+//! signals that end the program. Its deadlines are the time-out of that call, so nothing wakes it in a run that goes well.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use causeway_os::counters::SystemNoise;
+use causeway_os::process::{self, Child, Exit, Spawn};
+use causeway_os::{sched, socket};
+use weighbridge_record as record;
+
+use crate::contract::{Facts, Handoff};
+use crate::peer::{self, Assignment, Report, RoleReport};
+use crate::placement;
+use crate::planner::Timing;
+use crate::shared::{Sample, Shared};
+use crate::subject::Prepared;
+use crate::{host::Host, interrupt::Interrupt};
+
+/// From the start of the peers until all of them are ready.
+const SETUP_DEADLINE: Duration = Duration::from_secs(10);
+/// Beyond what the samples of a run are meant to take.
+const RUN_DEADLINE: Duration = Duration::from_secs(20);
+/// From the first failure until the cause of it is looked at: a peer that dies takes the other one with it.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// With numbers.
+    Measured(Box<Measured>),
+    /// Without.
+    Failed {
+        /// Where: a [`Step`]'s name, or `plan`.
+        step: String,
+        /// Why.
+        why: String,
+    },
+    /// By the user.
+    Interrupted,
+}
+
+/// Everything a run gave.
+#[derive(Debug)]
+pub struct Measured {
+    /// The timed batches.
+    pub samples: Vec<Sample>,
+    /// Counts of each role, in the order of roles.
+    pub roles: Vec<RoleReport>,
+    /// Settings read back, of all roles.
+    pub facts: Facts,
+    /// Stolen time and interrupts of the whole machine meanwhile.
+    pub noise: SystemNoise,
+    /// From the decision to start until all were ready.
+    pub startup_ms: f64,
+    /// All of it.
+    pub elapsed_ms: f64,
+}
+
+/// Starts runs.
+#[derive(Debug)]
+pub struct Coordinator<'a> {
+    host: &'a Host,
+    interrupt: &'a Interrupt,
+    program: PathBuf,
+    paddings: Paddings,
+    pinned_to: Vec<u32>,
+}
+
+impl<'a> Coordinator<'a> {
+    /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings.
+    pub fn new(host: &'a Host, interrupt: &'a Interrupt, program: PathBuf, seed: u64) -> Coordinator<'a> {
+        Coordinator { host, interrupt, program, paddings: Paddings(seed | 1), pinned_to: Vec::new() }
+    }
+
+    /// Measures a case once, with fresh peers. Nothing of the run is left when this returns.
+    pub fn run(&mut self, case: &Prepared, timing: Timing) -> Outcome {
+        let began = Instant::now();
+        match self.start(case, timing) {
+            Ok(running) => running.finish(self.interrupt, began, timing),
+            Err(error) => Outcome::Failed { step: "plan".into(), why: error.to_string() },
+        }
+    }
+
+    fn start(&mut self, case: &Prepared, timing: Timing) -> io::Result<Running> {
+        self.stay_off(&case.link.cpus)?;
+        let noise = SystemNoise::read();
+        let shared = Shared::create()?;
+        let handoffs = (case.subject.plan)(&case.link)?;
+        let role_names: Vec<_> = case.pattern.roles.to_vec();
+        assert_eq!(handoffs.len(), role_names.len(), "a plan hands something to every role");
+        let processes: Vec<Vec<(usize, Handoff)>> = match case.link.axis("peers") {
+            "thread" => vec![handoffs.into_iter().enumerate().collect()],
+            _ => handoffs.into_iter().enumerate().map(|role| vec![role]).collect(),
+        };
+        let mut peers = Vec::with_capacity(processes.len());
+        for roles in processes {
+            let peer = self.start_peer(case, timing, &shared, roles, role_names.len())?;
+            peers.push(peer);
+        }
+        Ok(Running { shared, peers, role_names, noise })
+    }
+
+    fn start_peer(
+        &mut self,
+        case: &Prepared,
+        timing: Timing,
+        shared: &Shared,
+        roles: Vec<(usize, Handoff)>,
+        role_count: usize,
+    ) -> io::Result<Peer> {
+        let (control, theirs) = socket::seqpacket_pair()?;
+        let parent = std::process::id();
+        let spawn = Spawn::new(&self.program)
+            .arg(peer::ARGUMENT)
+            .arg(parent.to_string())
+            .env("WEIGHBRIDGE_PADDING", self.paddings.next())
+            .fd(theirs);
+        let child = Child::spawn(spawn)?;
+        let assignment = Assignment {
+            case: case.link.id.clone(),
+            cpus: case.link.cpus.clone(),
+            allowed_cpus: self.host.allowed_cpus.clone(),
+            coordinator: parent,
+            role_count,
+            roles: roles
+                .iter()
+                .map(|(role, handoff)| (*role, handoff.fds.len(), handoff.words.clone()))
+                .collect(),
+            timing,
+        };
+        let (indices, handoffs): (Vec<usize>, Vec<Handoff>) = roles.into_iter().unzip();
+        peer::send_assignment(control.as_fd(), &assignment, shared, &handoffs)?;
+        // From here on only the peer holds its ends, so that its death is seen at the other end.
+        drop(handoffs);
+        Ok(Peer { child, control, roles: indices, state: State::Working })
+    }
+
+    /// Moves this process off the measured CPUs, where there are others.
+    fn stay_off(&mut self, measured: &[u32]) -> io::Result<()> {
+        let cpus = placement::coordinator_cpus(self.host, measured);
+        if cpus != self.pinned_to && self.host.pin_refused.is_none() {
+            sched::pin(&cpus)?;
+            self.pinned_to = cpus;
+        }
+        Ok(())
+    }
+}
+
+/// Random lengths of an environment variable: the layout of a process becomes variance instead of bias (Mytkowicz et
+/// al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", 2009).
+#[derive(Debug)]
+struct Paddings(u64);
+
+impl Paddings {
+    fn next(&mut self) -> String {
+        // xorshift64 (Marsaglia, 2003).
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        "x".repeat((self.0 % 4096) as usize)
+    }
+}
+
+#[derive(Debug)]
+struct Peer {
+    child: Child,
+    control: OwnedFd,
+    roles: Vec<usize>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Working,
+    Done(Vec<RoleReport>),
+    Failed { role: usize, why: String },
+    Gone(Exit),
+}
+
+/// Peers at work. Dropping it kills them.
+#[derive(Debug)]
+struct Running {
+    shared: Shared,
+    peers: Vec<Peer>,
+    role_names: Vec<&'static str>,
+    noise: SystemNoise,
+}
+
+impl Running {
+    fn finish(mut self, interrupt: &Interrupt, began: Instant, timing: Timing) -> Outcome {
+        let run_deadline = RUN_DEADLINE + Duration::from_nanos(timing.run_ns * 4);
+        let mut deadline = began + SETUP_DEADLINE;
+        let mut has_started = false;
+        while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
+            match self.wait(interrupt, deadline) {
+                Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
+                Ok(Waited::Interrupted) => return Outcome::Interrupted,
+                Ok(Waited::TimedOut) if !has_started && self.shared.has_started() => {
+                    has_started = true;
+                    deadline = Instant::now() + run_deadline;
+                }
+                Ok(Waited::TimedOut) => {
+                    let waited = began.elapsed().as_secs();
+                    return self.failed(format!("no progress: stopped after {waited} s"));
+                }
+                Ok(Waited::Something) => {}
+            }
+            let is_failing = |peer: &Peer| matches!(peer.state, State::Failed { .. } | State::Gone(_));
+            if self.peers.iter().any(is_failing) {
+                return self.explain(interrupt);
+            }
+        }
+        let noise = SystemNoise::read().since(&self.noise);
+        let start_ns = self.shared.start_ns();
+        let elapsed = began.elapsed();
+        let since_start_ns = causeway_os::clock::now_ns().saturating_sub(start_ns);
+        let mut roles: Vec<RoleReport> = Vec::new();
+        for peer in &mut self.peers {
+            if let State::Done(reports) = &mut peer.state {
+                roles.append(reports);
+            }
+        }
+        roles.sort_by_key(|report| report.role);
+        Outcome::Measured(Box::new(Measured {
+            samples: self.shared.samples(),
+            facts: merge_facts(&roles, &self.role_names),
+            roles,
+            noise,
+            startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
+            elapsed_ms: elapsed.as_secs_f64() * 1e3,
+        }))
+    }
+
+    /// Sleeps until a peer has something to say, and notes what.
+    fn wait(&mut self, interrupt: &Interrupt, deadline: Instant) -> io::Result<Waited> {
+        let working: Vec<usize> = (0..self.peers.len())
+            .filter(|index| matches!(self.peers[*index].state, State::Working))
+            .collect();
+        let mut fds: Vec<BorrowedFd<'_>> = vec![interrupt.fd()];
+        for index in &working {
+            fds.push(self.peers[*index].control.as_fd());
+            fds.push(self.peers[*index].child.pidfd());
+        }
+        let ready = process::poll(&fds, Some(deadline.saturating_duration_since(Instant::now())))?;
+        if ready[0] && interrupt.take()? {
+            return Ok(Waited::Interrupted);
+        }
+        if !ready.contains(&true) {
+            let is_late = Instant::now() >= deadline;
+            return Ok(if is_late { Waited::TimedOut } else { Waited::Something });
+        }
+        for (index, ready) in working.into_iter().zip(ready[1..].chunks(2)) {
+            let peer = &mut self.peers[index];
+            // A report may lie in the socket of a peer that has already ended.
+            if ready[0] {
+                peer.state = match peer::receive_report(peer.control.as_fd()) {
+                    Ok(Some(Report::Done(reports))) => State::Done(reports),
+                    Ok(Some(Report::Failed { role, why })) => State::Failed { role, why },
+                    Ok(None) => State::Gone(peer.exit()?),
+                    Err(error) => State::Failed { role: peer.roles[0], why: error.to_string() },
+                };
+            } else if ready[1] {
+                peer.state = State::Gone(peer.exit()?);
+            }
+        }
+        Ok(Waited::Something)
+    }
+
+    /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner.
+    fn explain(mut self, interrupt: &Interrupt) -> Outcome {
+        let until = Instant::now() + GRACE;
+        while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
+            match self.wait(interrupt, until) {
+                Ok(Waited::Interrupted) => return Outcome::Interrupted,
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        let killed = self.peers.iter().find(|peer| matches!(peer.state, State::Gone(_)));
+        let failed = self.peers.iter().find(|peer| matches!(peer.state, State::Failed { .. }));
+        match killed.or(failed).map(|peer| (&peer.state, peer.roles[0])) {
+            Some((State::Gone(exit), role)) => {
+                self.outcome(role, format!("{} ended: {exit}", self.role_names[role]))
+            }
+            Some((State::Failed { role, why }, _)) => {
+                self.outcome(*role, format!("{}: {why}", self.role_names[*role]))
+            }
+            _ => unreachable!("called when a peer has failed"),
+        }
+    }
+
+    /// The role that is furthest behind is the one that everybody waits for.
+    fn failed(self, why: String) -> Outcome {
+        let role = (0..self.role_names.len()).min_by_key(|role| self.shared.step(*role)).unwrap_or(0);
+        let names: Vec<String> = (0..self.role_names.len())
+            .map(|role| format!("{} in {}", self.role_names[role], self.shared.step(role).name()))
+            .collect();
+        self.outcome(role, format!("{why}; {}", names.join(", ")))
+    }
+
+    fn outcome(&self, role: usize, why: String) -> Outcome {
+        Outcome::Failed { step: self.shared.step(role).name().into(), why }
+    }
+}
+
+impl Peer {
+    fn exit(&mut self) -> io::Result<Exit> {
+        Ok(self.child.wait(Some(Duration::from_secs(1)))?.unwrap_or(Exit::Code(0)))
+    }
+}
+
+#[derive(Debug)]
+enum Waited {
+    Something,
+    TimedOut,
+    Interrupted,
+}
+
+/// A fact that all roles agree on stands once, under its own name; others carry the role.
+fn merge_facts(roles: &[RoleReport], names: &[&str]) -> Facts {
+    let mut merged = Facts::new();
+    for report in roles {
+        for (name, value) in &report.facts {
+            let agreed = roles.iter().all(|other| other.facts.get(name) == Some(value));
+            let name = if agreed { name.clone() } else { format!("{}.{name}", names[report.role]) };
+            merged.insert(name, value.clone());
+        }
+    }
+    merged
+}
+
+/// The counts of a role, per operation.
+pub fn per_op(report: &RoleReport) -> record::PerOp {
+    let counted = &report.counted;
+    let ops = counted.ops.max(1) as f64;
+    let each = |count: u64| count as f64 / ops;
+    record::PerOp {
+        voluntary_switches: each(counted.voluntary_switches),
+        involuntary_switches: each(counted.involuntary_switches),
+        minor_faults: each(counted.minor_faults),
+        major_faults: each(counted.major_faults),
+        cpu_ns: each(counted.cpu_ns),
+        migrations: counted.migrations.map(each),
+        cycles: counted.cycles.map(each),
+        instructions: counted.instructions.map(each),
+    }
+}

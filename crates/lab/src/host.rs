@@ -1,0 +1,54 @@
+//! The machine as the laboratory needs it: CPUs it may use, limits that decide whether a case can run.
+
+use std::fs;
+
+use causeway_os::sched;
+use causeway_os::topology::Topology;
+
+/// What is known about this machine.
+#[derive(Debug)]
+pub struct Host {
+    /// Every online CPU with its place.
+    pub topology: Topology,
+    /// CPUs that this process may use, lowest first.
+    pub allowed_cpus: Vec<u32>,
+    /// Why a thread cannot be pinned here, where it cannot.
+    pub pin_refused: Option<String>,
+    /// Why io_uring cannot be used here, where it cannot.
+    pub uring_refused: Option<String>,
+    /// Has this process an IPC namespace of its own? Then System V objects cannot outlive it.
+    pub has_private_ipc: bool,
+}
+
+impl Host {
+    /// Looks at the machine. Pins the calling thread to where it already may run, to learn whether that is allowed.
+    ///
+    /// # Errors
+    /// Neither the CPUs nor the affinity of this process can be read.
+    pub fn look() -> causeway_os::Result<Host> {
+        let allowed_cpus = sched::allowed_cpus()?;
+        let pin_refused = sched::pin(&allowed_cpus).err().map(|error| error.to_string());
+        let uring_refused = io_uring::IoUring::new(2).err().map(|error| {
+            let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+            match setting.trim() {
+                "" | "0" => format!("io_uring is not available: {error}"),
+                setting => format!(
+                    "io_uring is not available: {error}; kernel.io_uring_disabled is {setting}, \
+                     allow it with sysctl kernel.io_uring_disabled=0"
+                ),
+            }
+        });
+        Ok(Host {
+            topology: Topology::read()?,
+            allowed_cpus,
+            pin_refused,
+            uring_refused,
+            has_private_ipc: false,
+        })
+    }
+
+    /// A number under `/proc/sys`, by its path there.
+    pub fn sysctl_number(&self, path: &str) -> Option<u64> {
+        fs::read_to_string(format!("/proc/sys/{path}")).ok()?.split_whitespace().next()?.parse().ok()
+    }
+}

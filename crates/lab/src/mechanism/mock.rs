@@ -1,0 +1,88 @@
+//! A known latency in virtual time: for tests of everything around the measurement.
+
+use std::io;
+
+use crate::axis::{Axis, Values};
+use crate::buffer::Buffer;
+use crate::contract::{Caps, Endpoint, Handoff, Mechanism, Side};
+use crate::ctx::advance_virtual_time;
+use crate::link::{Link, Wait};
+
+/// Costs what its axes say, on every machine.
+#[derive(Debug)]
+pub struct Mock;
+
+impl Mechanism for Mock {
+    const ID: &'static str = "mock";
+    const ABOUT: &'static str = "a known latency in virtual time, for tests of the program itself";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::HARNESS).and(Caps::VIRTUAL_TIME);
+    const WAITS: &'static [Wait] = &[Wait::Block];
+    const AXES: &'static [Axis] = &[
+        Axis {
+            name: "latency-ns",
+            default: "1000",
+            values: Values::Count,
+            about: "virtual time of each message taken",
+        },
+        Axis {
+            name: "fault",
+            default: "none",
+            values: Values::OneOf(&["none", "attach-fails", "dies", "stalls"]),
+            about: "what goes wrong in the second role",
+        },
+    ];
+    type End = MockEnd;
+
+    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+        Ok([Handoff::default(), Handoff::default()])
+    }
+
+    fn attach(side: Side, _handoff: Handoff, link: &Link) -> io::Result<MockEnd> {
+        match link.axis("fault") {
+            "attach-fails" if side == Side::Far => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            "dies" if side == Side::Far => std::process::abort(),
+            "stalls" if side == Side::Far => loop {
+                std::thread::park();
+            },
+            _ => Ok(MockEnd {
+                buffer: Buffer::new(link.payload_bytes.max(1))?,
+                latency_ns: link.number("latency-ns").unwrap_or(1000) as u64,
+            }),
+        }
+    }
+}
+
+/// A buffer that goes nowhere, slowly.
+#[derive(Debug)]
+pub struct MockEnd {
+    buffer: Buffer,
+    latency_ns: u64,
+}
+
+/// The buffer, to be written.
+#[derive(Debug)]
+pub struct Loan<'a>(&'a mut [u8]);
+
+impl AsMut<[u8]> for Loan<'_> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0
+    }
+}
+
+impl Endpoint for MockEnd {
+    type Tx<'a> = Loan<'a>;
+    type Rx<'a> = &'a [u8];
+
+    fn loan(&mut self, len: usize) -> io::Result<Loan<'_>> {
+        Ok(Loan(&mut self.buffer.bytes_mut()[..len]))
+    }
+
+    fn commit(_tx: Loan<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn take(&mut self, len: usize) -> io::Result<&[u8]> {
+        advance_virtual_time(self.latency_ns);
+        Ok(&self.buffer.bytes()[..len])
+    }
+}

@@ -1,0 +1,492 @@
+//! One ring in shared memory for each direction, and a doorbell: `ring-spin`, `ring-futex`, `ring-eventfd`.
+//!
+//! A single producer fills slots in order and a single consumer empties them. A slot's first line holds its sequence
+//! number, its length and the beginning of its payload, so that a small message costs one line. What a side does when it
+//! finds nothing (or no room) is the doorbell's business; that is all in which the three mechanisms differ.
+//!
+//! # Safety
+//! The mapping lives as long as the end that owns it, and slot addresses are computed from a slot count and a stride that
+//! both ends derive from the same case. A slot belongs to the producer until it stores the slot's sequence number
+//! (Release) and to the consumer from the load that sees it (Acquire) until it stores its count of emptied slots; so a
+//! slice of its payload has one user at a time. The ends trust each other: this is a laboratory, not a bus.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+
+use causeway_os::futex;
+use causeway_os::memory::{self, Access, Mapping};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::fd::Reader;
+use crate::axis::{Axis, Values};
+use crate::contract::{Caps, Endpoint, Facts, Fit, Handoff, Mechanism, Side};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+
+const AXES: &[Axis] = &[
+    Axis {
+        name: "backing",
+        default: "memfd",
+        values: Values::OneOf(&["memfd", "shm", "file"]),
+        about: "what the shared memory is: a memfd, a file in /dev/shm (as shm_open has it), a file on disk",
+    },
+    Axis {
+        name: "depth",
+        default: "default",
+        values: Values::Count,
+        about: "slots of the ring; default is what fits 256 KiB, at least 2 and at most 64",
+    },
+];
+const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
+
+/// Bytes that a ring takes unless its messages are larger: it should stay in a second-level cache.
+const DEFAULT_RING_BYTES: usize = 256 << 10;
+/// Sequence number and length.
+const SLOT_HEADER: usize = 16;
+/// Two lines: the neighbour of a line is fetched with it on many CPUs.
+const LINES: usize = 128;
+
+// Words of a ring, each on lines of its own.
+const EMPTIED: usize = 0;
+const DATA_ARMED: usize = LINES;
+const DATA_WORD: usize = 2 * LINES;
+const ROOM_ARMED: usize = 3 * LINES;
+const ROOM_WORD: usize = 4 * LINES;
+const SLOTS: usize = 4096;
+
+/// Where a ring lies and how it is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    slots: usize,
+    stride: usize,
+}
+
+impl Shape {
+    fn of(link: &Link) -> Shape {
+        let stride = (SLOT_HEADER + link.payload_bytes).next_multiple_of(LINES);
+        let slots = link.number("depth").unwrap_or((DEFAULT_RING_BYTES / stride).clamp(2, 64));
+        Shape { slots, stride }
+    }
+
+    fn ring_bytes(self) -> usize {
+        (SLOTS + self.slots * self.stride).next_multiple_of(memory::page_bytes())
+    }
+}
+
+/// What a side does that finds nothing to do, and what the other does about it.
+pub trait Doorbell: Sized + 'static {
+    /// Name of the mechanism.
+    const ID: &'static str;
+    /// One sentence.
+    const ABOUT: &'static str;
+    /// Ways to wait.
+    const WAITS: &'static [Wait];
+
+    /// Descriptors for each end: own data bell, own room bell, the other's data bell, the other's room bell.
+    fn plan() -> io::Result<[Vec<OwnedFd>; 2]>;
+
+    /// A bell to be rung at this end, and one to ring at the other.
+    fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, link: &Link) -> io::Result<Self>;
+
+    /// Returns when `is_ready`. Called when it was not.
+    fn wait(&mut self, words: Words<'_>, is_ready: impl Fn() -> bool) -> io::Result<()>;
+
+    /// The other side may be waiting for what has just been stored.
+    fn notify(&mut self, words: Words<'_>) -> io::Result<()>;
+}
+
+/// The words through which the two sides agree on who sleeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    armed: &'a AtomicU32,
+    value: &'a AtomicU32,
+}
+
+impl Words<'_> {
+    /// Announces sleep; false when there is no need any more. The announcement comes before the second look, and the
+    /// fence keeps it there: the other side stores first and then looks whether somebody sleeps.
+    fn arm(&self, is_ready: &impl Fn() -> bool) -> bool {
+        self.armed.store(1, Relaxed);
+        fence(SeqCst); // PAIR ring-arm: the fence in `is_armed`
+        if is_ready() {
+            self.armed.store(0, Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Does the other side sleep, or is it about to? Takes its announcement back.
+    fn is_armed(&self) -> bool {
+        fence(SeqCst); // PAIR ring-arm
+        if self.armed.load(Relaxed) == 0 {
+            return false;
+        }
+        self.armed.store(0, Relaxed);
+        true
+    }
+}
+
+/// How often a waiter looks before it sleeps, with `wait=spin-block`: some ten microseconds.
+const LOOKS_BEFORE_SLEEP: u32 = 2000;
+
+/// Looks a while; true when ready. On one CPU nothing can become ready while this side looks.
+fn looks(count: u32, is_ready: &impl Fn() -> bool) -> bool {
+    (0..count).any(|_| {
+        std::hint::spin_loop();
+        is_ready()
+    })
+}
+
+fn looks_before_sleep(link: &Link) -> u32 {
+    if link.wait == Wait::SpinBlock && !link.same_cpu() { LOOKS_BEFORE_SLEEP } else { 0 }
+}
+
+/// Never sleeps.
+#[derive(Debug)]
+pub struct Spin;
+
+impl Doorbell for Spin {
+    const ID: &'static str = "ring-spin";
+    const ABOUT: &'static str = "a ring in shared memory; both ends spin and never enter the kernel";
+    const WAITS: &'static [Wait] = &[Wait::Spin];
+
+    fn plan() -> io::Result<[Vec<OwnedFd>; 2]> {
+        Ok([Vec::new(), Vec::new()])
+    }
+
+    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _link: &Link) -> io::Result<Spin> {
+        Ok(Spin)
+    }
+
+    #[inline]
+    fn wait(&mut self, _words: Words<'_>, is_ready: impl Fn() -> bool) -> io::Result<()> {
+        while !is_ready() {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn notify(&mut self, _words: Words<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Sleeps on a word of the shared memory.
+#[derive(Debug)]
+pub struct Futex {
+    looks: u32,
+}
+
+impl Doorbell for Futex {
+    const ID: &'static str = "ring-futex";
+    const ABOUT: &'static str =
+        "a ring in shared memory; who finds nothing sleeps on a futex, and is woken only then";
+    const WAITS: &'static [Wait] = &[Wait::Block, Wait::SpinBlock];
+
+    fn plan() -> io::Result<[Vec<OwnedFd>; 2]> {
+        Ok([Vec::new(), Vec::new()])
+    }
+
+    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, link: &Link) -> io::Result<Futex> {
+        Ok(Futex { looks: looks_before_sleep(link) })
+    }
+
+    fn wait(&mut self, words: Words<'_>, is_ready: impl Fn() -> bool) -> io::Result<()> {
+        if looks(self.looks, &is_ready) {
+            return Ok(());
+        }
+        loop {
+            // Read before arming: whoever rings after that changes it, and the sleep ends at once.
+            let seen = words.value.load(Acquire);
+            if !words.arm(&is_ready) {
+                return Ok(());
+            }
+            let _ = futex::wait(words.value, seen, None)?;
+            if is_ready() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn notify(&mut self, words: Words<'_>) -> io::Result<()> {
+        if words.is_armed() {
+            words.value.fetch_add(1, Release);
+            futex::wake(words.value, 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sleeps in a read of an eventfd, or in poll or epoll before it.
+pub struct EventFd {
+    mine: Reader,
+    theirs: OwnedFd,
+    looks: u32,
+}
+
+impl Doorbell for EventFd {
+    const ID: &'static str = "ring-eventfd";
+    const ABOUT: &'static str =
+        "a ring in shared memory; who finds nothing sleeps on an eventfd, which a main loop can wait for";
+    const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::SpinBlock];
+
+    fn plan() -> io::Result<[Vec<OwnedFd>; 2]> {
+        let bell = || eventfd(0, EventfdFlags::CLOEXEC);
+        let bells = [bell()?, bell()?, bell()?, bell()?];
+        let copies: Vec<OwnedFd> = bells.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+        let [near_data, near_room, far_data, far_room] = bells;
+        let mut copies = copies.into_iter();
+        let mut copy = || copies.next().expect("one for each bell");
+        let (near_data2, near_room2, far_data2, far_room2) = (copy(), copy(), copy(), copy());
+        Ok([
+            vec![near_data, near_room, far_data2, far_room2],
+            vec![far_data, far_room, near_data2, near_room2],
+        ])
+    }
+
+    fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, link: &Link) -> io::Result<EventFd> {
+        let (mine, theirs) = mine.zip(theirs).expect("an eventfd ring is planned with eventfds");
+        Ok(EventFd { mine: Reader::new(mine, link.wait)?, theirs, looks: looks_before_sleep(link) })
+    }
+
+    fn wait(&mut self, words: Words<'_>, is_ready: impl Fn() -> bool) -> io::Result<()> {
+        if looks(self.looks, &is_ready) {
+            return Ok(());
+        }
+        while words.arm(&is_ready) {
+            let mut count = [0; 8];
+            self.mine.read(&mut count)?;
+            if is_ready() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn notify(&mut self, words: Words<'_>) -> io::Result<()> {
+        if words.is_armed() {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: pointer and length come from one array.
+            super::fd::check(unsafe {
+                libc::write(self.theirs.as_raw_fd(), one.as_ptr().cast(), one.len())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The mechanism that a doorbell makes of the ring.
+#[derive(Debug)]
+pub struct Ring<D>(PhantomData<D>);
+
+impl<D: Doorbell> Mechanism for Ring<D> {
+    const ID: &'static str = D::ID;
+    const ABOUT: &'static str = D::ABOUT;
+    const CAPS: Caps = CAPS;
+    const WAITS: &'static [Wait] = D::WAITS;
+    const AXES: &'static [Axis] = AXES;
+    type End = RingEnd<D>;
+
+    fn fit(_host: &Host, link: &Link) -> Fit {
+        let slots = link.number("depth").unwrap_or(2);
+        let stride = (SLOT_HEADER + link.payload_bytes).checked_next_multiple_of(LINES);
+        let fits = stride.and_then(|stride| stride.checked_mul(slots)).is_some_and(|bytes| bytes < 1 << 40);
+        if fits {
+            Fit::Yes
+        } else {
+            Fit::No(format!("{slots} slots of {} bytes exceed memory; lower depth", link.payload_bytes))
+        }
+    }
+
+    fn plan(link: &Link) -> io::Result<[Handoff; 2]> {
+        let bytes = 2 * Shape::of(link).ring_bytes() as u64;
+        let memory = match link.axis("backing") {
+            "shm" => memory::unnamed_file(Path::new("/dev/shm"), bytes)?,
+            "file" => memory::unnamed_file(Path::new("/var/tmp"), bytes)?,
+            _ => memory::memfd("weighbridge-ring", bytes)?,
+        };
+        let copy = memory.try_clone()?;
+        let [near, far] = D::plan()?;
+        Ok([Handoff::of(std::iter::once(memory).chain(near)), Handoff::of(std::iter::once(copy).chain(far))])
+    }
+
+    fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<RingEnd<D>> {
+        let shape = Shape::of(link);
+        let memory = handoff.take_fd();
+        let map = Mapping::shared(memory.as_fd(), 2 * shape.ring_bytes(), Access::ReadWrite)?;
+        let mut fds = handoff.fds.into_iter();
+        let (my_data, my_room, their_data, their_room) = (fds.next(), fds.next(), fds.next(), fds.next());
+        let (outgoing, incoming) = match side {
+            Side::Near => (0, shape.ring_bytes()),
+            Side::Far => (shape.ring_bytes(), 0),
+        };
+        Ok(RingEnd {
+            map,
+            shape,
+            outgoing,
+            incoming,
+            filled: 0,
+            emptied: 0,
+            emptied_by_other: 0,
+            data_bell: D::attach(my_data, their_data, link)?,
+            room_bell: D::attach(my_room, their_room, link)?,
+            is_locked: false,
+        })
+    }
+}
+
+/// One end: producer of one ring, consumer of the other.
+pub struct RingEnd<D> {
+    map: Mapping,
+    shape: Shape,
+    outgoing: usize,
+    incoming: usize,
+    /// Slots that this end has filled in the outgoing ring.
+    filled: u64,
+    /// Slots that this end has emptied in the incoming ring.
+    emptied: u64,
+    /// What this end last saw of the other's count, so that it need not look at every message.
+    emptied_by_other: u64,
+    data_bell: D,
+    room_bell: D,
+    is_locked: bool,
+}
+
+impl<D> RingEnd<D> {
+    /// Offset of the slot with this count.
+    #[inline]
+    fn slot(&self, ring: usize, count: u64) -> usize {
+        ring + SLOTS + (count % self.shape.slots as u64) as usize * self.shape.stride
+    }
+}
+
+/// A slot that is being filled.
+pub struct RingTx<'a, D: Doorbell> {
+    end: &'a mut RingEnd<D>,
+    slot: usize,
+    len: usize,
+}
+
+impl<D: Doorbell> AsMut<[u8]> for RingTx<'_, D> {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `slot` is inside the mapping and `len` within its stride (checked in `loan`), and the slot is the
+        // producer's until `commit`.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.end.map.as_ptr().add(self.slot + SLOT_HEADER), self.len)
+        }
+    }
+}
+
+/// A slot that is being emptied; dropping it gives it back.
+pub struct RingRx<'a, D: Doorbell> {
+    end: &'a mut RingEnd<D>,
+    slot: usize,
+    len: usize,
+}
+
+impl<D: Doorbell> AsRef<[u8]> for RingRx<'_, D> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `slot` is inside the mapping and `len` within its stride (checked in `take`), and the slot is the
+        // consumer's until this is dropped.
+        unsafe { std::slice::from_raw_parts(self.end.map.as_ptr().add(self.slot + SLOT_HEADER), self.len) }
+    }
+}
+
+impl<D: Doorbell> Drop for RingRx<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        let ring = self.end.incoming;
+        self.end.emptied += 1;
+        self.end.map.atomic_u64(ring + EMPTIED).store(self.end.emptied, Release); // PAIR ring-room
+        let RingEnd { map, room_bell, .. } = &mut *self.end;
+        let words =
+            Words { armed: map.atomic_u32(ring + ROOM_ARMED), value: map.atomic_u32(ring + ROOM_WORD) };
+        room_bell.notify(words).expect("ringing a bell that this process holds");
+    }
+}
+
+impl<D: Doorbell> Endpoint for RingEnd<D> {
+    type Tx<'a> = RingTx<'a, D>;
+    type Rx<'a> = RingRx<'a, D>;
+
+    #[inline]
+    fn loan(&mut self, len: usize) -> io::Result<RingTx<'_, D>> {
+        assert!(
+            SLOT_HEADER + len <= self.shape.stride,
+            "a message of {len} bytes in slots of {}",
+            self.shape.stride
+        );
+        let slots = self.shape.slots as u64;
+        if self.filled - self.emptied_by_other == slots {
+            let RingEnd { map, room_bell, outgoing, filled, .. } = &mut *self;
+            let emptied: &AtomicU64 = map.atomic_u64(*outgoing + EMPTIED);
+            let words = Words {
+                armed: map.atomic_u32(*outgoing + ROOM_ARMED),
+                value: map.atomic_u32(*outgoing + ROOM_WORD),
+            };
+            let has_room = || *filled - emptied.load(Acquire) < slots; // PAIR ring-room
+            if !has_room() {
+                room_bell.wait(words, has_room)?;
+            }
+            self.emptied_by_other = emptied.load(Acquire); // PAIR ring-room
+        }
+        let slot = self.slot(self.outgoing, self.filled);
+        Ok(RingTx { end: self, slot, len })
+    }
+
+    #[inline]
+    fn commit(tx: RingTx<'_, D>) -> io::Result<()> {
+        let RingTx { end, slot, len } = tx;
+        let ring = end.outgoing;
+        end.map.atomic_u64(slot + 8).store(len as u64, Relaxed);
+        end.filled += 1;
+        end.map.atomic_u64(slot).store(end.filled, Release); // PAIR ring-data
+        let RingEnd { map, data_bell, .. } = end;
+        data_bell.notify(Words {
+            armed: map.atomic_u32(ring + DATA_ARMED),
+            value: map.atomic_u32(ring + DATA_WORD),
+        })
+    }
+
+    #[inline]
+    fn take(&mut self, _len: usize) -> io::Result<RingRx<'_, D>> {
+        let ring = self.incoming;
+        let slot = self.slot(ring, self.emptied);
+        let RingEnd { map, data_bell, emptied, .. } = &mut *self;
+        let wanted = *emptied + 1;
+        let sequence = map.atomic_u64(slot);
+        let is_filled = || sequence.load(Acquire) == wanted; // PAIR ring-data
+        if !is_filled() {
+            let words =
+                Words { armed: map.atomic_u32(ring + DATA_ARMED), value: map.atomic_u32(ring + DATA_WORD) };
+            data_bell.wait(words, is_filled)?;
+        }
+        let len = map.atomic_u64(slot + 8).load(Relaxed) as usize;
+        assert!(SLOT_HEADER + len <= self.shape.stride, "the other end wrote a length of {len}");
+        Ok(RingRx { end: self, slot, len })
+    }
+
+    fn prefault(&mut self) -> io::Result<()> {
+        self.map.prefault()?;
+        self.is_locked = self.map.lock().is_ok();
+        Ok(())
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::from([
+            ("ring_slots".into(), self.shape.slots.to_string()),
+            ("ring_bytes".into(), self.shape.ring_bytes().to_string()),
+            ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
+        ])
+    }
+}

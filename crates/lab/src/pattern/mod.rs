@@ -1,0 +1,128 @@
+//! How the ends talk. A pattern is written once, for every mechanism.
+
+mod roundtrip;
+mod stream;
+
+use std::io;
+
+pub use roundtrip::Roundtrip;
+pub use stream::Stream;
+
+use crate::axis::Axis;
+use crate::contract::{Caps, Endpoint, Handoff, Mechanism};
+use crate::ctx::Ctx;
+use crate::link::Link;
+
+/// How two ends of a mechanism talk.
+pub trait Pattern {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+    /// What it needs of a mechanism.
+    const NEEDS: Caps;
+    /// Names of the roles; the first leads, is the near end, and is the one whose clock counts.
+    const ROLES: [&'static str; 2];
+    /// Settings of its own.
+    const AXES: &'static [Axis] = &[];
+    /// Unit of its values.
+    const UNIT: Unit;
+
+    /// What one role does. `harness` is set where the mechanism exchanges nothing.
+    ///
+    /// # Errors
+    /// The endpoint's, or a message that arrived damaged.
+    fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()>;
+}
+
+/// What a sample is turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds of an operation, with the name of one.
+    NanosPer(&'static str),
+    /// Bytes that arrived in a second; messages where they are empty.
+    BytesPerSecond,
+}
+
+impl Unit {
+    /// As the record spells it.
+    pub fn name(self, payload_bytes: u64) -> String {
+        match self {
+            Unit::NanosPer(op) => format!("ns/{op}"),
+            Unit::BytesPerSecond if payload_bytes == 0 => "messages/s".into(),
+            Unit::BytesPerSecond => "bytes/s".into(),
+        }
+    }
+
+    /// Is more better?
+    pub fn higher_is_better(self) -> bool {
+        self == Unit::BytesPerSecond
+    }
+}
+
+/// Which pattern, once types are erased.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// Name in case ids.
+    pub id: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// Needs of a mechanism.
+    pub needs: Caps,
+    /// Names of the roles.
+    pub roles: &'static [&'static str],
+    /// Settings of its own.
+    pub axes: &'static [Axis],
+    /// Unit of its values.
+    pub unit: Unit,
+}
+
+/// Lists the patterns once; everything that asks "which" goes through what this makes.
+macro_rules! patterns {
+    ($($pattern:ident),+ $(,)?) => {
+        /// Every pattern.
+        pub const ALL: &[Info] = &[$(Info {
+            id: $pattern::ID,
+            about: $pattern::ABOUT,
+            needs: $pattern::NEEDS,
+            roles: &$pattern::ROLES,
+            axes: $pattern::AXES,
+            unit: $pattern::UNIT,
+        }),+];
+
+        /// Attaches and drives one role of a pattern with a mechanism known at compile time.
+        ///
+        /// # Errors
+        /// The mechanism's or the pattern's.
+        ///
+        /// # Panics
+        /// If there is no such pattern: cases are checked before a peer is started.
+        pub fn drive<M: Mechanism>(id: &str, handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+            match id {
+                $($pattern::ID => drive_as::<M, $pattern>(handoff, link, cx),)+
+                _ => unreachable!("a case with the unknown pattern {id} passed the check"),
+            }
+        }
+    };
+}
+
+patterns!(Roundtrip, Stream);
+
+use crate::contract::{Facts, Side};
+use crate::shared::Step;
+
+fn drive_as<M: Mechanism, P: Pattern>(handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let side = if cx.role == 0 { Side::Near } else { Side::Far };
+    cx.set_step(Step::Attach);
+    let mut end = M::attach(side, handoff, link)?;
+    cx.set_step(Step::Prefault);
+    end.prefault()?;
+    cx.set_step(Step::Verify);
+    P::drive(&mut end, M::CAPS, cx)?;
+    Ok(end.facts())
+}
+
+/// The pattern with this name.
+pub fn find(id: &str) -> Option<&'static Info> {
+    ALL.iter().find(|pattern| pattern.id == id)
+}

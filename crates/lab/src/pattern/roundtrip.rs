@@ -1,0 +1,161 @@
+//! Round trip: one message in flight; the echo stops the clock.
+//!
+//! Measures latency both ways. It cannot show throughput; for that see [`stream`](super::stream).
+
+use std::io;
+
+use super::{Pattern, Unit};
+use crate::axis::{Axis, Values};
+use crate::contract::{Caps, Endpoint};
+use crate::ctx::{Batch, Ctx, Tally};
+use crate::link::{Link, Touch};
+use crate::touch;
+
+/// A request, and its echo.
+#[derive(Debug)]
+pub struct Roundtrip;
+
+const CLIENT: u64 = 0;
+const SERVER: u64 = 1;
+
+impl Pattern for Roundtrip {
+    const ID: &'static str = "roundtrip";
+    const ABOUT: &'static str = "a request and its echo, one message in flight: latency both ways";
+    const NEEDS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
+    const ROLES: [&'static str; 2] = ["client", "server"];
+    const AXES: &'static [Axis] = &[Axis {
+        name: "direction",
+        default: "both",
+        values: Values::OneOf(&["both", "request"]),
+        about: "the payload travels both ways, or the reply is empty (one byte where a mechanism cannot send none)",
+    }];
+    const UNIT: Unit = Unit::NanosPer("roundtrip");
+
+    fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
+        let trip = Trip::new(cx.link, caps);
+        if caps.has(Caps::HARNESS) {
+            return match cx.role {
+                0 => cx.lead(|batch| trip.request(end, batch), |_| None),
+                _ => cx.follow_nothing(),
+            };
+        }
+        match cx.role {
+            0 => {
+                trip.verify_requests(end)?;
+                cx.lead(|batch| trip.request(end, batch), |batch| Some(trip.expected(batch, SERVER)))
+            }
+            _ => {
+                trip.verify_echoes(end)?;
+                cx.follow(|batch| trip.echo(end, batch), |batch| Some(trip.expected(batch, CLIENT)))
+            }
+        }
+    }
+}
+
+struct Trip {
+    request_bytes: usize,
+    reply_bytes: usize,
+    touch: Touch,
+}
+
+impl Trip {
+    fn new(link: &Link, caps: Caps) -> Trip {
+        let least = usize::from(caps.has(Caps::BYTE_STREAM));
+        let reply_bytes = if link.axis("direction") == "both" { link.payload_bytes } else { least };
+        Trip { request_bytes: link.payload_bytes, reply_bytes, touch: link.touch }
+    }
+
+    #[inline]
+    fn request<E: Endpoint>(&self, end: &mut E, batch: Batch) -> io::Result<Tally> {
+        let mut tally = Tally::default();
+        for sequence in batch.sequences() {
+            send(end, self.request_bytes, touch::word(sequence, CLIENT), self.touch)?;
+            receive(end, self.reply_bytes, self.touch, &mut tally)?;
+        }
+        Ok(tally)
+    }
+
+    #[inline]
+    fn echo<E: Endpoint>(&self, end: &mut E, batch: Batch) -> io::Result<Tally> {
+        let mut tally = Tally::default();
+        for sequence in batch.sequences() {
+            receive(end, self.request_bytes, self.touch, &mut tally)?;
+            send(end, self.reply_bytes, touch::word(sequence, SERVER), self.touch)?;
+        }
+        Ok(tally)
+    }
+
+    /// What arrives in a batch of messages from `side`.
+    fn expected(&self, batch: Batch, side: u64) -> Tally {
+        let len = if side == CLIENT { self.request_bytes } else { self.reply_bytes };
+        expected(batch, side, len, self.touch)
+    }
+
+    fn verify_requests<E: Endpoint>(&self, end: &mut E) -> io::Result<()> {
+        for sequence in 0..verify_count(self.request_bytes) {
+            send(end, self.request_bytes, touch::word(sequence, CLIENT), Touch::All)?;
+            verify(end, self.reply_bytes, sequence, SERVER)?;
+        }
+        Ok(())
+    }
+
+    fn verify_echoes<E: Endpoint>(&self, end: &mut E) -> io::Result<()> {
+        for sequence in 0..verify_count(self.request_bytes) {
+            verify(end, self.request_bytes, sequence, CLIENT)?;
+            send(end, self.reply_bytes, touch::word(sequence, SERVER), Touch::All)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sends one message.
+#[inline]
+pub(super) fn send<E: Endpoint>(end: &mut E, len: usize, word: u64, touch: Touch) -> io::Result<()> {
+    let mut tx = end.loan(len)?;
+    touch::write(tx.as_mut(), word, touch);
+    E::commit(tx)
+}
+
+/// Receives one message and adds it up.
+#[inline]
+pub(super) fn receive<E: Endpoint>(
+    end: &mut E,
+    len: usize,
+    touch: Touch,
+    tally: &mut Tally,
+) -> io::Result<()> {
+    let rx = end.take(len)?;
+    let payload = rx.as_ref();
+    tally.add(payload.len(), touch::read(payload, touch));
+    Ok(())
+}
+
+/// What arrives in a batch of messages of `len` bytes from `side`.
+pub(super) fn expected(batch: Batch, side: u64, len: usize, touch: Touch) -> Tally {
+    let mut tally = Tally::default();
+    for sequence in batch.sequences() {
+        tally.add(len, touch::expected(len, touch::word(sequence, side), touch));
+    }
+    tally
+}
+
+/// How many messages are checked byte by byte before anything is timed.
+pub(super) fn verify_count(len: usize) -> u64 {
+    (1usize << 20).checked_div(len).map_or(64, |count| count.clamp(2, 64) as u64)
+}
+
+/// Receives one message and checks all of it: length, sequence, sender.
+pub(super) fn verify<E: Endpoint>(end: &mut E, len: usize, sequence: u64, side: u64) -> io::Result<()> {
+    let rx = end.take(len)?;
+    let payload = rx.as_ref();
+    if payload.len() != len {
+        return Err(io::Error::other(format!(
+            "message {sequence} has {} bytes, sent were {len}",
+            payload.len()
+        )));
+    }
+    if !touch::is_filled_with(payload, touch::word(sequence, side)) {
+        return Err(io::Error::other(format!("message {sequence} does not hold what its sender wrote")));
+    }
+    Ok(())
+}

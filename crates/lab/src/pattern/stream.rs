@@ -1,0 +1,69 @@
+//! Stream: messages one way without a pause; the receiver's clock counts.
+//!
+//! Measures throughput in windows that follow each other without a gap. It cannot show latency; for that see
+//! [`roundtrip`](super::roundtrip).
+
+use std::io;
+
+use super::roundtrip::{expected, receive, send, verify, verify_count};
+use super::{Pattern, Unit};
+use crate::contract::{Caps, Endpoint};
+use crate::ctx::{Batch, Ctx, Tally};
+use crate::touch;
+
+/// One sender, one receiver.
+#[derive(Debug)]
+pub struct Stream;
+
+const SENDER: u64 = 0;
+
+impl Pattern for Stream {
+    const ID: &'static str = "stream";
+    const ABOUT: &'static str = "messages one way without a pause: throughput, as the receiver counts it";
+    const NEEDS: Caps = Caps::PAYLOAD;
+    // The near end of a link speaks first; the receiver leads, but as the far end.
+    const ROLES: [&'static str; 2] = ["sender", "receiver"];
+    const UNIT: Unit = Unit::BytesPerSecond;
+
+    fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
+        let (len, touch) = (cx.link.payload_bytes, cx.link.touch);
+        let chunk_ops = chunk_ops(len);
+        let is_harness = caps.has(Caps::HARNESS);
+        let is_unchecked = is_harness || caps.has(Caps::LOSSY);
+        if cx.role == 0 {
+            if is_harness {
+                return cx.follow_nothing();
+            }
+            // In step with the receiver, so that even a lossy mechanism loses none of these.
+            for sequence in 0..verify_count(len) {
+                send(end, len, touch::word(sequence, SENDER), crate::link::Touch::All)?;
+                cx.await_verified(sequence + 1);
+            }
+            return cx.feed(chunk_ops, is_unchecked, |batch| {
+                batch
+                    .sequences()
+                    .try_for_each(|sequence| send(end, len, touch::word(sequence, SENDER), touch))
+            });
+        }
+        for sequence in 0..if is_harness { 0 } else { verify_count(len) } {
+            verify(end, len, sequence, SENDER)?;
+            cx.add_verified();
+        }
+        let work = |batch: Batch| {
+            let mut tally = Tally::default();
+            for _ in batch.sequences() {
+                receive(end, len, touch, &mut tally)?;
+            }
+            Ok(tally)
+        };
+        cx.drain(chunk_ops, is_unchecked, work, |batch| {
+            (!is_unchecked).then(|| expected(batch, SENDER, len, touch))
+        })
+    }
+}
+
+/// Messages between two looks of the sender at whether the receiver has enough: so many that the look costs nothing, so
+/// few that a slow mechanism ends soon.
+fn chunk_ops(len: usize) -> u64 {
+    (1usize << 18).checked_div(len).map_or(128, |count| count.clamp(1, 128) as u64)
+}

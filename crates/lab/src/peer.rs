@@ -1,0 +1,219 @@
+//! A peer: one fresh process of this program that plays one role, or all of them as threads.
+//!
+//! Its life: hello → pin → attach → prefault → verify → ready → calibrate → batches → report → exit. Each step is noted in
+//! shared memory, so that the coordinator can say where a peer died. It talks to the coordinator twice: it receives an
+//! [`Assignment`], and it sends a [`Report`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+use std::thread;
+
+use causeway_os::counters::TaskSwitches;
+use causeway_os::{process, sched, socket};
+use serde::{Deserialize, Serialize};
+use weighbridge_record::CaseId;
+
+use crate::axis;
+use crate::contract::{Facts, Handoff};
+use crate::ctx::{Counted, Ctx};
+use crate::link::Link;
+use crate::planner::Timing;
+use crate::shared::{Shared, Step};
+use crate::subject::{self, Subject};
+
+/// The first argument that makes this program a peer.
+pub const ARGUMENT: &str = "__peer";
+
+/// Descriptors in one message; the kernel allows 253.
+const FDS_PER_MESSAGE: usize = 200;
+const MESSAGE_BYTES: usize = 1 << 17;
+
+/// What a peer is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The case.
+    pub case: CaseId,
+    /// CPU of every role; empty when not pinned.
+    pub cpus: Vec<u32>,
+    /// Where an unpinned role may run.
+    pub allowed_cpus: Vec<u32>,
+    /// Process id of the coordinator.
+    pub coordinator: u32,
+    /// Number of roles of the case.
+    pub role_count: usize,
+    /// Roles that this process plays, and what each was handed: number of descriptors, and words.
+    pub roles: Vec<(usize, usize, Vec<u64>)>,
+    /// Length and number of samples.
+    pub timing: Timing,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// Each role's counts.
+    Done(Vec<RoleReport>),
+    /// What failed, in the words of the error.
+    Failed {
+        /// Which role.
+        role: usize,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What one role counted.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RoleReport {
+    /// Which role.
+    pub role: usize,
+    /// Its counts.
+    pub counted: Counted,
+    /// Settings read back.
+    pub facts: Facts,
+}
+
+/// Sends an assignment and the descriptors that go with it.
+///
+/// # Errors
+/// The kernel's.
+pub fn send_assignment(
+    control: BorrowedFd<'_>,
+    assignment: &Assignment,
+    shared: &Shared,
+    handoffs: &[Handoff],
+) -> io::Result<()> {
+    let text = serde_json::to_vec(assignment).expect("an assignment is plain data");
+    socket::send_with_fds(control, &text, &[shared.fd()])?;
+    let fds: Vec<_> = handoffs.iter().flat_map(|handoff| &handoff.fds).map(AsFd::as_fd).collect();
+    for fds in fds.chunks(FDS_PER_MESSAGE) {
+        socket::send_with_fds(control, &[0], fds)?;
+    }
+    Ok(())
+}
+
+/// Receives a report; `None` when the peer has closed its end without one.
+///
+/// # Errors
+/// The kernel's, or nonsense instead of a report.
+pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
+    let mut buffer = vec![0; MESSAGE_BYTES];
+    let (len, _) = socket::recv_with_fds(control, &mut buffer, 0)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    serde_json::from_slice(&buffer[..len]).map(Some).map_err(io::Error::other)
+}
+
+/// The whole program when it is started as a peer. `parent` is the coordinator's process id, `control` its socket.
+pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
+    let report = match process::die_with(parent) {
+        Ok(()) => play(control.as_fd()),
+        Err(error) => Report::Failed { role: 0, why: error.to_string() },
+    };
+    let text = serde_json::to_vec(&report).expect("a report is plain data");
+    match socket::send_with_fds(control.as_fd(), &text, &[]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn play(control: BorrowedFd<'_>) -> Report {
+    let received = match receive_assignment(control) {
+        Ok(received) => received,
+        Err(error) => return Report::Failed { role: 0, why: error.to_string() },
+    };
+    let Received { assignment, shared, handoffs } = received;
+    let (subject, _, mut link) =
+        subject::resolve(&assignment.case).expect("the coordinator has checked the case");
+    link.cpus.clone_from(&assignment.cpus);
+    let role = |role: usize, handoff: Handoff| {
+        play_role(role, handoff, subject, &link, &assignment, &shared)
+            .map_err(|error| Report::Failed { role, why: error.to_string() })
+    };
+    // The leading role may be any; one process with one role needs no thread.
+    let mut roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(handoffs).collect();
+    if let [(index, _)] = roles[..] {
+        let (_, handoff) = roles.remove(0);
+        return role(index, handoff).map_or_else(|failed| failed, |report| Report::Done(vec![report]));
+    }
+    let reports: Result<Vec<RoleReport>, Report> = thread::scope(|scope| {
+        let threads: Vec<_> =
+            roles.into_iter().map(|(index, handoff)| scope.spawn(move || (role)(index, handoff))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a role that panics has said why")).collect()
+    });
+    reports.map_or_else(|failed| failed, Report::Done)
+}
+
+struct Received {
+    assignment: Assignment,
+    shared: Shared,
+    handoffs: Vec<Handoff>,
+}
+
+fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
+    let mut buffer = vec![0; MESSAGE_BYTES];
+    let (len, shared) = socket::recv_with_fds(control, &mut buffer, 1)?;
+    let assignment: Assignment = serde_json::from_slice(&buffer[..len]).map_err(io::Error::other)?;
+    let shared =
+        shared.into_iter().next().ok_or_else(|| io::Error::other("the assignment came without memory"))?;
+    let wanted: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
+    let mut fds = Vec::with_capacity(wanted);
+    while fds.len() < wanted {
+        let (len, more) = socket::recv_with_fds(control, &mut buffer, FDS_PER_MESSAGE)?;
+        if len == 0 {
+            return Err(io::Error::other("the coordinator is gone"));
+        }
+        fds.extend(more);
+    }
+    let mut fds = fds.into_iter();
+    let handoffs = assignment
+        .roles
+        .iter()
+        .map(|(_, count, words)| Handoff { fds: fds.by_ref().take(*count).collect(), words: words.clone() })
+        .collect();
+    Ok(Received { assignment, shared: Shared::open(shared)?, handoffs })
+}
+
+fn play_role(
+    role: usize,
+    handoff: Handoff,
+    subject: &Subject,
+    link: &Link,
+    assignment: &Assignment,
+    shared: &Shared,
+) -> io::Result<RoleReport> {
+    shared.set_step(role, Step::Pin);
+    match assignment.cpus.get(role) {
+        Some(cpu) => sched::pin(&[*cpu])?,
+        None => sched::pin(&assignment.allowed_cpus)?,
+    }
+    set_policy_and_nice(role, link)?;
+    let coordinator = TaskSwitches::open(assignment.coordinator).ok();
+    shared.prefault()?;
+    let mut cx =
+        Ctx::new(shared, link, (role, assignment.role_count), assignment.timing, subject.time(), coordinator);
+    let mut facts = (subject.drive)(&link.id.pattern, handoff, link, &mut cx)?;
+    facts.insert("policy".into(), sched::policy()?.to_string());
+    facts.insert("nice".into(), sched::nice()?.to_string());
+    Ok(RoleReport { role, counted: cx.into_counted(), facts })
+}
+
+fn set_policy_and_nice(role: usize, link: &Link) -> io::Result<()> {
+    let refused = |what: &str, value: &str, error: causeway_os::Error| {
+        let why =
+            format!("{what}={value} is refused: {error}; it needs root, CAP_SYS_NICE or a higher ulimit");
+        io::Error::new(error.os().kind(), why)
+    };
+    let nice = axis::of_role(link.axis("nice"), role);
+    if nice != "0" {
+        let value = nice.parse().expect("the axis was checked");
+        sched::set_nice(value).map_err(|error| refused("nice", nice, error))?;
+    }
+    let policy = axis::of_role(link.axis("sched"), role);
+    if policy != "other" {
+        let value = axis::parse_policy(policy).expect("the axis was checked");
+        sched::set_policy(value).map_err(|error| refused("sched", policy, error))?;
+    }
+    Ok(())
+}

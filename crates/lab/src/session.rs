@@ -1,0 +1,358 @@
+//! A session: all cases in rounds, interleaved, until each is precise enough or the time is up.
+//!
+//! Every round measures its cases in random order, so that what drifts with time hits all of them. Once every case has the
+//! runs that an interval needs, the further runs go to the cases that are furthest from their precision.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use weighbridge_record as record;
+use weighbridge_record::{CaseId, Line, StoppedBy};
+use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule};
+
+use crate::coordinator::{Coordinator, Outcome};
+use crate::interrupt::Interrupt;
+use crate::planner::Timing;
+use crate::subject::Prepared;
+use crate::summary;
+
+/// What is asked of a session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Relative half-width of the interval to be reached: 0.02 for ± 2 %.
+    pub precision: f64,
+    /// What the runs may take together.
+    pub budget: Duration,
+    /// Length and number of samples.
+    pub timing: Timing,
+    /// Seed of the order of runs.
+    pub seed: u64,
+    /// Most runs of a case.
+    pub max_runs: usize,
+}
+
+/// What a session tells while it goes on. Nothing is told during a run.
+pub trait Sink {
+    /// A line of the record.
+    ///
+    /// # Errors
+    /// It cannot be kept; the session then ends.
+    fn line(&mut self, line: Line) -> io::Result<()>;
+
+    /// Between two runs.
+    fn progress(&mut self, progress: &Progress<'_>);
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The case that runs next.
+    pub case: &'a CaseId,
+    /// Runs made.
+    pub runs: usize,
+    /// Cases that need no further runs.
+    pub closed: usize,
+    /// All cases.
+    pub cases: usize,
+    /// The round, from 0.
+    pub round: u32,
+    /// Time used.
+    pub elapsed: Duration,
+    /// Time until the next look at every open case, or what the budget leaves, whichever is less.
+    pub remaining: Duration,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every case has its runs, or the budget is used up.
+    Complete,
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+}
+
+/// Runs that stay in one round once every case has its first look.
+const FOLLOW_UP: usize = 12;
+/// What a run costs beyond its samples, before one has been made: start of the peers, calibration.
+const OVERHEAD: Duration = Duration::from_millis(30);
+
+/// What one run is expected to take, before any has been made.
+pub fn expected_run(timing: Timing) -> Duration {
+    OVERHEAD + Duration::from_nanos(timing.sample_ns * (timing.samples as u64 + 1))
+}
+
+struct Open {
+    case: Prepared,
+    runs: Vec<record::Run>,
+    rounds: Vec<u32>,
+    facts: crate::contract::Facts,
+    cost: Duration,
+    state: CaseState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CaseState {
+    Open,
+    Stopped(StoppedBy),
+    /// It never gave a number.
+    Skipped,
+}
+
+/// Measures cases.
+pub struct Session<'a> {
+    settings: Settings,
+    coordinator: Coordinator<'a>,
+    interrupt: &'a Interrupt,
+    cases: Vec<Open>,
+    rule: StoppingRule,
+    random: Random,
+    began: Instant,
+    runs: usize,
+}
+
+impl<'a> Session<'a> {
+    /// Nothing is started yet.
+    pub fn new(
+        settings: Settings,
+        coordinator: Coordinator<'a>,
+        interrupt: &'a Interrupt,
+        cases: Vec<Prepared>,
+    ) -> Session<'a> {
+        let cost = expected_run(settings.timing);
+        let open = |case| Open {
+            case,
+            runs: Vec::new(),
+            rounds: Vec::new(),
+            facts: Default::default(),
+            cost,
+            state: CaseState::Open,
+        };
+        Session {
+            rule: StoppingRule { precision: settings.precision, max_runs: settings.max_runs },
+            random: Random(settings.seed | 1),
+            cases: cases.into_iter().map(open).collect(),
+            settings,
+            coordinator,
+            interrupt,
+            began: Instant::now(),
+            runs: 0,
+        }
+    }
+
+    /// Runs to the end, and tells everything to `sink`: case, run and skipped lines as they come, then summaries and
+    /// comparisons.
+    ///
+    /// # Errors
+    /// Only those of `sink`. What was told before stays told; summaries are tried even then.
+    pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
+        self.began = Instant::now();
+        let mut ended = Ok(Ended::Complete);
+        for round in 0.. {
+            let order = self.next_round();
+            if order.is_empty() {
+                break;
+            }
+            match self.round(round, &order, sink) {
+                Ok(true) => {}
+                Ok(false) => {
+                    ended = Ok(Ended::Interrupted);
+                    self.stop_all(StoppedBy::Interrupted);
+                }
+                Err(error) => {
+                    ended = Err(error);
+                    self.stop_all(StoppedBy::Error);
+                }
+            }
+        }
+        self.summarise(sink).and(ended)
+    }
+
+    /// Which cases run next, in random order: all open ones until each has its first look, then the neediest.
+    fn next_round(&mut self) -> Vec<usize> {
+        let open: Vec<usize> =
+            (0..self.cases.len()).filter(|index| self.cases[*index].state == CaseState::Open).collect();
+        let fewest = open.iter().map(|index| self.cases[*index].runs.len()).min().unwrap_or(0);
+        let mut chosen = open;
+        if fewest >= stats::stopping::LOOKS[0] {
+            let need = |open: &Open| stats::stopping::need(&values(&open.runs), self.settings.precision);
+            chosen.sort_by(|a, b| need(&self.cases[*b]).total_cmp(&need(&self.cases[*a])));
+            chosen.truncate(FOLLOW_UP);
+        }
+        self.random.shuffle(&mut chosen);
+        chosen
+    }
+
+    /// One run of each case in `order`. `false` when the user has had enough.
+    fn round(&mut self, round: u32, order: &[usize], sink: &mut dyn Sink) -> io::Result<bool> {
+        for &index in order {
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            if self.began.elapsed() + self.cases[index].cost > self.settings.budget {
+                self.cases[index].state = match self.cases[index].runs.len() {
+                    0 => CaseState::Skipped,
+                    _ => CaseState::Stopped(StoppedBy::Budget),
+                };
+                if self.cases[index].runs.is_empty() {
+                    let id = self.cases[index].case.link.id.clone();
+                    let why = "the budget was used up before its first run; raise it with --budget".into();
+                    sink.line(Line::Skipped(record::Skipped { case: id, step: "plan".into(), why }))?;
+                }
+                continue;
+            }
+            sink.progress(&self.progress(index, round));
+            if !self.run_once(index, round, sink)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
+        let began = Instant::now();
+        let outcome = self.coordinator.run(&self.cases[index].case, self.settings.timing);
+        self.runs += 1;
+        let open = &mut self.cases[index];
+        // The dearest run so far, so that the budget holds.
+        open.cost = if open.runs.is_empty() { began.elapsed() } else { open.cost.max(began.elapsed()) };
+        let id = open.case.link.id.clone();
+        let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
+        match outcome {
+            Outcome::Interrupted => return Ok(false),
+            Outcome::Failed { step, why } => {
+                // A case that has given numbers keeps them; one failure ends it.
+                open.state = match open.runs.len() {
+                    0 => CaseState::Skipped,
+                    _ => CaseState::Stopped(StoppedBy::Error),
+                };
+                sink.line(skip(step, why))?;
+            }
+            Outcome::Measured(measured) if measured.samples.is_empty() => {
+                open.state = CaseState::Skipped;
+                sink.line(skip("batches".into(), "no sample was taken".into()))?;
+            }
+            Outcome::Measured(measured) => {
+                if open.runs.is_empty() {
+                    open.facts.clone_from(&measured.facts);
+                    sink.line(Line::Case(summary::case_line(&open.case, &measured.facts)))?;
+                }
+                let run = summary::run_line(&open.case, *measured, open.runs.len() as u32, round);
+                sink.line(Line::Run(run.clone()))?;
+                open.runs.push(run);
+                open.rounds.push(round);
+                if let Decision::Stop(stop) = self.rule.decide(&values(&open.runs)) {
+                    open.state = CaseState::Stopped(match stop {
+                        Stop::Precision => StoppedBy::Precision,
+                        Stop::MaxRuns => StoppedBy::MaxRuns,
+                    });
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn stop_all(&mut self, by: StoppedBy) {
+        for open in &mut self.cases {
+            if open.state == CaseState::Open {
+                open.state = if open.runs.is_empty() { CaseState::Skipped } else { CaseState::Stopped(by) };
+            }
+        }
+    }
+
+    fn progress(&self, index: usize, round: u32) -> Progress<'_> {
+        let elapsed = self.began.elapsed();
+        let open = self.cases.iter().filter(|open| open.state == CaseState::Open);
+        let left = self.settings.budget.saturating_sub(elapsed);
+        let needed: Duration = open.clone().map(|open| open.cost * runs_to_next_look(open.runs.len())).sum();
+        Progress {
+            case: &self.cases[index].case.link.id,
+            runs: self.runs,
+            closed: self.cases.len() - open.count(),
+            cases: self.cases.len(),
+            round,
+            elapsed,
+            remaining: needed.min(left),
+        }
+    }
+
+    fn summarise(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        let measured = self.cases.iter().filter(|open| !open.runs.is_empty());
+        let by_id: BTreeMap<&CaseId, &Open> =
+            measured.clone().map(|open| (&open.case.link.id, open)).collect();
+        for open in measured {
+            let CaseState::Stopped(stopped_by) = open.state else {
+                unreachable!("a measured case has stopped")
+            };
+            let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
+            if let Some(odd) = twin_disagrees(open, &by_id) {
+                line.shape.push(odd);
+            }
+            sink.line(Line::Summary(line))?;
+        }
+        for open in by_id.values() {
+            let Some(baseline) = baseline_of(&open.case.link.id).and_then(|id| by_id.get(&id)) else {
+                continue;
+            };
+            let pairs = pairs(baseline, open);
+            if !pairs.is_empty() {
+                let higher_is_better = open.case.pattern.unit.higher_is_better();
+                let (a, b) = (&baseline.case.link.id, &open.case.link.id);
+                sink.line(Line::Comparison(summary::comparison_line(a, b, &pairs, higher_is_better)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What everything is held against: the plain pipe.
+const BASELINE: &str = "pipe";
+
+/// The case that a case is held against: the same with a pipe, where it is not one itself.
+fn baseline_of(id: &CaseId) -> Option<CaseId> {
+    let baseline = CaseId::new(&id.pattern, BASELINE, id.payload_bytes, &id.placement);
+    (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)
+}
+
+fn twin_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option<String> {
+    let id = &open.case.link.id;
+    let twin_id = crate::shape::twin_of(id)?;
+    let pairs = pairs(by_id.get(&twin_id)?, open);
+    if pairs.is_empty() { None } else { crate::shape::twins(id, &twin_id, &pairs) }
+}
+
+/// The values of two cases in the rounds in which both ran.
+fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
+    let of_round: BTreeMap<u32, f64> = baseline.runs.iter().map(|run| (run.round, run.value)).collect();
+    let pair = |run: &record::Run| of_round.get(&run.round).map(|value| (*value, run.value));
+    candidate.runs.iter().filter_map(pair).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
+}
+
+fn runs_to_next_look(made: usize) -> u32 {
+    stats::stopping::LOOKS.into_iter().find(|look| *look > made).map_or(0, |look| (look - made) as u32)
+}
+
+fn values(runs: &[record::Run]) -> Vec<f64> {
+    runs.iter().map(|run| run.value).collect()
+}
+
+/// xorshift64* (Vigna, 2016): the order of runs can be repeated from the seed in the record.
+#[derive(Clone, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Fisher and Yates (1938).
+    fn shuffle(&mut self, items: &mut [usize]) {
+        for last in (1..items.len()).rev() {
+            let other = (self.next() % (last as u64 + 1)) as usize;
+            items.swap(last, other);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Shape checks: what the counters of a case must look like, whatever its time is.
+//!
+//! A violation does not delete a number. It stands beside it and says why the number may not mean what its name says.
+
+use weighbridge_record::{CaseId, PerOp, Run};
+use weighbridge_stats as stats;
+
+use crate::contract::Caps;
+use crate::link::{Touch, Wait};
+use crate::subject::Prepared;
+
+/// Up to this size a message crosses every mechanism in one piece.
+const ONE_PIECE_BYTES: usize = 4096;
+/// Name of the fact that [`Ctx`](crate::ctx::Ctx) leaves for the bandwidth check.
+pub const COPY_RATE: &str = "memory_copy_bytes_per_s";
+
+/// What is odd about the counts of a case.
+pub fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let caps = case.subject.caps;
+    if caps.has(Caps::HARNESS) {
+        return Vec::new();
+    }
+    let link = &case.link;
+    let mut odd = Vec::new();
+    let switches = per_op.voluntary_switches + per_op.involuntary_switches;
+    if case.pattern.id == "roundtrip" && link.same_cpu() && link.wait != Wait::Spin {
+        let per_hop = switches / 2.0;
+        let is_one_piece = link.payload_bytes <= ONE_PIECE_BYTES;
+        if per_hop < 0.9 {
+            odd.push(format!(
+                "{per_hop:.2} context switches per hop on one CPU; a round trip needs one for each hop"
+            ));
+        } else if per_hop > 1.5 && is_one_piece {
+            odd.push(format!(
+                "{per_hop:.2} context switches per hop on one CPU, where one suffices: \
+                 the scheduler runs the sender again before the receiver, or the receiver is woken for nothing"
+            ));
+        }
+    }
+    if link.wait == Wait::Spin && switches > 0.01 {
+        odd.push(format!("{switches:.3} context switches per operation although both ends spin"));
+    }
+    if per_op.minor_faults > 0.001 && !caps.has(Caps::MAPS) {
+        odd.push(format!(
+            "{:.3} page faults per operation although all memory was touched before",
+            per_op.minor_faults
+        ));
+    }
+    odd
+}
+
+/// What is odd about one run.
+pub fn flags(case: &Prepared, run: &Run, facts: &crate::contract::Facts) -> Vec<String> {
+    let mut flags = Vec::new();
+    if let Some(switches @ 1..) = run.noise.coordinator_switches {
+        flags.push(format!("shape: the coordinator woke {switches} times in the timed part"));
+    }
+    if case.pattern.id != "stream" {
+        return flags;
+    }
+    let (sent, received) = (&run.roles[0], &run.roles[1]);
+    if case.subject.caps.has(Caps::LOSSY) && sent.ops > 0 {
+        // The sender begins and ends to count a chunk away from the receiver, so a small surplus is no loss.
+        let lost = 1.0 - received.ops as f64 / sent.ops as f64;
+        if lost > 0.02 {
+            flags.push(format!("lost: {:.1} % of the messages offered", lost * 100.0));
+        }
+    }
+    let copy_rate = facts.get(COPY_RATE).and_then(|rate| rate.parse::<f64>().ok());
+    if let (Some(copy_rate), Touch::All) = (copy_rate, case.link.touch)
+        && run.value > 1.1 * copy_rate
+        && case.link.payload_bytes > 0
+        && !case.subject.caps.has(Caps::HARNESS)
+    {
+        flags.push(format!(
+            "shape: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
+            run.value / 1e9,
+            copy_rate / 1e9
+        ));
+    }
+    flags
+}
+
+/// Do two cases differ that are the same kernel code under two names? `pairs` are their values in the same rounds.
+pub fn twins(of: &CaseId, twin: &CaseId, pairs: &[(f64, f64)]) -> Option<String> {
+    let ratio = stats::paired_ratio(pairs, 0.95);
+    let interval = ratio.interval?;
+    let disagree = interval.low > 1.1 || interval.high < 1.0 / 1.1;
+    disagree.then(|| {
+        format!(
+            "{} is the same code in the kernel as {twin}, but gives {:.2} times its value (interval {:.2}–{:.2})",
+            of.variant(),
+            ratio.median,
+            interval.low,
+            interval.high
+        )
+    })
+}
+
+/// The case that must agree with this one, if there is such a case.
+pub fn twin_of(case: &CaseId) -> Option<CaseId> {
+    let mut twin = case.clone();
+    if case.mechanism == "fifo" {
+        twin.mechanism = "pipe".into();
+        return Some(twin);
+    }
+    if twin.axes.get("backing").is_some_and(|backing| backing == "shm") {
+        twin.axes.remove("backing");
+        return Some(twin);
+    }
+    None
+}

@@ -1,0 +1,377 @@
+//! The memory that coordinator and peers of one run share: steps, the plan of batches, samples.
+//!
+//! Plain words in a memfd, each written by one side and read by others; nothing in it is trusted beyond this program.
+//! Offsets are private here. Words that are written while something is timed stand on lines of their own.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use causeway_os::futex;
+use causeway_os::memory::{self, Access, Mapping};
+
+/// Most roles of a case.
+pub const MAX_ROLES: usize = 512;
+/// Most samples of a run.
+pub const MAX_SAMPLES: usize = 4096;
+/// Figures kept with each sample; see [`Sample`].
+const COLUMNS: usize = 5;
+const MAX_BATCHES: usize = MAX_SAMPLES + 256;
+
+const READY: usize = 0x000;
+const GO: usize = 0x080;
+const START_NS: usize = 0x100;
+const PHASE: usize = 0x180;
+const FEED_END: usize = 0x200;
+const FINISHED: usize = 0x380;
+const VERIFIED: usize = 0x280;
+const SAMPLE_COUNT: usize = 0x300;
+const STEPS: usize = 0x1000;
+const PLAN: usize = STEPS + MAX_ROLES * 128;
+const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
+const LEN: usize = SAMPLES + MAX_SAMPLES * COLUMNS * 8;
+
+/// Where a peer is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Step {
+    /// Started, not yet heard of.
+    Hello,
+    /// Affinity, nice value, scheduling class.
+    Pin,
+    /// Opening its end of the mechanism.
+    Attach,
+    /// Touching and locking memory.
+    Prefault,
+    /// Exchanging messages that are checked byte by byte.
+    Verify,
+    /// Waiting for the others.
+    Ready,
+    /// Finding out how many operations make a sample.
+    Calibrate,
+    /// Timed.
+    Batches,
+    /// Telling what it counted.
+    Report,
+}
+
+impl Step {
+    const ALL: [Step; 9] = [
+        Step::Hello,
+        Step::Pin,
+        Step::Attach,
+        Step::Prefault,
+        Step::Verify,
+        Step::Ready,
+        Step::Calibrate,
+        Step::Batches,
+        Step::Report,
+    ];
+
+    /// The word for it in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Hello => "hello",
+            Step::Pin => "pin",
+            Step::Attach => "attach",
+            Step::Prefault => "prefault",
+            Step::Verify => "verify",
+            Step::Ready => "ready",
+            Step::Calibrate => "calibrate",
+            Step::Batches => "batches",
+            Step::Report => "report",
+        }
+    }
+}
+
+/// What a follower does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// So many operations; `counted` once the counters should run.
+    Batch {
+        /// Operations.
+        ops: u64,
+        /// Past calibration?
+        counted: bool,
+    },
+    /// Nothing more.
+    End,
+}
+
+impl Planned {
+    /// 0 stands for "not decided yet".
+    fn to_word(self) -> u64 {
+        match self {
+            Planned::Batch { ops, counted } => ops << 2 | u64::from(counted) << 1 | 1,
+            Planned::End => 2,
+        }
+    }
+
+    fn from_word(word: u64) -> Option<Planned> {
+        match word {
+            0 => None,
+            2 => Some(Planned::End),
+            word => Some(Planned::Batch { ops: word >> 2, counted: word & 2 != 0 }),
+        }
+    }
+}
+
+/// How far a stream has come, as its receiver says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Phase {
+    /// Finding the rate.
+    Warm,
+    /// Timed.
+    Timed,
+    /// The last window is over.
+    Over,
+}
+
+/// One timed batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Time of the batch.
+    pub elapsed_ns: u64,
+    /// Operations in it.
+    pub ops: u64,
+    /// Bytes that arrived in it.
+    pub bytes: u64,
+    /// Involuntary switches of the leading role during it.
+    pub preemptions: u64,
+    /// A further count, where the pattern keeps one.
+    pub extra: u64,
+}
+
+/// The shared words of one run.
+#[derive(Debug)]
+pub struct Shared {
+    fd: OwnedFd,
+    map: Mapping,
+}
+
+impl Shared {
+    /// In the coordinator: all words zero.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn create() -> io::Result<Shared> {
+        let fd = memory::memfd("weighbridge-run", LEN as u64)?;
+        Shared::open(fd)
+    }
+
+    /// In a peer.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open(fd: OwnedFd) -> io::Result<Shared> {
+        let map = Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?;
+        Ok(Shared { fd, map })
+    }
+
+    /// To pass on.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Touches every page, so that no sample pays for it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn prefault(&self) -> io::Result<()> {
+        Ok(self.map.prefault()?)
+    }
+
+    fn u32(&self, offset: usize) -> &AtomicU32 {
+        self.map.atomic_u32(offset)
+    }
+
+    fn u64(&self, offset: usize) -> &AtomicU64 {
+        self.map.atomic_u64(offset)
+    }
+
+    /// Notes where a role is.
+    pub fn set_step(&self, role: usize, step: Step) {
+        assert!(role < MAX_ROLES);
+        self.u32(STEPS + role * 128).store(step as u32, Relaxed);
+    }
+
+    /// Where a role is, or was when it died.
+    pub fn step(&self, role: usize) -> Step {
+        assert!(role < MAX_ROLES);
+        let word = self.u32(STEPS + role * 128).load(Relaxed) as usize;
+        Step::ALL.get(word).copied().unwrap_or(Step::Hello)
+    }
+
+    /// Has anybody passed the meeting point?
+    pub fn has_started(&self) -> bool {
+        self.u32(GO).load(Relaxed) != 0
+    }
+
+    /// When everybody was ready, in the time of [`causeway_os::clock::now_ns`]; 0 before.
+    pub fn start_ns(&self) -> u64 {
+        self.u64(START_NS).load(Relaxed)
+    }
+
+    /// Meets the other roles, and returns the time at which all begin. The last to come decides it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn meet(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
+        let go = self.u32(GO);
+        // PAIR meet: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
+        if self.u32(READY).fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == roles as u32 {
+            self.u64(START_NS).store(begin_ns(), Relaxed);
+            go.store(1, Release); // PAIR meet
+            futex::wake(go, u32::MAX >> 1)?;
+        }
+        while go.load(Acquire) == 0 {
+            let _ = futex::wait(go, 0, None)?;
+        }
+        Ok(self.start_ns())
+    }
+
+    /// The leading role has read its counters.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn finish(&self) -> io::Result<()> {
+        let finished = self.u32(FINISHED);
+        finished.store(1, Release); // PAIR finish
+        futex::wake(finished, u32::MAX >> 1)?;
+        Ok(())
+    }
+
+    /// Waits for that.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn await_finish(&self) -> io::Result<()> {
+        let finished = self.u32(FINISHED);
+        while finished.load(Acquire) == 0 {
+            // PAIR finish
+            let _ = futex::wait(finished, 0, None)?;
+        }
+        Ok(())
+    }
+
+    /// Decides what followers do in batch `index`. Called before the batch in front of it begins.
+    pub fn plan(&self, index: usize, planned: Planned) {
+        assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
+        self.u64(PLAN + index * 8).store(planned.to_word(), Release); // PAIR plan
+    }
+
+    /// What to do in batch `index`, if it is decided.
+    pub fn planned(&self, index: usize) -> Option<Planned> {
+        assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
+        Planned::from_word(self.u64(PLAN + index * 8).load(Acquire)) // PAIR plan
+    }
+
+    /// Most batches of a run.
+    pub const fn max_batches() -> usize {
+        MAX_BATCHES
+    }
+
+    /// How far the receiver of a stream has come.
+    pub fn phase(&self) -> Phase {
+        match self.u32(PHASE).load(Acquire) {
+            0 => Phase::Warm,
+            1 => Phase::Timed,
+            _ => Phase::Over,
+        }
+    }
+
+    /// Says so.
+    pub fn set_phase(&self, phase: Phase) {
+        self.u32(PHASE).store(phase as u32, Release);
+    }
+
+    /// With how many chunks the sender of a stream ends, once it knows.
+    pub fn feed_end(&self) -> Option<u64> {
+        self.u64(FEED_END).load(Acquire).checked_sub(1)
+    }
+
+    /// Says so.
+    pub fn set_feed_end(&self, chunks: u64) {
+        self.u64(FEED_END).store(chunks + 1, Release);
+    }
+
+    /// How many messages have been verified.
+    pub fn verified(&self) -> u64 {
+        self.u64(VERIFIED).load(Acquire)
+    }
+
+    /// One more.
+    pub fn add_verified(&self) {
+        self.u64(VERIFIED).fetch_add(1, Release);
+    }
+
+    /// Keeps a sample. Beyond [`MAX_SAMPLES`] it is dropped.
+    pub fn push_sample(&self, sample: Sample) {
+        let count = self.u64(SAMPLE_COUNT);
+        let index = count.load(Relaxed) as usize;
+        if index >= MAX_SAMPLES {
+            return;
+        }
+        let Sample { elapsed_ns, ops, bytes, preemptions, extra } = sample;
+        for (column, value) in [elapsed_ns, ops, bytes, preemptions, extra].into_iter().enumerate() {
+            self.u64(SAMPLES + (index * COLUMNS + column) * 8).store(value, Relaxed);
+        }
+        count.store(index as u64 + 1, Release); // PAIR samples
+    }
+
+    /// All samples, in the order of time.
+    pub fn samples(&self) -> Vec<Sample> {
+        let count = (self.u64(SAMPLE_COUNT).load(Acquire) as usize).min(MAX_SAMPLES); // PAIR samples
+        let word =
+            |index: usize, column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);
+        (0..count)
+            .map(|index| Sample {
+                elapsed_ns: word(index, 0),
+                ops: word(index, 1),
+                bytes: word(index, 2),
+                preemptions: word(index, 3),
+                extra: word(index, 4),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_undecided_until_it_is_decided() {
+        let shared = Shared::create().unwrap();
+        assert_eq!(shared.planned(3), None);
+        shared.plan(3, Planned::Batch { ops: 1 << 40, counted: true });
+        assert_eq!(shared.planned(3), Some(Planned::Batch { ops: 1 << 40, counted: true }));
+        shared.plan(4, Planned::Batch { ops: 0, counted: false });
+        assert_eq!(shared.planned(4), Some(Planned::Batch { ops: 0, counted: false }));
+        shared.plan(5, Planned::End);
+        assert_eq!(shared.planned(5), Some(Planned::End));
+    }
+
+    #[test]
+    fn samples_come_back_in_order_and_stop_at_the_limit() {
+        let shared = Shared::create().unwrap();
+        for ops in 0..MAX_SAMPLES as u64 + 10 {
+            shared.push_sample(Sample { ops, ..Sample::default() });
+        }
+        let samples = shared.samples();
+        assert_eq!(samples.len(), MAX_SAMPLES);
+        assert!(samples.iter().enumerate().all(|(index, sample)| sample.ops == index as u64));
+    }
+
+    #[test]
+    fn a_role_keeps_the_step_it_died_in() {
+        let shared = Shared::create().unwrap();
+        let other = Shared::open(shared.fd().try_clone_to_owned().unwrap()).unwrap();
+        for step in Step::ALL {
+            other.set_step(7, step);
+            assert_eq!(shared.step(7), step);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What is measured, with its types erased: one entry of the laboratory's list.
+
+use std::fmt;
+use std::io;
+
+use weighbridge_record::CaseId;
+
+use crate::axis::{self, Axis};
+use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism};
+use crate::ctx::{Ctx, Time};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+use crate::{mechanism, pattern, placement};
+
+/// A mechanism behind function pointers: dispatch happens once per case, and the timed loop stays static.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// Name in case ids.
+    pub id: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// What it can do.
+    pub caps: Caps,
+    /// Ways to wait, the default first.
+    pub waits: &'static [Wait],
+    /// Settings of its own.
+    pub axes: &'static [Axis],
+    /// May this case run here?
+    pub fit: fn(&Host, &Link) -> Fit,
+    /// Creates what the roles share, one handoff for each.
+    pub plan: fn(&Link) -> io::Result<Vec<Handoff>>,
+    /// Attaches and drives one role: pattern, handoff, case, context.
+    pub drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Subject {
+    /// The entry of a mechanism.
+    pub const fn of<M: Mechanism>() -> Subject {
+        Subject {
+            id: M::ID,
+            about: M::ABOUT,
+            caps: M::CAPS,
+            waits: M::WAITS,
+            axes: M::AXES,
+            fit: M::fit,
+            plan: |link| M::plan(link).map(Vec::from),
+            drive: pattern::drive::<M>,
+        }
+    }
+
+    /// Is it timed in virtual time?
+    pub fn time(&self) -> Time {
+        if self.caps.has(Caps::VIRTUAL_TIME) { Time::Virtual } else { Time::Raw }
+    }
+
+    /// The axes of its cases in a pattern.
+    pub fn axes_in(&self, pattern: &pattern::Info) -> Vec<Axis> {
+        axis::COMMON.iter().chain(pattern.axes).chain(self.axes).copied().collect()
+    }
+}
+
+/// Every subject.
+pub fn all() -> &'static [Subject] {
+    mechanism::ALL
+}
+
+/// A case that can be run: id, subject, pattern, placement, everything checked.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The case as its ends see it.
+    pub link: Link,
+    /// What is measured.
+    pub subject: &'static Subject,
+    /// How its ends talk.
+    pub pattern: &'static pattern::Info,
+    /// The placement with aliases resolved.
+    pub resolved_placement: &'static str,
+}
+
+/// Why there is no such case, or not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The id names something that does not exist: a mistake of whoever wrote it.
+    NoSuchCase(String),
+    /// The case exists, but not on this machine or with these limits.
+    NotHere(String),
+}
+
+/// Parses names, axes and placement of an id, without asking whether the machine can.
+///
+/// # Errors
+/// A sentence that says which name is wrong and what there is.
+pub fn resolve(id: &CaseId) -> Result<(&'static Subject, &'static pattern::Info, Link), String> {
+    let names = |names: Vec<&str>| names.join(", ");
+    let subject = all().iter().find(|subject| subject.id == id.mechanism).ok_or_else(|| {
+        let known = names(all().iter().map(|subject| subject.id).collect());
+        format!("there is no mechanism `{}`; there are {known}", id.mechanism)
+    })?;
+    let pattern = pattern::find(&id.pattern).ok_or_else(|| {
+        let known = names(pattern::ALL.iter().map(|pattern| pattern.id).collect());
+        format!("there is no pattern `{}`; there are {known}", id.pattern)
+    })?;
+    if !placement::ALL.iter().any(|placement| placement.name == id.placement) {
+        let known = names(placement::ALL.iter().map(|placement| placement.name).collect());
+        return Err(format!("there is no placement `{}`; there are {known}", id.placement));
+    }
+    let link = Link::new(id, &subject.axes_in(pattern), subject.waits)?;
+    Ok((subject, pattern, link))
+}
+
+/// A case on this machine.
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
+    let (subject, pattern, mut link) = resolve(id).map_err(Refusal::NoSuchCase)?;
+    if !subject.caps.has(pattern.needs) {
+        return Err(Refusal::NotHere(format!(
+            "{} cannot {}: it does not carry what that needs",
+            subject.id, pattern.id
+        )));
+    }
+    let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
+    link.cpus = placed.cpus_of(pattern.roles.len());
+    let prepared = Prepared { link, subject, pattern, resolved_placement: placed.resolved };
+    match fits(&prepared, host) {
+        Fit::Yes => Ok(prepared),
+        Fit::No(why) => Err(Refusal::NotHere(why)),
+    }
+}
+
+/// What holds for every mechanism, then what the mechanism itself says.
+fn fits(prepared: &Prepared, host: &Host) -> Fit {
+    let Prepared { link, subject, .. } = prepared;
+    if subject.caps.has(Caps::BYTE_STREAM) && link.payload_bytes == 0 {
+        return Fit::No("a byte stream cannot carry an empty message; the smallest is 1 byte".into());
+    }
+    if link.wait == Wait::Spin && link.same_cpu() {
+        return Fit::No(
+            "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
+                .into(),
+        );
+    }
+    if let (Wait::Uring, Some(why)) = (link.wait, &host.uring_refused) {
+        return Fit::No(why.clone());
+    }
+    (subject.fit)(host, link)
+}

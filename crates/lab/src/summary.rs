@@ -1,0 +1,198 @@
+//! From what a run gave to lines of the record. All arithmetic on values is in `stats`.
+
+use std::collections::BTreeMap;
+
+use weighbridge_record::{
+    self as record, CaseId, Comparison, Noise, PerOp, Regime, RegimeKind, RoleCounters, Run, StoppedBy,
+    Summary,
+};
+use weighbridge_stats as stats;
+
+use crate::contract::Facts;
+use crate::coordinator::{Measured, per_op};
+use crate::pattern::Unit;
+use crate::shape;
+use crate::shared::Sample;
+use crate::subject::Prepared;
+
+/// The line of a case, with the settings that its endpoints read back.
+pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
+    let id = &case.link.id;
+    record::Case {
+        case: id.clone(),
+        pattern: id.pattern.clone(),
+        mechanism: id.mechanism.clone(),
+        payload_bytes: id.payload_bytes,
+        placement: id.placement.clone(),
+        resolved_placement: case.resolved_placement.into(),
+        cpus: case.link.cpus.clone(),
+        roles: case.pattern.roles.iter().map(|role| (*role).into()).collect(),
+        axes: case.link.axes.clone(),
+        unit: case.pattern.unit.name(id.payload_bytes),
+        higher_is_better: case.pattern.unit.higher_is_better(),
+        facts: facts.clone(),
+    }
+}
+
+/// The line of a run.
+pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Run {
+    let unit = case.pattern.unit;
+    let samples: Vec<f64> = measured.samples.iter().map(|sample| value_of(unit, sample)).collect();
+    let roles: Vec<RoleCounters> = measured
+        .roles
+        .iter()
+        .map(|report| RoleCounters {
+            role: case.pattern.roles[report.role].into(),
+            cpu: case.link.cpus.get(report.role).copied(),
+            ops: report.counted.ops,
+            received_bytes: report.counted.received_bytes,
+            per_op: per_op(report),
+        })
+        .collect();
+    // On one CPU the other role preempts this one as a matter of course; there a preemption is no disturbance.
+    let is_noise = !case.link.same_cpu();
+    let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
+    let mut line = Run {
+        case: case.link.id.clone(),
+        run,
+        round,
+        value: stats::run_value(&samples),
+        ops_per_sample: measured.samples.first().map_or(0, |sample| sample.ops),
+        samples,
+        per_op: sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
+        roles,
+        series: BTreeMap::new(),
+        noise: Noise {
+            marked_samples: marked as u64,
+            steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
+            interrupts: measured.noise.interrupts,
+            coordinator_switches: measured
+                .roles
+                .iter()
+                .filter_map(|role| role.counted.coordinator_switches)
+                .max(),
+        },
+        startup_ms: measured.startup_ms,
+        elapsed_ms: measured.elapsed_ms,
+        flags: Vec::new(),
+    };
+    line.flags = shape::flags(case, &line, &measured.facts);
+    let noisy = line.samples.len() as u64;
+    if line.noise.marked_samples * 10 > noisy {
+        line.flags.push(format!("noisy: {marked} of {noisy} samples were preempted"));
+    }
+    line
+}
+
+fn value_of(unit: Unit, sample: &Sample) -> f64 {
+    let elapsed_ns = sample.elapsed_ns.max(1) as f64;
+    match unit {
+        Unit::NanosPer(_) => elapsed_ns / sample.ops.max(1) as f64,
+        Unit::BytesPerSecond if sample.bytes == 0 => sample.ops as f64 * 1e9 / elapsed_ns,
+        Unit::BytesPerSecond => sample.bytes as f64 * 1e9 / elapsed_ns,
+    }
+}
+
+/// The line of a case's end.
+pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Summary {
+    let samples: Vec<&[f64]> = runs.iter().map(|run| &run.samples[..]).collect();
+    let summary = stats::summarise(&samples);
+    let per_op = median(&runs.iter().map(|run| &run.per_op).collect::<Vec<_>>());
+    let mut shape = shape::check(case, &per_op);
+    shape.extend(repeated_flags(runs));
+    Summary {
+        case: case.link.id.clone(),
+        unit: case.pattern.unit.name(case.link.id.payload_bytes),
+        runs: runs.len() as u32,
+        median: summary.median,
+        ci95: summary.ci95.map(|(low, high)| [low, high]),
+        range: [summary.range.0, summary.range.1],
+        spread_between: summary.spread_between,
+        spread_within: summary.spread_within,
+        stopped_by,
+        per_op,
+        series: BTreeMap::new(),
+        shape,
+        regimes: summary.regimes.into_iter().map(regime).collect(),
+    }
+}
+
+/// The line of a ratio: `pairs` are (baseline, candidate) in the same rounds.
+pub fn comparison_line(
+    baseline: &CaseId,
+    case: &CaseId,
+    pairs: &[(f64, f64)],
+    higher_is_better: bool,
+) -> Comparison {
+    // A speed-up: above 1 where the candidate is faster.
+    let pairs: Vec<(f64, f64)> = pairs
+        .iter()
+        .map(|&(base, value)| if higher_is_better { (base, value) } else { (value, base) })
+        .collect();
+    let ratio = stats::paired_ratio(&pairs, 0.95);
+    Comparison {
+        case: case.clone(),
+        baseline: baseline.clone(),
+        speedup: ratio.median,
+        ci95: ratio.interval.map(|interval| [interval.low, interval.high]),
+        pairs: ratio.pairs as u32,
+    }
+}
+
+fn regime(found: stats::summary::CaseRegime) -> Regime {
+    Regime {
+        regime: match found.kind {
+            stats::RegimeKind::TwoModes => RegimeKind::TwoModes,
+            stats::RegimeKind::Step => RegimeKind::Step,
+            stats::RegimeKind::Slope => RegimeKind::Slope,
+            stats::RegimeKind::Correlated => RegimeKind::Correlated,
+        },
+        within: found.within.as_str().into(),
+        runs: found.runs as u32,
+        detail: found.detail,
+        levels: found.levels,
+    }
+}
+
+/// Flags of the same sort in more than half of the runs, with the text of the last.
+fn repeated_flags(runs: &[Run]) -> Vec<String> {
+    let sort = |flag: &str| flag.split(':').next().unwrap_or("").to_owned();
+    let mut by_sort: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    for flag in runs.iter().flat_map(|run| &run.flags) {
+        let entry = by_sort.entry(sort(flag)).or_insert((0, flag));
+        *entry = (entry.0 + 1, flag);
+    }
+    by_sort
+        .into_values()
+        .filter(|(count, _)| count * 2 > runs.len())
+        .map(|(count, flag)| {
+            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("shape: "))
+        })
+        .collect()
+}
+
+fn sum(all: &[&PerOp]) -> PerOp {
+    fold(all, |values| stats::order::sum(values))
+}
+
+fn median(all: &[&PerOp]) -> PerOp {
+    fold(all, |values| stats::median(values))
+}
+
+fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {
+    let of = |field: fn(&PerOp) -> f64| with(&all.iter().map(|per_op| field(per_op)).collect::<Vec<_>>());
+    // What some role or run could not count is not known of all.
+    let of_known = |field: fn(&PerOp) -> Option<f64>| {
+        all.iter().map(|per_op| field(per_op)).collect::<Option<Vec<_>>>().map(|values| with(&values))
+    };
+    PerOp {
+        voluntary_switches: of(|per_op| per_op.voluntary_switches),
+        involuntary_switches: of(|per_op| per_op.involuntary_switches),
+        minor_faults: of(|per_op| per_op.minor_faults),
+        major_faults: of(|per_op| per_op.major_faults),
+        cpu_ns: of(|per_op| per_op.cpu_ns),
+        migrations: of_known(|per_op| per_op.migrations),
+        cycles: of_known(|per_op| per_op.cycles),
+        instructions: of_known(|per_op| per_op.instructions),
+    }
+}
