@@ -15,6 +15,7 @@
 mod csv;
 mod figure;
 mod findings;
+mod html;
 mod json;
 mod machine;
 mod markdown;
@@ -27,6 +28,7 @@ mod units;
 mod words;
 
 pub use csv::csv;
+pub use html::{html, write_html};
 pub use json::json;
 pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};

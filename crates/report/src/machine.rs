@@ -28,6 +28,7 @@ pub fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
     facts
 }
 
-fn fact(name: &str, value: &str) -> Fact {
+/// A name and a text, made safe to show.
+pub fn fact(name: &str, value: &str) -> Fact {
     (plain(name), plain(value))
 }

@@ -19,6 +19,8 @@ pub struct Matrix<'a> {
     pub placement: &'a str,
     /// Where they ran, if that has another name: `same-llc, CPUs 0 1`.
     pub resolved: Vec<String>,
+    /// The unit in the record.
+    pub unit: &'a str,
     /// The unit to show.
     pub scale: Scale,
     /// Is a larger figure better?
@@ -131,6 +133,7 @@ fn matrix<'a>(report: &'a Report, key: (&'a str, &'a str, &'a str), cases: &[&'a
         pattern,
         placement,
         resolved: resolved.into_iter().collect(),
+        unit,
         scale: Scale::new(unit, medians),
         higher_is_better: cases.iter().any(|case| case.higher_is_better()),
         sizes: sizes.into_iter().collect(),

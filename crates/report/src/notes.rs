@@ -20,9 +20,20 @@ pub struct Note {
     pub cases: Vec<String>,
 }
 
+/// What a remark does to a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// There is one, to be read with care.
+    Doubt,
+    /// There is none.
+    NoFigure,
+}
+
 /// A heading and its notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remarks {
+    /// What they do to the figures.
+    pub kind: Kind,
     /// What these notes are about.
     pub title: &'static str,
     /// One sentence on what it means for the reader.
@@ -94,22 +105,31 @@ pub fn harness(report: &Report) -> Vec<String> {
 pub fn remarks(report: &Report) -> Vec<Remarks> {
     let all = [
         Remarks {
+            kind: Kind::Doubt,
             title: "Counters not as expected (!)",
             meaning: "The figure may not mean what its name says. It is shown as measured.",
             notes: shape(report),
         },
         Remarks {
+            kind: Kind::Doubt,
             title: "Not one steady state (~)",
             meaning: "A single figure hides what happened in these cases.",
             notes: regimes(report),
         },
         Remarks {
+            kind: Kind::Doubt,
             title: "Ended before the precision asked for",
             meaning: "The intervals of these cases are wider than asked, or absent.",
             notes: stopped(report),
         },
-        Remarks { title: "Skipped", meaning: "No figure, and why.", notes: skipped(report) },
         Remarks {
+            kind: Kind::NoFigure,
+            title: "Skipped",
+            meaning: "No figure, and why.",
+            notes: skipped(report),
+        },
+        Remarks {
+            kind: Kind::NoFigure,
             title: "Not reached",
             meaning: "Planned, but without a single run.",
             notes: not_reached(report),
@@ -136,14 +156,10 @@ fn regimes(report: &Report) -> Vec<Note> {
                 RegimeKind::Slope => "a slope",
                 RegimeKind::Correlated => "correlated neighbours",
             };
-            let within = match regime.within.as_str() {
-                "samples" => format!("in the samples of {}", many(regime.runs as usize, "run")),
-                other => format!("among the {other}"),
-            };
             let levels = regime.levels.map_or(String::new(), |[low, high]| {
                 format!(" ({} and {})", with_unit(&summary.unit, low), with_unit(&summary.unit, high))
             });
-            (case.source, &case.id, format!("{kind} {within}{levels}: {}", regime.detail))
+            (case.source, &case.id, format!("{kind}{levels}: {}", regime.detail))
         })
     });
     grouped(report, each)
