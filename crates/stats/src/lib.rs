@@ -1,1 +1,48 @@
-//! Order statistics, intervals, stopping rule, regimes, comparison. Pure.
+//! All statistics of the project, and the only place where any are computed.
+//!
+//! Values come in as slices and go out as plain values: no file, no clock, no global state that could change a result.
+//! The same input gives the same output on every machine; where chance is needed the seed is fixed.
+//!
+//! | question | module |
+//! |---|---|
+//! | what is the middle, how wide is the rest | [`order`] |
+//! | how sure is the middle | [`interval`] |
+//! | are there enough runs | [`stopping`] |
+//! | what does a case amount to | [`summary`] |
+//! | is it one steady state at all | [`regime`] |
+//! | is one thing faster than another | [`compare`], [`ranks`], [`discovery`] |
+//! | how bad is the tail | [`tail`] |
+//! | did all get their share | [`fairness`] |
+//! | at which size do two costs meet | [`curve`] |
+//! | what do a foreign tool's running averages hide | [`cumulative`] |
+//!
+//! The unit of evidence is the run, and between kernels the boot. Samples of one process resemble each other for
+//! reasons that a new process would draw again, so **no interval here is ever put on the samples of one run**.
+//!
+//! A value that is not finite is a bug of the caller and stops the program. So is an empty slice where a middle is
+//! asked for. Too few values for an honest answer is not a bug: the answer is then `None`, or *inconclusive* with a
+//! reason.
+
+mod binomial;
+mod normal;
+
+pub mod compare;
+pub mod cumulative;
+pub mod curve;
+pub mod discovery;
+pub mod fairness;
+pub mod interval;
+pub mod order;
+pub mod ranks;
+pub mod regime;
+pub mod stopping;
+pub mod summary;
+pub mod tail;
+
+pub use compare::{Better, Comparison, Ratio, Verdict, compare_boots, compare_paired, paired_ratio, verdict};
+pub use interval::{Interval, median_interval};
+pub use order::{half_iqr_over_median, mad, median, quantile};
+pub use regime::{Regime, RegimeKind};
+pub use stopping::{Decision, Stop, StoppingRule};
+pub use summary::{CaseSummary, run_value, summarise};
+pub use tail::{Percentile, percentile};

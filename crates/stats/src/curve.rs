@@ -1,0 +1,187 @@
+//! Cost as a function of message size: its value between measured sizes, and where two curves meet.
+
+/// What an operation costs at each measured size.
+///
+/// ```
+/// use weighbridge_stats::curve::CostCurve;
+/// let copy = CostCurve::new(&[(1000.0, 10.0), (100_000.0, 1000.0)]);
+/// assert_eq!(copy.cost_at(50_500.0), Some(505.0));
+/// let map = CostCurve::new(&[(1000.0, 100.0), (100_000.0, 100.0)]);
+/// let meet = copy.crossovers(&map);
+/// assert!((meet[0].size - 10_000.0).abs() < 1e-6 && meet[0].cheaper_below);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostCurve {
+    points: Vec<(f64, f64)>,
+}
+
+/// A size at which two curves cost the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crossover {
+    /// The size, in the unit of the curves.
+    pub size: f64,
+    /// Is the first curve (`self`) the cheaper one just below that size?
+    pub cheaper_below: bool,
+}
+
+impl CostCurve {
+    /// A curve through (size, cost) points in any order.
+    ///
+    /// # Panics
+    /// If there is no point, a size is negative or there twice, or a cost is not positive.
+    pub fn new(points: &[(f64, f64)]) -> CostCurve {
+        assert!(!points.is_empty(), "a curve without points");
+        for &(size, cost) in points {
+            assert!(size.is_finite() && size >= 0.0, "a size of {size}");
+            assert!(cost.is_finite() && cost > 0.0, "a cost of {cost} at size {size}");
+        }
+        let mut points = points.to_vec();
+        points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "a size is there twice: {points:?}");
+        CostCurve { points }
+    }
+
+    /// The cost at `size`, on the straight line between its measured neighbours; `None` outside the measured sizes,
+    /// because a cost that nobody measured is a guess.
+    ///
+    /// Linear in both axes: within one pair of neighbours a cost is a fixed part plus a part per byte.
+    pub fn cost_at(&self, size: f64) -> Option<f64> {
+        interpolate(&self.points, size)
+    }
+
+    /// All sizes at which both curves cost the same, ascending, among the sizes that both cover.
+    ///
+    /// Both curves are taken as straight between points on logarithmic axes, where curves over decades of size are
+    /// nearly straight; each crossing is then computed, not searched for. Points of size 0 have no logarithm and are
+    /// left out. A touch without a change of sides is no crossover; where the curves run together for a stretch, the
+    /// crossover is its beginning.
+    pub fn crossovers(&self, other: &CostCurve) -> Vec<Crossover> {
+        let (a, b) = (self.logarithms(), other.logarithms());
+        let mut knots: Vec<f64> = a.iter().chain(&b).map(|point| point.0).collect();
+        knots.sort_unstable_by(f64::total_cmp);
+        knots.dedup();
+        let gap_at = |&size: &f64| Some((size, interpolate(&a, size)? - interpolate(&b, size)?));
+        let mut found = vec![];
+        // The last knot at which the curves differed, and since where they have been equal.
+        let (mut last, mut equal_since): (Option<(f64, f64)>, Option<f64>) = (None, None);
+        for (size, gap) in knots.iter().filter_map(gap_at) {
+            if gap == 0.0 {
+                equal_since = equal_since.or(Some(size));
+                continue;
+            }
+            if let Some((before, gap_before)) = last
+                && gap.is_sign_negative() != gap_before.is_sign_negative()
+            {
+                let between = before + (size - before) * (gap_before / (gap_before - gap));
+                let meet = equal_since.unwrap_or(between);
+                found.push(Crossover { size: meet.exp(), cheaper_below: gap_before < 0.0 });
+            }
+            (last, equal_since) = (Some((size, gap)), None);
+        }
+        found
+    }
+
+    fn logarithms(&self) -> Vec<(f64, f64)> {
+        let positive = self.points.iter().filter(|point| point.0 > 0.0);
+        positive.map(|&(size, cost)| (size.ln(), cost.ln())).collect()
+    }
+}
+
+/// Piecewise-linear through points of ascending x; `None` outside.
+fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let above = points.partition_point(|point| point.0 < x);
+    let &(x1, y1) = points.get(above)?;
+    if x1 == x {
+        return Some(y1);
+    }
+    let (x0, y0) = points[above.checked_sub(1)?];
+    Some(y0 + (y1 - y0) * ((x - x0) / (x1 - x0)))
+}
+
+/// The search, by measuring, for the size at which two mechanisms cost the same: where to measure next.
+///
+/// Each step measures both at [`probe`](Bisection::probe) and [`tell`](Bisection::tell)s which was cheaper. Steps go
+/// by the geometric mean, so a range from 1 byte to 1 GiB is settled to 1 byte in about as many steps as it has
+/// binary digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bisection {
+    low: u64,
+    high: u64,
+}
+
+impl Bisection {
+    /// A search between two sizes, at which different mechanisms are known to be cheaper.
+    ///
+    /// # Panics
+    /// If `low` is 0 or not below `high`.
+    pub fn new(low: u64, high: u64) -> Bisection {
+        assert!(0 < low && low < high, "a search between {low} and {high}");
+        Bisection { low, high }
+    }
+
+    /// The next size to measure, strictly between the ends; `None` when they are neighbours.
+    pub fn probe(&self) -> Option<u64> {
+        let middle = (self.low as f64 * self.high as f64).sqrt() as u64;
+        (self.high - self.low > 1).then(|| middle.clamp(self.low + 1, self.high - 1))
+    }
+
+    /// Takes the result at the probe: is the mechanism that is cheaper at the lower end still the cheaper one?
+    pub fn tell(&mut self, like_the_lower_end: bool) {
+        if let Some(probe) = self.probe() {
+            *(if like_the_lower_end { &mut self.low } else { &mut self.high }) = probe;
+        }
+    }
+
+    /// The sizes between which the crossover lies.
+    pub fn bracket(&self) -> (u64, u64) {
+        (self.low, self.high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_known_outside_the_measured_sizes() {
+        let curve = CostCurve::new(&[(100.0, 3.0), (0.0, 1.0)]);
+        assert_eq!(curve.cost_at(0.0), Some(1.0));
+        assert_eq!(curve.cost_at(50.0), Some(2.0));
+        assert_eq!(curve.cost_at(101.0), None);
+    }
+
+    #[test]
+    fn power_laws_meet_where_algebra_says() {
+        // 2·s^0.5 = 0.02·s^1.5 at s = 100, from points that are nowhere near it and not shared.
+        let at = |sizes: [f64; 3], f: fn(f64) -> f64| CostCurve::new(&sizes.map(|size| (size, f(size))));
+        let slow = at([1.0, 30.0, 9000.0], |s| 2.0 * s.sqrt());
+        let steep = at([0.5, 700.0, 20000.0], |s| 0.02 * s.powf(1.5));
+        let meet = slow.crossovers(&steep);
+        assert_eq!(meet.len(), 1);
+        assert!((meet[0].size - 100.0).abs() < 1e-9, "{meet:?}");
+        assert!(!meet[0].cheaper_below);
+        assert!(steep.crossovers(&slow)[0].cheaper_below);
+    }
+
+    #[test]
+    fn a_touch_is_no_crossover_and_a_shared_stretch_begins_one() {
+        let flat = CostCurve::new(&[(1.0, 5.0), (2.0, 5.0), (4.0, 5.0), (8.0, 5.0)]);
+        assert_eq!(flat.crossovers(&CostCurve::new(&[(1.0, 6.0), (2.0, 5.0), (8.0, 6.0)])), []);
+        let meet = flat.crossovers(&CostCurve::new(&[(1.0, 6.0), (2.0, 5.0), (4.0, 5.0), (8.0, 4.0)]));
+        assert_eq!(meet.len(), 1);
+        assert!((meet[0].size - 2.0).abs() < 1e-12 && meet[0].cheaper_below, "{meet:?}");
+        assert_eq!(flat.crossovers(&CostCurve::new(&[(100.0, 1.0), (200.0, 9.0)])), []);
+    }
+
+    #[test]
+    fn bisection_ends_on_neighbours_around_the_crossover() {
+        let mut search = Bisection::new(1, 1 << 30);
+        let mut steps = 0;
+        while let Some(size) = search.probe() {
+            search.tell(size < 524_288);
+            steps += 1;
+        }
+        assert_eq!(search.bracket(), (524_287, 524_288));
+        assert!(steps <= 40, "{steps} steps");
+    }
+}
