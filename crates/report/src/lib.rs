@@ -24,6 +24,7 @@ mod model;
 mod notes;
 mod per_op;
 mod table;
+mod unfinished;
 mod units;
 mod words;
 

@@ -9,6 +9,8 @@ use weighbridge_record::{
     Case, CaseId, Comparison, End, Header, Line, Problem, Reading, Run, Skipped, StoppedBy, Summary,
 };
 
+use crate::unfinished;
+
 /// Everything that the renderers show.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -154,6 +156,12 @@ impl Report {
             }
         }
         self.sources.push(from);
+        for measured in self.cases.iter_mut().filter(|measured| measured.source == source) {
+            if let (None, Some(case)) = (&measured.summary, &measured.case) {
+                measured.summary = unfinished::summary(case, &measured.runs);
+                measured.is_computed = measured.summary.is_some();
+            }
+        }
     }
 
     fn case_mut(&mut self, source: usize, places: &mut HashMap<CaseId, usize>, id: &CaseId) -> &mut Measured {

@@ -58,7 +58,10 @@ pub fn warnings(report: &Report) -> Vec<String> {
     }
     let unknown = report.cases.iter().filter(|case| case.summary.is_none() && !case.runs.is_empty()).count();
     if unknown > 0 {
-        all.push(format!("{} with runs but neither a summary nor a unit: not shown.", many(unknown, "case")));
+        all.push(format!(
+            "{} with runs but neither a summary nor usable samples and a unit: not shown.",
+            many(unknown, "case")
+        ));
     }
     all
 }

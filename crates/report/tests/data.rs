@@ -75,3 +75,39 @@ fn markdown_takes_no_markup_from_foreign_text() {
     assert!(!text.contains("<script>") && !text.contains("<img"));
     assert!(text.contains("&lt;script&gt;"));
 }
+
+#[test]
+fn a_record_cut_off_before_its_summaries_gets_them_and_every_format_says_so() {
+    let report = Report::from_reading(common::truncated());
+    let summary = report.cases[0].summary.as_ref().expect("computed from the runs");
+    // Seven runs, 5000 to 5060 in steps of 10; the median of each run's samples is its value.
+    assert_eq!((summary.runs, summary.median, summary.range), (7, 5030.0, [5000.0, 5060.0]));
+    assert_eq!(summary.ci95, Some([5000.0, 5060.0]), "below nine runs the interval is the whole range");
+    assert_eq!((summary.per_op.voluntary_switches, summary.per_op.cycles), (2.0, None));
+
+    let says = "holds no summary for 1 case; computed for this report";
+    assert!(markdown(&report).contains(says));
+    assert!(
+        weighbridge_report::table(&report, Default::default()).replace("\n         ", " ").contains(says)
+    );
+    assert!(weighbridge_report::html(&report).contains(says));
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!(document["cases"][0]["summary_computed_by_report"], true);
+    let text = csv(&report);
+    let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+    let column = reader.headers().unwrap().iter().position(|name| name == "summary_computed_by_report");
+    assert_eq!(&reader.records().next().unwrap().unwrap()[column.unwrap()], "true");
+}
+
+#[test]
+fn a_run_without_samples_does_not_stop_the_report() {
+    let mut reading = common::truncated();
+    for line in &mut reading.lines {
+        if let weighbridge_record::Line::Run(run) = line {
+            run.samples.clear();
+        }
+    }
+    let report = Report::from_reading(reading);
+    assert!(report.cases[0].summary.is_none());
+    assert!(markdown(&report).contains("1 case with runs but neither a summary nor usable samples"));
+}

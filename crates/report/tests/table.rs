@@ -28,6 +28,12 @@ fn an_interrupted_record() {
 }
 
 #[test]
+fn a_truncated_record() {
+    let text = text(&Report::from_reading(common::truncated()), 80);
+    assert_data_eq!(text, file!["snapshots/truncated-80.txt"].raw());
+}
+
+#[test]
 fn two_records_side_by_side() {
     let report = Report::from_readings([
         ("before".to_string(), common::interrupted()),
