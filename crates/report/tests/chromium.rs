@@ -35,6 +35,7 @@ const LOOK: &str = r"<script>
 (async () => {
   const root = document.documentElement;
   while (root.dataset.drawn === undefined && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
+  for (const fold of document.querySelectorAll('details')) fold.open = true;
   const overlap = (a, b) => a && b && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
     Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
   const box = (plot, selector) => plot.querySelector(selector)?.getBoundingClientRect();

@@ -63,6 +63,8 @@
   }
 
   async function draw() {
+    // Room first, so that a link to a section below leads there and stays there.
+    for (const box of boxes) box.style.minHeight = looks(box).height + "px";
     for (const box of boxes) {
       const chart = JSON.parse(box.nextElementSibling.textContent);
       chart.layout.height = looks(box).height;
@@ -76,7 +78,11 @@
   function redraw() {
     cancelAnimationFrame(asked);
     asked = requestAnimationFrame(() => {
-      for (const box of boxes) if (box.data) Plotly.relayout(box, looks(box));
+      for (const box of boxes) {
+        const look = looks(box);
+        box.style.minHeight = look.height + "px";
+        if (box.data) Plotly.relayout(box, look);
+      }
     });
   }
   dark.addEventListener("change", redraw);
