@@ -1,1 +1,36 @@
-//! Records into tables, Markdown, CSV and HTML.
+//! Records into tables, Markdown, CSV, JSON and HTML.
+//!
+//! A [`Report`] puts the lines of a record together case by case; each renderer turns it into text. No statistic is
+//! computed here and no figure appears that is not in the record, with one exception: a record that was cut off
+//! before its summaries gets them from `weighbridge-stats`, and every format says so.
+//!
+//! ```
+//! # use weighbridge_record::Reading;
+//! # use weighbridge_report::{Report, Style, table};
+//! let reading: Reading = weighbridge_record::read(&b""[..]).unwrap();
+//! let report = Report::from_reading(reading);
+//! assert!(table(&report, Style::default()).contains("No case has a figure."));
+//! ```
+
+mod csv;
+mod figure;
+mod findings;
+mod html;
+mod json;
+mod machine;
+mod markdown;
+mod matrix;
+mod model;
+mod notes;
+mod per_op;
+mod table;
+mod unfinished;
+mod units;
+mod words;
+
+pub use csv::csv;
+pub use html::{html, write_html};
+pub use json::json;
+pub use markdown::markdown;
+pub use model::{Measured, Report, Source, Sourced};
+pub use table::{Style, table};

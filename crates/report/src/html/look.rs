@@ -1,0 +1,100 @@
+//! Colour, dash and symbol of each mechanism: the same in every chart of a page.
+
+use std::collections::HashMap;
+
+use plotly::common::{DashType, MarkerSymbol};
+
+use crate::matrix::{Column, Matrix};
+
+/// Seven colours that people with any kind of colour vision can tell apart, after Okabe and Ito; their yellow and
+/// black are left out, since one is lost on white and the other on black.
+const COLOURS: [(u8, u8, u8); 7] = [
+    (0, 130, 200),
+    (213, 94, 0),
+    (0, 158, 115),
+    (204, 121, 167),
+    (230, 159, 0),
+    (86, 180, 233),
+    (140, 140, 140),
+];
+
+/// How one line is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    index: usize,
+}
+
+impl Look {
+    /// Its colour with an opacity from 0 to 1.
+    pub fn colour(self, opacity: f64) -> String {
+        let (red, green, blue) = COLOURS[self.index % COLOURS.len()];
+        format!("rgba({red},{green},{blue},{opacity})")
+    }
+
+    /// Its dash: solid for the first seven, and so on.
+    pub fn dash(self) -> DashType {
+        match self.index / COLOURS.len() % 4 {
+            0 => DashType::Solid,
+            1 => DashType::Dash,
+            2 => DashType::Dot,
+            _ => DashType::DashDot,
+        }
+    }
+
+    /// Its symbol; neighbours differ.
+    pub fn symbol(self) -> MarkerSymbol {
+        match self.index % 9 {
+            0 => MarkerSymbol::Circle,
+            1 => MarkerSymbol::Square,
+            2 => MarkerSymbol::Diamond,
+            3 => MarkerSymbol::TriangleUp,
+            4 => MarkerSymbol::X,
+            5 => MarkerSymbol::Cross,
+            6 => MarkerSymbol::TriangleDown,
+            7 => MarkerSymbol::Star,
+            _ => MarkerSymbol::Pentagon,
+        }
+    }
+}
+
+/// The looks of all mechanisms of a page.
+#[derive(Debug, Default)]
+pub struct Looks {
+    looks: HashMap<(usize, String), Look>,
+}
+
+impl Looks {
+    /// Gives each mechanism its look, those with default axes first, so that they get the plain ones.
+    pub fn new(matrices: &[Matrix<'_>]) -> Looks {
+        let mut looks = HashMap::new();
+        for defaults in [true, false] {
+            let columns = matrices.iter().flat_map(|matrix| &matrix.columns);
+            for column in columns.filter(|column| column.is_default == defaults) {
+                let index = looks.len();
+                looks.entry((column.source, column.name.clone())).or_insert(Look { index });
+            }
+        }
+        Looks { looks }
+    }
+
+    /// The look of a mechanism.
+    pub fn of(&self, column: &Column) -> Look {
+        self.looks.get(&(column.source, column.name.clone())).copied().unwrap_or(Look { index: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_of_the_first_fifty_look_alike() {
+        let look = |index| {
+            let look = Look { index };
+            let dash = serde_json::to_string(&look.dash()).unwrap();
+            (look.colour(1.0), dash, serde_json::to_string(&look.symbol()).unwrap())
+        };
+        let all: std::collections::HashSet<_> = (0..50).map(look).collect();
+        assert_eq!(all.len(), 50);
+    }
+}

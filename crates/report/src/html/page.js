@@ -1,0 +1,126 @@
+"use strict";
+(() => {
+  // Charts: what depends on width and theme is decided here, the rest is in the description beside each box.
+  const boxes = [...document.querySelectorAll(".plot")];
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const touch = matchMedia("(pointer: coarse)");
+  const config = {
+    responsive: true,
+    displaylogo: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+  };
+
+  function looks(box) {
+    const css = getComputedStyle(document.documentElement);
+    const colour = (name) => css.getPropertyValue(name).trim();
+    const width = box.clientWidth || 600;
+    const names = Number(box.dataset.names);
+    const out = {
+      "font.color": colour("--fg"),
+      "font.family": "system-ui, sans-serif",
+      "hoverlabel.font.family": "system-ui, sans-serif",
+      "modebar.bgcolor": "rgba(0,0,0,0)",
+      "modebar.color": colour("--dim"),
+      "modebar.activecolor": colour("--fg"),
+      "xaxis.title.standoff": 8,
+      "yaxis.title.standoff": 10,
+      // A finger that scrolls the page must not zoom the chart.
+      dragmode: touch.matches || width < 600 ? false : "zoom",
+    };
+    for (const axis of ["xaxis", "yaxis"]) {
+      out[axis + ".gridcolor"] = colour("--grid");
+      out[axis + ".linecolor"] = colour("--line");
+      out[axis + ".tickcolor"] = colour("--line");
+    }
+    out["font.size"] = width < 600 ? 11 : 12;
+    if (box.dataset.kind === "dots") {
+      out.height = 110 + 30 * names;
+      return out;
+    }
+    out["legend.bgcolor"] = "rgba(0,0,0,0)";
+    out["legend.itemwidth"] = 30;
+    out["legend.traceorder"] = "normal";
+    const text = (width < 600 ? 6.2 : 6.8) * Number(box.dataset.longest);
+    const entry = text + 50;
+    if (width >= 760) {
+      out["legend.orientation"] = "v";
+      Object.assign(out, { "legend.x": 1.01, "legend.xanchor": "left", "legend.y": 1, "legend.yanchor": "top" });
+      Object.assign(out, { "margin.r": Math.ceil(entry), "margin.b": 56 });
+      out.height = Math.max(440, 110 + 20 * names);
+    } else {
+      // Below the chart, in as many rows as it takes, with the height that these rows need.
+      const columns = Math.max(1, Math.floor((width - 110) / (text + 42)));
+      const rows = Math.ceil(names / columns) * 20 + 8;
+      // The library gives a legend below the chart at most half of the whole height.
+      out.height = Math.max(360 + rows, 2 * rows + 20);
+      const plot = out.height - 34 - 56 - rows;
+      out["legend.orientation"] = "h";
+      Object.assign(out, { "legend.entrywidth": text, "legend.entrywidthmode": "pixels" });
+      Object.assign(out, { "legend.x": 0, "legend.xanchor": "left", "legend.y": -52 / plot, "legend.yanchor": "top" });
+      Object.assign(out, { "margin.r": 12, "margin.b": 56 + rows });
+    }
+    return out;
+  }
+
+  async function draw() {
+    // Room first, so that a link to a section below leads there and stays there.
+    for (const box of boxes) box.style.minHeight = looks(box).height + "px";
+    for (const box of boxes) {
+      const chart = JSON.parse(box.nextElementSibling.textContent);
+      chart.layout.height = looks(box).height;
+      await Plotly.newPlot(box, chart.data, chart.layout, config);
+      await Plotly.relayout(box, looks(box));
+    }
+    document.documentElement.dataset.drawn = boxes.length;
+  }
+
+  let asked = 0;
+  function redraw() {
+    cancelAnimationFrame(asked);
+    asked = requestAnimationFrame(() => {
+      for (const box of boxes) {
+        const look = looks(box);
+        box.style.minHeight = look.height + "px";
+        if (box.data) Plotly.relayout(box, look);
+      }
+    });
+  }
+  dark.addEventListener("change", redraw);
+  addEventListener("resize", redraw);
+  draw();
+
+  // Tables: a button in the head sorts by its column, a second press turns the order round.
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const heads = [...table.tHead.rows[0].cells];
+    const body = table.tBodies[0];
+    const key = (row, column) => {
+      const cell = row.cells[column];
+      return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+    };
+    const order = (a, b) => {
+      if (typeof a === "number" && typeof b === "number") return a - b;
+      if (typeof a === "number" || typeof b === "number") return typeof a === "number" ? -1 : 1;
+      return a.localeCompare(b, "en", { numeric: true });
+    };
+    heads.forEach((head, column) => {
+      head.querySelector("button").addEventListener("click", () => {
+        const turn = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+        for (const other of heads) other.setAttribute("aria-sort", "none");
+        head.setAttribute("aria-sort", turn === 1 ? "ascending" : "descending");
+        const rows = [...body.rows].map((row) => [key(row, column), row]);
+        rows.sort((a, b) => turn * order(a[0], b[0]));
+        body.append(...rows.map(([, row]) => row));
+      });
+    });
+  }
+
+  // A filter shows the rows that hold every word typed.
+  for (const input of document.querySelectorAll("input[data-filters]")) {
+    const rows = [...document.getElementById(input.dataset.filters).tBodies[0].rows];
+    const texts = rows.map((row) => row.textContent.toLowerCase());
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/);
+      rows.forEach((row, index) => { row.hidden = !words.every((word) => texts[index].includes(word)); });
+    });
+  }
+})();

@@ -1,0 +1,14 @@
+//! The sections of the page, one file each.
+
+pub mod cases;
+pub mod dots;
+pub mod findings;
+pub mod glossary;
+pub mod latency;
+pub mod machine;
+pub mod per_op;
+pub mod rates;
+pub mod remarks;
+pub mod skips;
+
+mod over_size;

@@ -1,0 +1,82 @@
+//! One JSON document: the records' heads and ends, and every case with its summary. Samples stay in the record.
+
+use serde::Serialize;
+use weighbridge_record::{Case, CaseId, Comparison, End, Header, Skipped, Summary};
+
+use crate::model::{Report, Source, Sourced};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    records: Vec<Record<'a>>,
+    cases: Vec<CaseOut<'a>>,
+    comparisons: Vec<Out<'a, Comparison>>,
+    skipped: Vec<Out<'a, Skipped>>,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    name: &'a str,
+    problems: Vec<ProblemOut<'a>>,
+    header: Option<&'a Header>,
+    end: Option<&'a End>,
+}
+
+#[derive(Serialize)]
+struct ProblemOut<'a> {
+    line: usize,
+    why: &'a str,
+}
+
+#[derive(Serialize)]
+struct CaseOut<'a> {
+    /// Index into `records`.
+    record: usize,
+    id: &'a CaseId,
+    runs: usize,
+    case: Option<&'a Case>,
+    summary: Option<&'a Summary>,
+    summary_computed_by_report: bool,
+}
+
+#[derive(Serialize)]
+struct Out<'a, T> {
+    /// Index into `records`.
+    record: usize,
+    #[serde(flatten)]
+    what: &'a T,
+}
+
+/// The report as one JSON document, indented, with the field names of the record.
+pub fn json(report: &Report) -> String {
+    let document = Document {
+        schema: weighbridge_record::SCHEMA,
+        records: report.sources.iter().map(record).collect(),
+        cases: report.cases.iter().map(case).collect(),
+        comparisons: report.comparisons.iter().map(out).collect(),
+        skipped: report.skipped.iter().map(out).collect(),
+    };
+    let text = serde_json::to_string_pretty(&document);
+    text.expect("plain data") + "\n"
+}
+
+fn record(source: &Source) -> Record<'_> {
+    let Source { name, header, end, problems } = source;
+    let problems = problems.iter().map(|problem| ProblemOut { line: problem.line, why: &problem.why });
+    Record { name, problems: problems.collect(), header: header.as_ref(), end: end.as_ref() }
+}
+
+fn case(measured: &crate::Measured) -> CaseOut<'_> {
+    CaseOut {
+        record: measured.source,
+        id: &measured.id,
+        runs: measured.runs.len(),
+        case: measured.case.as_ref(),
+        summary: measured.summary.as_ref(),
+        summary_computed_by_report: measured.is_computed,
+    }
+}
+
+fn out<T>(sourced: &Sourced<T>) -> Out<'_, T> {
+    Out { record: sourced.source, what: &sourced.what }
+}

@@ -1,0 +1,34 @@
+//! What is known of the machine, as names and texts.
+
+use weighbridge_record::{End, Header};
+
+use crate::units::{significant, size};
+use crate::words::plain;
+
+/// A name and a text.
+pub type Fact = (String, String);
+
+/// The facts that decide whether a figure can be compared with another one.
+pub fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
+    let machine = &header.machine;
+    let mut facts = vec![
+        fact("Host", &machine.hostname),
+        fact("CPU", &machine.cpu_model),
+        fact("CPUs", &format!("{} allowed of {}", machine.allowed_cpus.len(), machine.cpus.len())),
+        fact("Kernel", &format!("Linux {} {}", machine.kernel, machine.arch)),
+        fact("Memory", &size(machine.memory_bytes)),
+        fact("Virtualisation", &machine.virtualisation),
+        fact("Measured", &header.started),
+    ];
+    if let Some(end) = end {
+        facts.push(fact("Took", &format!("{} s", significant(end.elapsed_s))));
+    }
+    let commit = header.tool.commit.as_deref().map_or(String::new(), |commit| format!(" ({commit})"));
+    facts.push(fact("Tool", &format!("{} {}{commit}", header.tool.name, header.tool.version)));
+    facts
+}
+
+/// A name and a text, made safe to show.
+pub fn fact(name: &str, value: &str) -> Fact {
+    (plain(name), plain(value))
+}

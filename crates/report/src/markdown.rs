@@ -1,0 +1,138 @@
+//! Markdown, as GitHub and others read it: the same tables as on the terminal, with intervals in full.
+
+use std::fmt::Write;
+
+use crate::figure::{interval, marks};
+use crate::matrix::{Cell, Matrix, matrices};
+use crate::model::Report;
+use crate::units::size;
+use crate::words::{pattern, plain};
+use crate::{findings, machine, notes, per_op};
+
+/// The report as Markdown.
+pub fn markdown(report: &Report) -> String {
+    let mut out = String::from("# Weighbridge report\n");
+    let warnings = notes::warnings(report);
+    if !warnings.is_empty() {
+        out.push('\n');
+        for line in warnings {
+            let _ = writeln!(out, "> **Warning:** {}  ", escaped(&line));
+        }
+    }
+    machines(&mut out, report);
+    for (title, findings) in findings::findings(report) {
+        let _ = write!(out, "\n## Findings: {}\n\n", escaped(&title));
+        for finding in findings {
+            let _ = writeln!(out, "- {}", escaped(&finding.sentence));
+        }
+    }
+    let matrices = matrices(report);
+    for matrix in &matrices {
+        figures(&mut out, matrix);
+        counts(&mut out, matrix);
+    }
+    if matrices.is_empty() {
+        out.push_str("\nNo case has a figure.\n");
+    } else {
+        let legend = "**Bold**: best of its row. Brackets: 95 % interval. `!`: counters not as expected. \
+                      `~`: not one steady state. –: skipped.";
+        let _ = write!(out, "\n{legend}\n");
+    }
+    for remarks in notes::remarks(report) {
+        let _ = write!(out, "\n## {}\n\n{}\n\n", escaped(remarks.title), remarks.meaning);
+        for note in &remarks.notes {
+            let _ = writeln!(out, "- {}", escaped(&note.why));
+            for case in &note.cases {
+                let _ = writeln!(out, "  - {}", escaped(case));
+            }
+        }
+    }
+    out
+}
+
+fn machines(out: &mut String, report: &Report) {
+    for source in &report.sources {
+        let Some(header) = &source.header else { continue };
+        let name = if report.has_several_sources() {
+            format!(" of {}", escaped(&source.name))
+        } else {
+            String::new()
+        };
+        let _ = write!(out, "\n## Machine{name}\n\n");
+        row(out, ["", ""].map(String::from));
+        row(out, ["---", "---"].map(String::from));
+        for (name, value) in machine::headline(header, source.end.as_ref()) {
+            row(out, [name, escaped(&value)]);
+        }
+    }
+    let harness = notes::harness(report);
+    if !harness.is_empty() {
+        let _ = write!(out, "\nHarness itself: {}.\n", escaped(&harness.join("; ")));
+    }
+}
+
+fn figures(out: &mut String, matrix: &Matrix<'_>) {
+    let resolved = match matrix.resolved.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", matrix.resolved.join("; ")),
+    };
+    let title =
+        format!("{} at {}{resolved}, {}", pattern(matrix.pattern), matrix.placement, matrix.scale.name);
+    let _ = write!(out, "\n## {}\n\n", escaped(&title));
+    let names = matrix.columns.iter().map(|column| escaped(&column.name));
+    row(out, std::iter::once("payload".to_string()).chain(names));
+    row(out, std::iter::once("---").chain(matrix.columns.iter().map(|_| "--:")).map(String::from));
+    for (index, bytes) in matrix.sizes.iter().enumerate() {
+        let best = matrix.best(index);
+        let cell = |column: usize| match matrix.cell(index, column) {
+            Cell::Absent => String::new(),
+            Cell::Skipped => "–".into(),
+            Cell::Value(case, summary) => {
+                let value = matrix.scale.show(summary.median);
+                let value = if best == Some(column) { format!("**{value}**") } else { value };
+                let marks = match marks(case) {
+                    none if none.is_empty() => none,
+                    marks => format!(" `{marks}`"),
+                };
+                format!("{value} {}{marks}", interval(&matrix.scale, summary))
+            }
+        };
+        row(out, std::iter::once(size(*bytes)).chain((0..matrix.columns.len()).map(cell)));
+    }
+}
+
+fn counts(out: &mut String, matrix: &Matrix<'_>) {
+    let rows = per_op::rows(matrix);
+    let [voluntary, involuntary, faults, cpu] = per_op::COLUMNS.map(String::from);
+    out.push('\n');
+    row(out, ["per operation".into(), voluntary, involuntary, faults, format!("{cpu} {}", rows.cpu_unit)]);
+    row(out, ["---", "--:", "--:", "--:", "--:"].map(String::from));
+    for (name, texts) in rows.rows {
+        row(out, std::iter::once(escaped(&name)).chain(texts));
+    }
+}
+
+fn row(out: &mut String, cells: impl IntoIterator<Item = String>) {
+    for cell in cells {
+        let _ = write!(out, "| {cell} ");
+    }
+    out.push_str("|\n");
+}
+
+/// Text from a record so that Markdown takes none of it as markup.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in plain(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '~' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,196 @@
+//! One pattern at one placement as rows and columns: sizes down, mechanisms across.
+//!
+//! Tables and charts are both made from this, so that they cannot disagree on what belongs together. The harness's
+//! own cases are left out: nobody can choose them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use weighbridge_record::Summary;
+
+use crate::model::{Measured, Report};
+use crate::units::Scale;
+
+/// Cases that differ only in size and mechanism, and share a unit.
+#[derive(Debug)]
+pub struct Matrix<'a> {
+    /// How the ends talk.
+    pub pattern: &'a str,
+    /// Where the peers run, as asked for.
+    pub placement: &'a str,
+    /// Where they ran, if that has another name: `same-llc, CPUs 0 1`.
+    pub resolved: Vec<String>,
+    /// The unit in the record.
+    pub unit: &'a str,
+    /// The unit to show.
+    pub scale: Scale,
+    /// Is a larger figure better?
+    pub higher_is_better: bool,
+    /// Payload in bytes, one per row, ascending.
+    pub sizes: Vec<u64>,
+    /// Mechanisms, one per column, in the order of the record.
+    pub columns: Vec<Column>,
+    cells: HashMap<(u64, usize), Cell<'a>>,
+}
+
+/// A mechanism with its axes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Column {
+    /// Index of its record.
+    pub source: usize,
+    /// What it is called.
+    pub name: String,
+    /// Are all its axes at their defaults?
+    pub is_default: bool,
+}
+
+/// What is known for one size of one mechanism.
+#[derive(Clone, Copy, Debug)]
+pub enum Cell<'a> {
+    /// Not planned.
+    Absent,
+    /// Skipped with a reason, which stands elsewhere.
+    Skipped,
+    /// Measured.
+    Value(&'a Measured, &'a Summary),
+}
+
+impl<'a> Matrix<'a> {
+    /// The cell in a row and a column, both counted from 0.
+    ///
+    /// # Panics
+    /// When the row does not exist.
+    pub fn cell(&self, row: usize, column: usize) -> Cell<'a> {
+        self.cells.get(&(self.sizes[row], column)).copied().unwrap_or(Cell::Absent)
+    }
+
+    /// The measured cells of a column, by size.
+    pub fn column(&self, column: usize) -> impl Iterator<Item = (u64, &'a Measured, &'a Summary)> {
+        (0..self.sizes.len()).filter_map(move |row| match self.cell(row, column) {
+            Cell::Value(case, summary) => Some((self.sizes[row], case, summary)),
+            _ => None,
+        })
+    }
+
+    /// The column with the best median of a row, unless the row has only one figure.
+    pub fn best(&self, row: usize) -> Option<usize> {
+        let medians = (0..self.columns.len()).filter_map(|column| match self.cell(row, column) {
+            Cell::Value(_, summary) if summary.median.is_finite() => Some((column, summary.median)),
+            _ => None,
+        });
+        let medians: Vec<_> = medians.collect();
+        if medians.len() < 2 {
+            return None;
+        }
+        let order = |a: &(usize, f64), b: &(usize, f64)| match self.higher_is_better {
+            true => b.1.total_cmp(&a.1),
+            false => a.1.total_cmp(&b.1),
+        };
+        medians.into_iter().min_by(order).map(|(column, _)| column)
+    }
+
+    /// Is there something to draw over size?
+    pub fn has_sizes(&self) -> bool {
+        self.sizes.len() > 1
+    }
+}
+
+/// All matrices of a report, in the order in which the record first names them.
+pub fn matrices(report: &Report) -> Vec<Matrix<'_>> {
+    let mut order = Vec::new();
+    let mut groups: BTreeMap<_, Vec<&Measured>> = BTreeMap::new();
+    for case in report.cases.iter().filter(|case| case.summary.is_some() && !case.is_harness()) {
+        let key = (case.id.pattern.as_str(), case.id.placement.as_str(), case.unit().unwrap_or_default());
+        groups.entry(key).or_insert_with(|| {
+            order.push(key);
+            Vec::new()
+        });
+        groups.entry(key).or_default().push(case);
+    }
+    let mut matrices: Vec<_> = order.iter().map(|key| matrix(report, *key, &groups[key])).collect();
+    mark_skipped(&mut matrices, report);
+    matrices
+}
+
+fn matrix<'a>(report: &'a Report, key: (&'a str, &'a str, &'a str), cases: &[&'a Measured]) -> Matrix<'a> {
+    let (pattern, placement, unit) = key;
+    let columns = columns(report, cases);
+    let places: HashMap<_, _> = columns
+        .iter()
+        .enumerate()
+        .map(|(place, column)| ((column.source, column.name.as_str()), place))
+        .collect();
+    let mut cells = HashMap::new();
+    for case in cases {
+        let name = report.variant(case.source, &case.id);
+        if let (Some(place), Some(summary)) = (places.get(&(case.source, name.as_str())), &case.summary) {
+            cells.insert((case.id.payload_bytes, *place), Cell::Value(case, summary));
+        }
+    }
+    let sizes: BTreeSet<u64> = cases.iter().map(|case| case.id.payload_bytes).collect();
+    let resolved: BTreeSet<String> = cases.iter().filter_map(|case| resolved_placement(case)).collect();
+    let medians = cases.iter().filter_map(|case| case.summary.as_ref()).map(|summary| summary.median);
+    Matrix {
+        pattern,
+        placement,
+        resolved: resolved.into_iter().collect(),
+        unit,
+        scale: Scale::new(unit, medians),
+        higher_is_better: cases.iter().any(|case| case.higher_is_better()),
+        sizes: sizes.into_iter().collect(),
+        columns,
+        cells,
+    }
+}
+
+/// Mechanisms in the order of the record; where there are several records, the same mechanism of each side by side.
+fn columns(report: &Report, cases: &[&Measured]) -> Vec<Column> {
+    let mut ranks = HashMap::new();
+    let mut columns = Vec::new();
+    let mut seen = HashSet::new();
+    for case in cases {
+        let next = ranks.len();
+        let rank = *ranks.entry(case.id.variant()).or_insert(next);
+        if seen.insert((rank, case.source)) {
+            let name = report.variant(case.source, &case.id);
+            columns.push((rank, Column { source: case.source, name, is_default: case.id.axes.is_empty() }));
+        }
+    }
+    columns.sort_by_key(|(rank, column)| (*rank, column.source));
+    columns.into_iter().map(|(_, column)| column).collect()
+}
+
+fn resolved_placement(measured: &Measured) -> Option<String> {
+    let case = measured.case.as_ref()?;
+    let mut parts = Vec::new();
+    if case.resolved_placement != case.placement {
+        parts.push(case.resolved_placement.clone());
+    }
+    let mut cpus: Vec<String> = case.cpus.iter().map(u32::to_string).collect();
+    cpus.dedup();
+    match cpus.len() {
+        0 => {}
+        1 => parts.push(format!("CPU {}", cpus[0])),
+        _ => parts.push(format!("CPUs {}", cpus.join(" "))),
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn mark_skipped(matrices: &mut [Matrix<'_>], report: &Report) {
+    let mut places: HashMap<(usize, String), Vec<(usize, usize)>> = HashMap::new();
+    for (index, matrix) in matrices.iter().enumerate() {
+        for (column, what) in matrix.columns.iter().enumerate() {
+            places.entry((what.source, what.name.clone())).or_default().push((index, column));
+        }
+    }
+    for skip in &report.skipped {
+        let id = &skip.what.case;
+        for (index, column) in
+            places.get(&(skip.source, report.variant(skip.source, id))).into_iter().flatten()
+        {
+            let matrix = &mut matrices[*index];
+            if matrix.pattern == id.pattern && matrix.placement == id.placement {
+                matrix.cells.entry((id.payload_bytes, *column)).or_insert(Cell::Skipped);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a report is about: the lines of one or more records, put together case by case.
+//!
+//! Nothing is rounded, ordered by speed, or worded here; that is for the renderers. Everything keeps the order of
+//! the record.
+
+use std::collections::HashMap;
+
+use weighbridge_record::{
+    Case, CaseId, Comparison, End, Header, Line, Problem, Reading, Run, Skipped, StoppedBy, Summary,
+};
+
+use crate::unfinished;
+
+/// Everything that the renderers show.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The records, in the order given.
+    pub sources: Vec<Source>,
+    /// Every case that a record names with a `case`, `run` or `summary` line, in the order of the records.
+    pub cases: Vec<Measured>,
+    /// Ratios between cases.
+    pub comparisons: Vec<Sourced<Comparison>>,
+    /// What gave no number.
+    pub skipped: Vec<Sourced<Skipped>>,
+}
+
+/// One record.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// What the record is called where several stand side by side; may be empty for a single one.
+    pub name: String,
+    /// Its first line, unless that is lost.
+    pub header: Option<Header>,
+    /// Its last line, unless that is lost.
+    pub end: Option<End>,
+    /// Lines that could not be used.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that one of the records says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sourced<T> {
+    /// Index into [`Report::sources`].
+    pub source: usize,
+    /// What it says.
+    pub what: T,
+}
+
+/// One case of one record.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Index into [`Report::sources`].
+    pub source: usize,
+    /// Its id.
+    pub id: CaseId,
+    /// Its effective settings.
+    pub case: Option<Case>,
+    /// What its runs amount to; absent when it never ran to an end.
+    pub summary: Option<Summary>,
+    /// Its runs.
+    pub runs: Vec<Run>,
+    /// Was the summary computed for this report, because the record ended before it was written?
+    pub is_computed: bool,
+}
+
+impl Measured {
+    /// The unit of its figures, where the record tells it.
+    pub fn unit(&self) -> Option<&str> {
+        let summary = self.summary.as_ref().map(|summary| summary.unit.as_str());
+        summary.or(self.case.as_ref().map(|case| case.unit.as_str()))
+    }
+
+    /// Is a larger figure better? Without a `case` line a unit per second says yes.
+    pub fn higher_is_better(&self) -> bool {
+        match &self.case {
+            Some(case) => case.higher_is_better,
+            None => self.unit().is_some_and(|unit| unit.ends_with("/s")),
+        }
+    }
+
+    /// Did the counters differ from what this case must look like?
+    pub fn has_shape(&self) -> bool {
+        self.summary.as_ref().is_some_and(|summary| !summary.shape.is_empty())
+    }
+
+    /// Was it something else than one steady state?
+    pub fn has_regimes(&self) -> bool {
+        self.summary.as_ref().is_some_and(|summary| !summary.regimes.is_empty())
+    }
+
+    /// The harness measured against itself; not a mechanism that anyone could choose.
+    pub fn is_harness(&self) -> bool {
+        self.id.mechanism == "noop"
+    }
+}
+
+impl Report {
+    /// A report on one record.
+    pub fn from_reading(reading: Reading) -> Report {
+        Report::from_readings([(String::new(), reading)])
+    }
+
+    /// A report on several records side by side, each with a name that tells it from the others.
+    pub fn from_readings(readings: impl IntoIterator<Item = (String, Reading)>) -> Report {
+        let mut report = Report::default();
+        for (name, reading) in readings {
+            report.add(name, reading);
+        }
+        report
+    }
+
+    /// Do several records stand side by side, so that a case must say which it comes from?
+    pub fn has_several_sources(&self) -> bool {
+        self.sources.len() > 1
+    }
+
+    /// What a mechanism with its axes is called here: with the record's name where there are several.
+    pub fn variant(&self, source: usize, id: &CaseId) -> String {
+        match self.sources.get(source) {
+            Some(from) if self.has_several_sources() => format!("{} [{}]", id.variant(), from.name),
+            _ => id.variant(),
+        }
+    }
+
+    /// Why a case has no more runs, where that is not because its interval is as narrow as was asked.
+    pub fn stopped_early(&self) -> impl Iterator<Item = (&Measured, StoppedBy)> {
+        let stopped = |case: &Measured| case.summary.as_ref().map(|summary| summary.stopped_by);
+        self.cases
+            .iter()
+            .filter_map(move |case| Some((case, stopped(case)?)))
+            .filter(|(_, by)| *by != StoppedBy::Precision)
+    }
+
+    fn add(&mut self, name: String, reading: Reading) {
+        let source = self.sources.len();
+        let mut from = Source { name, problems: reading.problems, ..Source::default() };
+        let mut places = HashMap::new();
+        for line in reading.lines {
+            match line {
+                Line::Header(header) => from.header = from.header.take().or(Some(*header)),
+                Line::Case(case) => {
+                    let id = case.case.clone();
+                    self.case_mut(source, &mut places, &id).case = Some(case);
+                }
+                Line::Run(run) => {
+                    let id = run.case.clone();
+                    self.case_mut(source, &mut places, &id).runs.push(run);
+                }
+                Line::Summary(summary) => {
+                    let id = summary.case.clone();
+                    self.case_mut(source, &mut places, &id).summary = Some(summary);
+                }
+                Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
+                Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
+                Line::End(end) => from.end = Some(end),
+            }
+        }
+        self.sources.push(from);
+        for measured in self.cases.iter_mut().filter(|measured| measured.source == source) {
+            if let (None, Some(case)) = (&measured.summary, &measured.case) {
+                measured.summary = unfinished::summary(case, &measured.runs);
+                measured.is_computed = measured.summary.is_some();
+            }
+        }
+    }
+
+    fn case_mut(&mut self, source: usize, places: &mut HashMap<CaseId, usize>, id: &CaseId) -> &mut Measured {
+        let place = match places.get(id) {
+            Some(place) => *place,
+            None => {
+                let place = self.cases.len();
+                places.insert(id.clone(), place);
+                let id = id.clone();
+                self.cases.push(Measured {
+                    source,
+                    id,
+                    case: None,
+                    summary: None,
+                    runs: Vec::new(),
+                    is_computed: false,
+                });
+                place
+            }
+        };
+        &mut self.cases[place]
+    }
+}

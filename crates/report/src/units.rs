@@ -1,0 +1,198 @@
+//! Figures as people read them: three digits, one unit for a whole table.
+
+/// Three significant digits, without an exponent where that can be avoided: `5.21`, `0.000150`, `2010`.
+pub fn significant(value: f64) -> String {
+    if !value.is_finite() {
+        return "?".into();
+    }
+    if value == 0.0 {
+        return "0".into();
+    }
+    // Rounding first, so that 9.996 becomes 10.0 and not 10.00.
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    let exponent = rounded.abs().log10().floor();
+    if !(-6.0..15.0).contains(&exponent) {
+        return format!("{value:.2e}");
+    }
+    let decimals = (2.0 - exponent).max(0.0) as usize;
+    format!("{rounded:.decimals$}")
+}
+
+/// A count per operation: small ones that differ from zero are named as such.
+pub fn count(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.001 { "<0.001".into() } else { trimmed(value) }
+}
+
+/// Three significant digits without zeros at the end.
+fn trimmed(value: f64) -> String {
+    let text = significant(value);
+    match text.contains('.') && !text.contains('e') {
+        true => text.trim_end_matches('0').trim_end_matches('.').into(),
+        false => text,
+    }
+}
+
+/// Bytes in the largest binary unit that leaves a whole number: `1 B`, `4 KiB`, `1500 B`.
+pub fn size(bytes: u64) -> String {
+    const NAMES: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024 && value.is_multiple_of(1024) && unit + 1 < NAMES.len() {
+        value /= 1024;
+        unit += 1;
+    }
+    format!("{value} {}", NAMES[unit])
+}
+
+/// How far the interval reaches from the median, on its longer side, as a share of the median.
+pub fn reach(median: f64, interval: [f64; 2]) -> String {
+    let share = (interval[1] - median).max(median - interval[0]) / median.abs() * 100.0;
+    match share {
+        share if !share.is_finite() => "±?".into(),
+        0.0 => "±0%".into(),
+        share if share < 0.05 => "±<0.1%".into(),
+        share if share < 9.95 => format!("±{share:.1}%"),
+        share => format!("±{share:.0}%"),
+    }
+}
+
+/// One unit for all figures of a table or an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    /// A figure of the record divided by this is a figure of the table.
+    pub divisor: f64,
+    /// The unit of the table: `µs/roundtrip`, `GiB/s`, …
+    pub name: String,
+}
+
+impl Scale {
+    /// The scale of a unit of the record in which the given values are neither very long nor very small.
+    ///
+    /// Times are in ns or µs, bytes in MiB/s or GiB/s, other rates in units, thousands or millions. A unit that is
+    /// not known stays as it is.
+    pub fn new(unit: &str, values: impl Iterator<Item = f64>) -> Scale {
+        let (low, high) = values
+            .filter(|value| *value > 0.0 && value.is_finite())
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+        let middle = if high > 0.0 { (low.ln() / 2.0 + high.ln() / 2.0).exp() } else { 0.0 };
+        let (divisor, name) = Scale::choices(unit)
+            .into_iter()
+            .rev()
+            .find(|(divisor, _)| *divisor <= middle)
+            .or_else(|| Scale::choices(unit).into_iter().next())
+            .unwrap_or((1.0, unit.into()));
+        Scale { divisor, name }
+    }
+
+    /// The scale for one value that stands alone, where longer steps are allowed than in a table.
+    pub fn alone(unit: &str, value: f64) -> Scale {
+        let mut choices = Scale::choices(unit);
+        if let Some(per) = unit.strip_prefix("ns") {
+            choices.extend([(1e6, format!("ms{per}")), (1e9, format!("s{per}"))]);
+        }
+        if unit == "bytes/s" {
+            choices.splice(0..0, [(1.0, "B/s".into()), (1024.0, "KiB/s".into())]);
+        }
+        let fit = choices.iter().rev().find(|(divisor, _)| *divisor <= value.abs() * 1.000_001);
+        let (divisor, name) = fit.or(choices.first()).cloned().unwrap_or((1.0, unit.into()));
+        Scale { divisor, name }
+    }
+
+    fn choices(unit: &str) -> Vec<(f64, String)> {
+        match unit.strip_prefix("ns") {
+            Some(per) if per.is_empty() || per.starts_with('/') => {
+                vec![(1.0, unit.into()), (1e3, format!("µs{per}"))]
+            }
+            _ if unit == "bytes/s" => {
+                vec![(f64::from(1 << 20), "MiB/s".into()), (f64::from(1 << 30), "GiB/s".into())]
+            }
+            _ if unit.ends_with("/s") => {
+                let (thousand, million) = (format!("thousand {unit}"), format!("million {unit}"));
+                vec![(1.0, unit.into()), (1e3, thousand), (1e6, million)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A figure of the record in this unit, three digits, without the unit.
+    pub fn show(&self, value: f64) -> String {
+        significant(value / self.divisor)
+    }
+}
+
+/// A value with the unit that suits it best: `5.21 µs/roundtrip`, `1.20 GiB/s`.
+pub fn with_unit(unit: &str, value: f64) -> String {
+    let scale = Scale::alone(unit, value);
+    format!("{} {}", scale.show(value), scale.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_at_every_magnitude() {
+        for (value, text) in [
+            (5.2149, "5.21"),
+            (9.996, "10.0"),
+            (0.000_15, "0.000150"),
+            (2014.0, "2010"),
+            (99.96, "100"),
+            (0.0, "0"),
+            (-1.5, "-1.50"),
+            (1.5e-9, "1.50e-9"),
+            (f64::NAN, "?"),
+        ] {
+            assert_eq!(significant(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn counts_lose_their_zeros_but_small_ones_do_not_become_zero() {
+        for (value, text) in [(2.0, "2"), (2.25, "2.25"), (0.0, "0"), (0.000_2, "<0.001"), (1500.0, "1500")] {
+            assert_eq!(count(value), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_numbers_of_binary_units() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1, "1 B"),
+            (1500, "1500 B"),
+            (4096, "4 KiB"),
+            (1 << 22, "4 MiB"),
+            (1 << 40, "1 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn the_reach_is_that_of_the_longer_side() {
+        assert_eq!(reach(100.0, [99.0, 104.0]), "±4.0%");
+        assert_eq!(reach(100.0, [80.0, 104.0]), "±20%");
+        assert_eq!(reach(100.0, [100.0, 100.0]), "±0%");
+        assert_eq!(reach(100.0, [99.99, 100.0]), "±<0.1%");
+        assert_eq!(reach(0.0, [0.0, 0.0]), "±?");
+    }
+
+    #[test]
+    fn a_scale_is_chosen_for_the_middle_of_the_values() {
+        let name = |unit, values: &[f64]| Scale::new(unit, values.iter().copied()).name;
+        assert_eq!(name("ns/roundtrip", &[120.0, 900.0]), "ns/roundtrip");
+        assert_eq!(name("ns/roundtrip", &[900.0, 2e6]), "µs/roundtrip");
+        assert_eq!(name("bytes/s", &[1e6, 3e9]), "MiB/s");
+        assert_eq!(name("bytes/s", &[1e9, 9e9]), "GiB/s");
+        assert_eq!(name("events/s", &[2e5]), "thousand events/s");
+        assert_eq!(name("furlongs", &[2e5]), "furlongs");
+        assert_eq!(name("ns/op", &[]), "ns/op");
+    }
+
+    #[test]
+    fn a_value_that_stands_alone_has_its_own_unit() {
+        assert_eq!(with_unit("ns/hop", 2.5e6), "2.50 ms/hop");
+        assert_eq!(with_unit("bytes/s", 2048.0), "2.00 KiB/s");
+        assert_eq!(with_unit("messages/s", 1.5e6), "1.50 million messages/s");
+    }
+}

@@ -1,0 +1,59 @@
+//! Names of patterns and placements in sentences and headings. A name that is not known stays as it is.
+
+/// A placement inside a sentence: `on one CPU`.
+pub fn placement(name: &str) -> String {
+    match name {
+        "same-cpu" => "on one CPU".into(),
+        "two-cpus" => "on two CPUs".into(),
+        "smt" => "on two threads of one core".into(),
+        "same-llc" => "on two CPUs with a common last-level cache".into(),
+        "cross-llc" => "on two CPUs without a common cache".into(),
+        "cross-node" => "on two NUMA nodes".into(),
+        "free" => "not pinned".into(),
+        other => format!("at {other}"),
+    }
+}
+
+/// A pattern as a heading: `Round trip`.
+pub fn pattern(name: &str) -> String {
+    match name {
+        "roundtrip" => "Round trip".into(),
+        "stream" => "Stream".into(),
+        "fan-in" => "Fan-in".into(),
+        "fan-out" => "Fan-out".into(),
+        "handoff" => "Hand-off".into(),
+        "contend" => "Contention".into(),
+        "solo" => "One process alone".into(),
+        "parallel" => "Parallel".into(),
+        other => other.into(),
+    }
+}
+
+/// A number of things: `1 run`, `3 runs`.
+pub fn many(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// One line of text from a record: without line breaks, control characters, and characters that turn the direction
+/// of writing, all of which could make a terminal or a page say something else.
+pub fn plain(text: &str) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\r' | '\t' => ' ',
+            c if c.is_control() || turns(c) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_cannot_command_a_terminal() {
+        assert_eq!(plain("a\u{1b}[31m\nb\u{202e}c"), "a\u{fffd}[31m b\u{fffd}c");
+    }
+}

@@ -1,0 +1,222 @@
+//! The page in a real browser: charts drawn, console silent, no sideways scrolling, light and dark.
+//!
+//! Without a Chromium on PATH these tests print that and pass.
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use weighbridge_record::Reading;
+use weighbridge_report::{Report, html};
+
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Runs before anything else in the page and collects what goes wrong.
+const LISTEN: &str = r"<script>
+window.wrong = [];
+addEventListener('error', (event) => wrong.push('error: ' + event.message));
+addEventListener('unhandledrejection', (event) => wrong.push('rejection: ' + event.reason));
+addEventListener('securitypolicyviolation', (event) => wrong.push('policy: ' + event.blockedURI));
+for (const name of ['error', 'warn']) {
+  const log = console[name];
+  console[name] = (...all) => { wrong.push(name + ': ' + all.join(' ')); log(...all); };
+}
+</script>
+";
+
+/// Runs after everything else and tells the page around it what is to be seen.
+const LOOK: &str = r"<script>
+(async () => {
+  const root = document.documentElement;
+  while (root.dataset.drawn === undefined && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
+  for (const fold of document.querySelectorAll('details')) fold.open = true;
+  const overlap = (a, b) => a && b && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+  const box = (plot, selector) => plot.querySelector(selector)?.getBoundingClientRect();
+  const charts = [...document.querySelectorAll('.plot')].map((plot) => ({
+    svg: plot.querySelectorAll('.main-svg').length,
+    traces: plot.querySelectorAll('.scatterlayer .trace').length,
+    wanted: JSON.parse(plot.nextElementSibling.textContent).data.filter((t) => t.visible !== 'legendonly').length,
+    ticks: plot.querySelectorAll('.xtick text').length,
+    width: plot.querySelector('.main-svg')?.getBoundingClientRect().width ?? 0,
+    room: plot.parentElement.getBoundingClientRect().width,
+    covered: overlap(box(plot, '.legend'), box(plot, '.nsewdrag')),
+    scrolls: Number(plot.querySelector('.legend .scrollbar')?.getAttribute('height') ?? 0) > 0,
+    text: plot.querySelector('.xtick text')?.style.fill,
+    legend: [...plot.querySelectorAll('.legendtext')].map((text) => text.textContent),
+  }));
+  const table = document.querySelector('table.sortable');
+  const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === 'runs');
+  const press = () => {
+    table.tHead.rows[0].cells[column].querySelector('button').click();
+    const values = [...table.tBodies[0].rows].map((row) => Number(row.cells[column].dataset.value));
+    return { order: table.tHead.rows[0].cells[column].getAttribute('aria-sort'), values };
+  };
+  const sorted = [press(), press()];
+  const filter = document.querySelector('input[data-filters]');
+  filter.value = 'unix-STREAM';
+  filter.dispatchEvent(new Event('input'));
+  const shown = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[0].textContent);
+  parent.postMessage({
+    wrong, charts, sorted, shown,
+    dark: matchMedia('(prefers-color-scheme: dark)').matches,
+    background: getComputedStyle(document.body).backgroundColor,
+    colour: getComputedStyle(document.body).color,
+    inner: innerWidth,
+    scroll: root.scrollWidth,
+  }, '*');
+})();
+</script>
+";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Scheme {
+    Dark = 0,
+    Light = 1,
+}
+
+#[allow(clippy::print_stderr, reason = "a test that is skipped says why")]
+fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found = std::env::split_paths(&path)
+        .find_map(|folder| names.iter().map(|name| folder.join(name)).find(|program| program.is_file()));
+    if found.is_none() {
+        eprintln!("skipped: no Chromium on PATH");
+    }
+    found
+}
+
+/// A browser and all its processes, ended when this goes.
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            // Nothing is left to end when all went well.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// What the page at each of the widths tells.
+fn look(program: &Path, reading: Reading, scheme: Scheme, widths: [u32; 2]) -> [Value; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let page = html(&Report::from_reading(reading));
+    let page = page.replacen("<head>\n", &format!("<head>\n{LISTEN}"), 1);
+    let page = page.replacen("</body>\n</html>", &format!("{LOOK}</body>\n</html>"), 1);
+    fs::write(folder.path().join("report.html"), page).unwrap();
+    let frames: String = widths
+        .iter()
+        .map(|width| {
+            format!("<iframe src=\"report.html\" style=\"width:{width}px;height:900px;border:0\"></iframe>")
+        })
+        .collect();
+    // The frames answer in any order; their width tells them apart.
+    let around = format!(
+        "<!doctype html><body>{frames}<script>const all = []; addEventListener('message', (event) => {{\
+         all.push(event.data);\
+         if (all.length === {}) document.body.textContent = JSON.stringify(all); }});</script></body>",
+        widths.len()
+    );
+    fs::write(folder.path().join("around.html"), around).unwrap();
+    let dom = run(program, folder.path(), scheme);
+    let json = dom.split("<body>").nth(1).and_then(|rest| rest.split("</body>").next()).unwrap_or_default();
+    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let all: Vec<Value> = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {dom:.2000}"));
+    widths.map(|width| all.iter().find(|one| one["inner"] == width).expect("each width answers").clone())
+}
+
+fn run(program: &Path, folder: &Path, scheme: Scheme) -> String {
+    let output = folder.join("dom.html");
+    let mut command = Command::new(program);
+    command
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--disable-breakpad", "--window-size=1800,1000", "--virtual-time-budget=30000", "--dump-dom"])
+        .arg(format!("--blink-settings=preferredColorScheme={}", scheme as i32))
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(format!("file://{}", folder.join("around.html").display()))
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&output).unwrap())
+        .stderr(fs::File::create(folder.join("log")).unwrap())
+        .process_group(0);
+    let mut browser = Browser(command.spawn().unwrap());
+    let start = Instant::now();
+    while browser.0.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < DEADLINE, "Chromium did not finish within {DEADLINE:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(browser);
+    fs::read_to_string(output).unwrap()
+}
+
+fn check(told: &Value, scheme: Scheme) {
+    let width = &told["inner"];
+    assert_eq!(told["wrong"], serde_json::json!([]), "console at {width}");
+    assert_eq!(told["dark"], scheme == Scheme::Dark, "the browser obeys the scheme asked for");
+    assert!(
+        told["scroll"].as_u64() <= told["inner"].as_u64(),
+        "sideways scrolling at {width}: {}",
+        told["scroll"]
+    );
+    let charts = told["charts"].as_array().unwrap();
+    assert!(!charts.is_empty());
+    for (index, chart) in charts.iter().enumerate() {
+        let about = format!("chart {index} at {width}: {chart}");
+        assert!(chart["svg"].as_u64() > Some(0), "{about}");
+        assert!(chart["traces"].as_u64() > Some(0) && chart["traces"] == chart["wanted"], "{about}");
+        assert!(chart["ticks"].as_u64() > Some(1), "{about}");
+        assert!(chart["width"].as_f64().unwrap() <= chart["room"].as_f64().unwrap() + 0.5, "{about}");
+        assert_ne!(chart["covered"], true, "the legend covers the chart: {about}");
+        assert_eq!(chart["scrolls"], false, "the legend scrolls: {about}");
+        assert_eq!(chart["text"], told["colour"], "texts of a chart follow the scheme: {about}");
+    }
+}
+
+fn check_table(told: &Value) {
+    for (press, order) in told["sorted"].as_array().unwrap().iter().zip(["ascending", "descending"]) {
+        assert_eq!(press["order"], order);
+        let values: Vec<f64> =
+            press["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+        let is_sorted = match order {
+            "ascending" => values.is_sorted(),
+            _ => values.is_sorted_by(|a, b| a >= b),
+        };
+        assert!(is_sorted && values.first() != values.last(), "{order}: {values:?}");
+    }
+    let shown = told["shown"].as_array().unwrap();
+    assert!(!shown.is_empty() && shown.iter().all(|name| name == "unix-stream"), "{shown:?}");
+}
+
+#[test]
+fn a_whole_record_is_readable_on_a_laptop_and_a_phone_in_light_and_dark() {
+    let Some(program) = chromium() else { return };
+    let mut backgrounds = Vec::new();
+    for scheme in [Scheme::Light, Scheme::Dark] {
+        let [laptop, phone] = look(&program, common::whole(), scheme, [1366, 390]);
+        check(&laptop, scheme);
+        check(&phone, scheme);
+        check_table(&laptop);
+        assert_eq!(laptop["charts"].as_array().unwrap().len(), 15, "4 medians, 3 single, 8 per operation");
+        backgrounds.push(laptop["background"].clone());
+    }
+    assert_ne!(backgrounds[0], backgrounds[1]);
+}
+
+#[test]
+fn foreign_text_is_drawn_as_text() {
+    let Some(program) = chromium() else { return };
+    let [laptop, phone] = look(&program, common::hostile(), Scheme::Light, [1366, 390]);
+    check(&laptop, Scheme::Light);
+    check(&phone, Scheme::Light);
+    let legend = &laptop["charts"][0]["legend"][0];
+    assert_eq!(legend, "<img src=x onerror=alert(1)>");
+}

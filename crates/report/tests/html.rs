@@ -1,0 +1,144 @@
+//! The page as text: one file, everything inside, nothing foreign taken as markup.
+
+mod common;
+
+use weighbridge_report::{Report, html, write_html};
+
+const SECTIONS: [&str; 10] =
+    ["machine", "findings", "time", "rate", "single", "per-op", "cases", "remarks", "skips", "words"];
+
+fn whole() -> String {
+    html(&Report::from_reading(common::whole()))
+}
+
+/// The page without the charting script, which contains all sorts of text.
+fn own_part(page: &str) -> String {
+    let start = page.find("<script type=\"text/javascript\">").expect("the charting script");
+    let end = start + page[start..].find("</script>").expect("its end");
+    format!("{}{}", &page[..start], &page[end + "</script>".len()..])
+}
+
+#[test]
+fn the_charting_script_is_inside_exactly_once() {
+    let page = whole();
+    assert_eq!(page.matches("* plotly.js v").count(), 1);
+    assert!(!page.contains("MathJax=") && !page.contains("mathjax@"), "the formula renderer is not needed");
+}
+
+#[test]
+fn the_page_loads_nothing_from_elsewhere() {
+    let page = own_part(&whole());
+    for loads in [" src=", "<link", "@import", "url(", "http://", "https://"] {
+        assert!(!page.contains(loads), "{loads}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn every_section_is_there_once_and_can_be_reached() {
+    let page = own_part(&whole());
+    for id in SECTIONS {
+        assert_eq!(page.matches(&format!("<section id=\"{id}\">")).count(), 1, "{id}");
+        assert_eq!(page.matches(&format!("href=\"#{id}\"")).count(), 1, "{id}");
+    }
+    assert_eq!(page.matches("<section ").count(), SECTIONS.len());
+}
+
+#[test]
+fn a_section_without_content_is_left_out() {
+    let page = own_part(&html(&Report::from_reading(common::interrupted())));
+    for id in ["findings", "time", "rate"] {
+        assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    assert!(page.contains("<section id=\"single\">"));
+}
+
+#[test]
+fn elements_are_closed_in_the_order_in_which_they_were_opened() {
+    for reading in [common::whole(), common::interrupted(), common::truncated(), common::hostile()] {
+        let page = own_part(&html(&Report::from_reading(reading)));
+        assert_eq!(unbalanced(&page), None);
+    }
+}
+
+/// The first element that is closed out of turn or never.
+fn unbalanced(page: &str) -> Option<String> {
+    const VOID: [&str; 4] = ["meta", "br", "input", "!doctype"];
+    let mut open: Vec<String> = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        let end = start + rest[start..].find('>').expect("an element ends");
+        let inside = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        let name: String =
+            inside.chars().take_while(|c| c.is_ascii_alphanumeric() || "/!".contains(*c)).collect();
+        match name.strip_prefix('/') {
+            Some(closed) if open.last().is_some_and(|last| last == closed) => {
+                open.pop();
+            }
+            Some(closed) => return Some(format!("</{closed}> while {open:?} are open")),
+            None if VOID.contains(&name.as_str()) => {}
+            None => {
+                // What stands inside a script or a style is not markup.
+                if name == "script" || name == "style" {
+                    rest = &rest[rest.find(&format!("</{name}>")).expect("its end")..];
+                }
+                open.push(name);
+            }
+        }
+    }
+    open.pop()
+}
+
+#[test]
+fn foreign_text_is_shown_and_never_obeyed() {
+    let page = own_part(&html(&Report::from_reading(common::hostile())));
+    assert!(!page.contains("<script>alert") && !page.contains("<img"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    let charts: Vec<&str> = page.split("<script type=\"application/json\">").skip(1).collect();
+    assert!(charts[0].contains("&lt;img src=x"), "the charts name the mechanism");
+    for chart in charts {
+        let (json, _) = chart.split_once("</script>").expect("its end");
+        assert!(!json.contains('<'), "nothing in a description can end it: {json:.200}");
+    }
+    assert!(!page.contains('\u{1b}'));
+}
+
+#[test]
+fn broken_lines_are_named_before_anything_else() {
+    let page = html(&Report::from_reading(common::truncated()));
+    let warning = page.find("line 10: ends in the middle").expect("the problem is named");
+    assert!(warning < page.find("<main>").unwrap());
+}
+
+#[test]
+fn findings_say_faster_or_that_there_is_no_clear_difference() {
+    let page = whole();
+    assert!(page.contains("At 4 KiB on one CPU ring-futex is 1.31 × faster than pipe (interval 1.24–1.40)."));
+    assert!(page.contains("there is no clear difference between unix-stream and pipe"));
+}
+
+#[test]
+fn two_records_name_their_lines() {
+    let readings = [("before".to_string(), common::whole()), ("after".to_string(), common::whole())];
+    let page = own_part(&html(&Report::from_readings(readings)));
+    assert!(page.contains("\"name\":\"pipe [before]\"") && page.contains("\"name\":\"pipe [after]\""));
+}
+
+#[test]
+fn writing_gives_the_same_bytes() {
+    let report = Report::from_reading(common::whole());
+    let mut bytes = Vec::new();
+    write_html(&report, &mut bytes).unwrap();
+    assert_eq!(bytes, html(&report).into_bytes());
+}
+
+#[test]
+fn a_large_record_has_a_chart_per_placement_and_a_row_per_case() {
+    let page = own_part(&html(&Report::from_reading(common::large(500))));
+    // Time, switches and CPU time at two placements.
+    assert_eq!(page.matches("class=\"plot\"").count(), 6);
+    let table = &page[page.find("id=\"all-cases\"").unwrap()..];
+    let table = &table[..table.find("</table>").unwrap()];
+    assert_eq!(table.matches("<tr>").count(), 501);
+}

@@ -1,0 +1,75 @@
+//! The terminal's text.
+
+mod common;
+
+use snapbox::{assert_data_eq, file};
+use weighbridge_report::{Report, Style, table};
+
+fn text(report: &Report, width: u16) -> String {
+    table(report, Style { colour: false, width: Some(width) })
+}
+
+#[test]
+fn a_whole_record_at_80_columns() {
+    let text = text(&Report::from_reading(common::whole()), 80);
+    assert_data_eq!(text, file!["snapshots/whole-80.txt"].raw());
+}
+
+#[test]
+fn a_whole_record_at_140_columns() {
+    let text = text(&Report::from_reading(common::whole()), 140);
+    assert_data_eq!(text, file!["snapshots/whole-140.txt"].raw());
+}
+
+#[test]
+fn an_interrupted_record() {
+    let text = text(&Report::from_reading(common::interrupted()), 80);
+    assert_data_eq!(text, file!["snapshots/interrupted-80.txt"].raw());
+}
+
+#[test]
+fn a_truncated_record() {
+    let text = text(&Report::from_reading(common::truncated()), 80);
+    assert_data_eq!(text, file!["snapshots/truncated-80.txt"].raw());
+}
+
+#[test]
+fn two_records_side_by_side() {
+    let report = Report::from_readings([
+        ("before".to_string(), common::interrupted()),
+        ("after".to_string(), common::interrupted()),
+    ]);
+    assert_data_eq!(text(&report, 80), file!["snapshots/two-records-80.txt"].raw());
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let report = Report::from_reading(common::whole());
+    for width in [72, 80, 100, 140] {
+        for line in text(&report, width).lines() {
+            assert!(line.chars().count() <= usize::from(width), "at {width}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn foreign_text_sends_no_escape_to_the_terminal() {
+    let text = text(&Report::from_reading(common::hostile()), 100);
+    assert!(!text.contains('\u{1b}'));
+    assert!(text.contains("\u{fffd}[2J"), "the text itself is still shown");
+}
+
+#[test]
+fn colour_is_only_there_when_asked_for_and_changes_nothing_else() {
+    let report = Report::from_reading(common::whole());
+    let coloured = table(&report, Style { colour: true, width: Some(80) });
+    let mut stripped = String::new();
+    let mut rest = coloured.as_str();
+    while let Some(start) = rest.find('\u{1b}') {
+        stripped.push_str(&rest[..start]);
+        rest = &rest[start + rest[start..].find('m').unwrap() + 1..];
+    }
+    stripped.push_str(rest);
+    assert_ne!(coloured, stripped);
+    assert_eq!(stripped, text(&report, 80));
+}
