@@ -91,7 +91,7 @@ impl<'a> Coordinator<'a> {
         let noise = SystemNoise::read();
         let shared = Shared::create()?;
         let handoffs = (case.subject.plan)(&case.link)?;
-        let role_names: Vec<_> = case.pattern.roles.to_vec();
+        let role_names = case.role_names();
         assert_eq!(handoffs.len(), role_names.len(), "a plan hands something to every role");
         let processes: Vec<Vec<(usize, Handoff)>> = match case.link.axis("peers") {
             "thread" => vec![handoffs.into_iter().enumerate().collect()],

@@ -271,15 +271,16 @@ impl<'a> Ctx<'a> {
             chunks += count;
             work(batch).map(|tally| (batch, tally))
         };
-        let window_chunks = self.calibrate_window(&mut receive)?;
-        let mut windows = Vec::with_capacity(self.timing.samples + 1);
+        let timing = self.window_timing();
+        let window_chunks = self.calibrate_window(timing.sample_ns, &mut receive)?;
+        let mut windows = Vec::with_capacity(timing.samples + 1);
         self.shared.set_phase(Phase::Timed);
         self.begin_counting()?;
         windows.push((receive(window_chunks)?, 0, 0));
         let mut began_ns = self.now_ns();
-        let end_ns = began_ns + self.timing.run_ns;
+        let end_ns = began_ns + timing.run_ns;
         let mut counters = ThreadCounters::read();
-        while windows.len() <= self.timing.samples {
+        while windows.len() <= timing.samples {
             let received = receive(window_chunks)?;
             let now_ns = self.now_ns();
             // One reading a window: windows follow each other without a gap, so it cannot stand outside of them.
@@ -287,7 +288,7 @@ impl<'a> Ctx<'a> {
             let preemptions = now_counters.since(&counters).involuntary_switches;
             counters = now_counters;
             windows.push((received, now_ns - began_ns, preemptions));
-            if now_ns > end_ns && windows.len() > self.timing.least_samples {
+            if now_ns > end_ns && windows.len() > timing.least_samples {
                 break;
             }
             began_ns = now_ns;
@@ -350,20 +351,39 @@ impl<'a> Ctx<'a> {
         self.await_leader()
     }
 
-    /// How many chunks fill a window.
+    /// Ends that share a CPU take turns of some milliseconds each, so a window must hold many turns.
+    fn window_timing(&self) -> Timing {
+        const TURNS: u64 = 12;
+        match self.link.same_cpu() {
+            false => self.timing,
+            true => Timing {
+                sample_ns: self.timing.sample_ns * TURNS,
+                samples: self.timing.least_samples,
+                run_ns: self.timing.run_ns * TURNS,
+                ..self.timing
+            },
+        }
+    }
+
+    /// How many chunks fill a window, from the rate over the whole warm-up: on one CPU the receiver empties at one rate
+    /// what the sender has filled at another, and a window must hold both.
     fn calibrate_window(
         &mut self,
+        window_ns: u64,
         receive: &mut impl FnMut(u64) -> io::Result<(Batch, Tally)>,
     ) -> io::Result<u64> {
-        let mut chunks = 1;
+        let began_ns = self.now_ns();
+        let (mut chunks, mut total) = (1, 0);
         loop {
-            let (_, elapsed_ns) = self.sample(|| receive(chunks))?;
-            let wanted =
-                (chunks as f64 * self.timing.sample_ns as f64 / elapsed_ns.max(1) as f64).ceil() as u64;
-            if elapsed_ns * 2 >= self.timing.sample_ns {
-                return Ok(wanted.max(1));
+            // A sum that nobody looks at would not be taken, and the warm-up would be one of unread messages.
+            std::hint::black_box(receive(chunks)?);
+            total += chunks;
+            let elapsed_ns = (self.now_ns() - began_ns).max(1);
+            let window = (total as f64 * window_ns as f64 / elapsed_ns as f64).ceil() as u64;
+            if elapsed_ns >= window_ns / 2 {
+                return Ok(window.max(1));
             }
-            chunks = wanted.clamp(chunks * 2, chunks * 64);
+            chunks = (window / 4).clamp(1, chunks * 16);
         }
     }
 

@@ -1,4 +1,7 @@
 //! What is measured, with its types erased: one entry of the laboratory's list.
+//!
+//! Mechanisms, signals and operations differ in what they promise a pattern. Here they look alike: a name, the patterns
+//! that can drive it, its axes, and four functions. A family is a module with a list `ALL`, named in [`all`].
 
 use std::fmt;
 use std::io;
@@ -12,7 +15,7 @@ use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::{mechanism, pattern, placement};
 
-/// A mechanism behind function pointers: dispatch happens once per case, and the timed loop stays static.
+/// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
 pub struct Subject {
     /// Name in case ids.
@@ -25,6 +28,8 @@ pub struct Subject {
     pub waits: &'static [Wait],
     /// Settings of its own.
     pub axes: &'static [Axis],
+    /// Patterns that can drive it.
+    pub patterns: &'static [pattern::Info],
     /// May this case run here?
     pub fit: fn(&Host, &Link) -> Fit,
     /// Creates what the roles share, one handoff for each.
@@ -48,6 +53,7 @@ impl Subject {
             caps: M::CAPS,
             waits: M::WAITS,
             axes: M::AXES,
+            patterns: pattern::ALL,
             fit: M::fit,
             plan: |link| M::plan(link).map(Vec::from),
             drive: pattern::drive::<M>,
@@ -65,9 +71,22 @@ impl Subject {
     }
 }
 
-/// Every subject.
-pub fn all() -> &'static [Subject] {
-    mechanism::ALL
+/// Every subject, family by family. A name may stand in several families, with different patterns.
+pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
+    FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+const FAMILIES: &[&[Subject]] = &[mechanism::ALL];
+
+/// Every pattern that something can be driven with, each once.
+pub fn patterns() -> Vec<&'static pattern::Info> {
+    let mut patterns: Vec<&pattern::Info> = Vec::new();
+    for pattern in all().flat_map(|subject| subject.patterns) {
+        if !patterns.iter().any(|known| known.id == pattern.id) {
+            patterns.push(pattern);
+        }
+    }
+    patterns
 }
 
 /// A case that can be run: id, subject, pattern, placement, everything checked.
@@ -81,6 +100,13 @@ pub struct Prepared {
     pub pattern: &'static pattern::Info,
     /// The placement with aliases resolved.
     pub resolved_placement: &'static str,
+}
+
+impl Prepared {
+    /// Names of its roles.
+    pub fn role_names(&self) -> Vec<&'static str> {
+        (self.pattern.roles)(&self.link)
+    }
 }
 
 /// Why there is no such case, or not here.
@@ -98,14 +124,18 @@ pub enum Refusal {
 /// A sentence that says which name is wrong and what there is.
 pub fn resolve(id: &CaseId) -> Result<(&'static Subject, &'static pattern::Info, Link), String> {
     let names = |names: Vec<&str>| names.join(", ");
-    let subject = all().iter().find(|subject| subject.id == id.mechanism).ok_or_else(|| {
-        let known = names(all().iter().map(|subject| subject.id).collect());
-        format!("there is no mechanism `{}`; there are {known}", id.mechanism)
-    })?;
-    let pattern = pattern::find(&id.pattern).ok_or_else(|| {
-        let known = names(pattern::ALL.iter().map(|pattern| pattern.id).collect());
-        format!("there is no pattern `{}`; there are {known}", id.pattern)
-    })?;
+    if !patterns().iter().any(|pattern| pattern.id == id.pattern) {
+        let known = names(patterns().iter().map(|pattern| pattern.id).collect());
+        return Err(format!("there is no pattern `{}`; there are {known}", id.pattern));
+    }
+    let with_pattern = all().filter_map(|subject| {
+        subject.patterns.iter().find(|pattern| pattern.id == id.pattern).map(|pattern| (subject, pattern))
+    });
+    let (subject, pattern) =
+        with_pattern.clone().find(|(subject, _)| subject.id == id.mechanism).ok_or_else(|| {
+            let known = names(with_pattern.map(|(subject, _)| subject.id).collect());
+            format!("there is no `{}` to {}; there are {known}", id.mechanism, id.pattern)
+        })?;
     if !placement::ALL.iter().any(|placement| placement.name == id.placement) {
         let known = names(placement::ALL.iter().map(|placement| placement.name).collect());
         return Err(format!("there is no placement `{}`; there are {known}", id.placement));
@@ -127,7 +157,7 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
         )));
     }
     let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
-    link.cpus = placed.cpus_of(pattern.roles.len());
+    link.cpus = placed.cpus_of((pattern.roles)(&link).len());
     let prepared = Prepared { link, subject, pattern, resolved_placement: placed.resolved };
     match fits(&prepared, host) {
         Fit::Yes => Ok(prepared),

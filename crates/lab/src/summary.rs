@@ -26,7 +26,7 @@ pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
         placement: id.placement.clone(),
         resolved_placement: case.resolved_placement.into(),
         cpus: case.link.cpus.clone(),
-        roles: case.pattern.roles.iter().map(|role| (*role).into()).collect(),
+        roles: case.role_names().into_iter().map(String::from).collect(),
         axes: case.link.axes.clone(),
         unit: case.pattern.unit.name(id.payload_bytes),
         higher_is_better: case.pattern.unit.higher_is_better(),
@@ -38,11 +38,12 @@ pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
 pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Run {
     let unit = case.pattern.unit;
     let samples: Vec<f64> = measured.samples.iter().map(|sample| value_of(unit, sample)).collect();
+    let names = case.role_names();
     let roles: Vec<RoleCounters> = measured
         .roles
         .iter()
         .map(|report| RoleCounters {
-            role: case.pattern.roles[report.role].into(),
+            role: names[report.role].into(),
             cpu: case.link.cpus.get(report.role).copied(),
             ops: report.counted.ops,
             received_bytes: report.counted.received_bytes,
@@ -88,6 +89,7 @@ fn value_of(unit: Unit, sample: &Sample) -> f64 {
     let elapsed_ns = sample.elapsed_ns.max(1) as f64;
     match unit {
         Unit::NanosPer(_) => elapsed_ns / sample.ops.max(1) as f64,
+        Unit::PerSecond(_) => sample.ops as f64 * 1e9 / elapsed_ns,
         Unit::BytesPerSecond if sample.bytes == 0 => sample.ops as f64 * 1e9 / elapsed_ns,
         Unit::BytesPerSecond => sample.bytes as f64 * 1e9 / elapsed_ns,
     }
@@ -107,8 +109,8 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         median: summary.median,
         ci95: summary.ci95.map(|(low, high)| [low, high]),
         range: [summary.range.0, summary.range.1],
-        spread_between: summary.spread_between,
-        spread_within: summary.spread_within,
+        spread_between: finite(summary.spread_between),
+        spread_within: finite(summary.spread_within),
         stopped_by,
         per_op,
         series: BTreeMap::new(),
@@ -137,6 +139,11 @@ pub fn comparison_line(
         ci95: ratio.interval.map(|interval| [interval.low, interval.high]),
         pairs: ratio.pairs as u32,
     }
+}
+
+/// A spread relative to a middle of 0 is infinite, which JSON cannot say; there is nothing to be relative to then.
+fn finite(spread: f64) -> f64 {
+    if spread.is_finite() { spread } else { 0.0 }
 }
 
 fn regime(found: stats::summary::CaseRegime) -> Regime {

@@ -118,7 +118,7 @@ pub struct Machine {
 pub struct Cpu {
     /// Number of the CPU.
     pub cpu: u32,
-    /// Number of the core inside its package; CPUs with the same core and package are SMT siblings.
+    /// Lowest CPU of its core; CPUs with the same core and package are SMT siblings.
     pub core: u32,
     /// Number of the package (socket).
     pub package: u32,

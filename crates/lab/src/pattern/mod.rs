@@ -42,6 +42,8 @@ pub enum Unit {
     NanosPer(&'static str),
     /// Bytes that arrived in a second; messages where they are empty.
     BytesPerSecond,
+    /// Operations in a second, with the name of many.
+    PerSecond(&'static str),
 }
 
 impl Unit {
@@ -51,16 +53,18 @@ impl Unit {
             Unit::NanosPer(op) => format!("ns/{op}"),
             Unit::BytesPerSecond if payload_bytes == 0 => "messages/s".into(),
             Unit::BytesPerSecond => "bytes/s".into(),
+            Unit::PerSecond(ops) => format!("{ops}/s"),
         }
     }
 
     /// Is more better?
     pub fn higher_is_better(self) -> bool {
-        self == Unit::BytesPerSecond
+        !matches!(self, Unit::NanosPer(_))
     }
 }
 
-/// Which pattern, once types are erased.
+/// Which pattern, once types are erased. Signals, operations and whatever else has patterns of its own describe them with
+/// this too.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// Name in case ids.
@@ -69,8 +73,8 @@ pub struct Info {
     pub about: &'static str,
     /// Needs of a mechanism.
     pub needs: Caps,
-    /// Names of the roles.
-    pub roles: &'static [&'static str],
+    /// Names of the roles of a case; how many there are may depend on an axis.
+    pub roles: fn(&Link) -> Vec<&'static str>,
     /// Settings of its own.
     pub axes: &'static [Axis],
     /// Unit of its values.
@@ -80,12 +84,12 @@ pub struct Info {
 /// Lists the patterns once; everything that asks "which" goes through what this makes.
 macro_rules! patterns {
     ($($pattern:ident),+ $(,)?) => {
-        /// Every pattern.
+        /// Every pattern of two ends that exchange messages.
         pub const ALL: &[Info] = &[$(Info {
             id: $pattern::ID,
             about: $pattern::ABOUT,
             needs: $pattern::NEEDS,
-            roles: &$pattern::ROLES,
+            roles: |_| $pattern::ROLES.to_vec(),
             axes: $pattern::AXES,
             unit: $pattern::UNIT,
         }),+];
@@ -120,9 +124,4 @@ fn drive_as<M: Mechanism, P: Pattern>(handoff: Handoff, link: &Link, cx: &mut Ct
     cx.set_step(Step::Verify);
     P::drive(&mut end, M::CAPS, cx)?;
     Ok(end.facts())
-}
-
-/// The pattern with this name.
-pub fn find(id: &str) -> Option<&'static Info> {
-    ALL.iter().find(|pattern| pattern.id == id)
 }
