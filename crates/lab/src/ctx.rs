@@ -12,6 +12,7 @@ use causeway_os::clock;
 use causeway_os::counters::{EventCounts, Events, TaskSwitches, ThreadCounters};
 use serde::{Deserialize, Serialize};
 
+use crate::buffer::Buffer;
 use crate::link::Link;
 use crate::planner::{Planner, Timing};
 use crate::shared::{Phase, Planned, Sample, Shared, Step};
@@ -75,6 +76,8 @@ pub struct Counted {
     pub instructions: Option<u64>,
     /// Voluntary switches of the coordinator meanwhile, as this role saw them.
     pub coordinator_switches: Option<u64>,
+    /// Rate of a plain memory copy of the payload's size in this role, right after the timed part.
+    pub copy_bytes_per_s: Option<f64>,
 }
 
 /// Which clock a run is timed with.
@@ -365,6 +368,37 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// How fast this role copies memory from one buffer to another, message by message: no mechanism that copies can be
+    /// faster. Measured here and now, because on a shared machine the next minute has another speed.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn measure_copy_rate(&mut self) -> io::Result<()> {
+        const ENOUGH_NS: u64 = 1_000_000;
+        let len = self.link.payload_bytes.max(1);
+        let (mut from, mut to) = (Buffer::new(len)?, Buffer::new(len)?);
+        from.prefault()?;
+        to.prefault()?;
+        let mut best = 0.0f64;
+        let mut copies = (1 << 16) / len as u64 + 1;
+        loop {
+            let ((), elapsed_ns) = self.sample(|| {
+                for _ in 0..copies {
+                    to.bytes_mut()[..len].copy_from_slice(std::hint::black_box(&from.bytes()[..len]));
+                    std::hint::black_box(to.bytes_mut());
+                }
+                Ok(())
+            })?;
+            best = best.max(copies as f64 * len as f64 * 1e9 / elapsed_ns.max(1) as f64);
+            if elapsed_ns >= ENOUGH_NS {
+                break;
+            }
+            copies *= 4;
+        }
+        self.counted.copy_bytes_per_s = Some(best);
+        Ok(())
+    }
+
     /// How many chunks fill a window, from the rate over the whole warm-up: on one CPU the receiver empties at one rate
     /// what the sender has filled at another, and a window must hold both.
     fn calibrate_window(
@@ -460,6 +494,7 @@ impl<'a> Ctx<'a> {
                 cycles: events.cycles,
                 instructions: events.instructions,
                 coordinator_switches: now.zip(coordinator).map(|(now, then)| now - then),
+                copy_bytes_per_s: None,
             };
         }
         self.set_step(Step::Report);

@@ -77,7 +77,8 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         elapsed_ms: measured.elapsed_ms,
         flags: Vec::new(),
     };
-    line.flags = shape::flags(case, &line, &measured.facts);
+    let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
+    line.flags = shape::flags(case, &line, copy_rate);
     let noisy = line.samples.len() as u64;
     if line.noise.marked_samples * 10 > noisy {
         line.flags.push(format!("noisy: {marked} of {noisy} samples were preempted"));
