@@ -401,3 +401,147 @@ pub struct End {
     /// Wall-clock time, in seconds.
     pub elapsed_s: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// Lines with every field present, optional ones too.
+    fn full_lines() -> Vec<Line> {
+        let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
+        let map = || BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        let per_op =
+            PerOp { migrations: Some(0.0), cycles: Some(1.0), instructions: Some(1.0), ..PerOp::default() };
+        let machine = Machine {
+            command_line: Some("x".into()),
+            boot_id: Some("x".into()),
+            microcode: Some("x".into()),
+            cpus: vec![Cpu { cpu: 0, core: 0, package: 0, llc: 0, node: 0 }],
+            caches: vec![Cache { level: 1, r#type: "Data".into(), size_bytes: 1, line_bytes: 1 }],
+            nodes: vec![Node { node: 0, cpus: vec![0], memory_bytes: 1 }],
+            clock: Clock { tsc_hz: Some(1.0), ..Clock::default() },
+            load: Some("x".into()),
+            libc: Some("x".into()),
+            ..Machine::default()
+        };
+        vec![
+            Line::Header(Box::new(Header {
+                schema: crate::SCHEMA,
+                tool: Tool { commit: Some("x".into()), ..Tool::default() },
+                started: "2026-01-01T00:00:00Z".into(),
+                seed: 1,
+                settings: map(),
+                machine,
+            })),
+            Line::Case(Case {
+                case: case.clone(),
+                pattern: "roundtrip".into(),
+                mechanism: "pipe".into(),
+                payload_bytes: 1,
+                placement: "same-cpu".into(),
+                resolved_placement: "same-cpu".into(),
+                cpus: vec![0, 0],
+                roles: vec!["client".into()],
+                axes: map(),
+                unit: "ns/roundtrip".into(),
+                higher_is_better: false,
+                facts: map(),
+            }),
+            Line::Run(Run {
+                case: case.clone(),
+                run: 0,
+                round: 0,
+                value: 1.0,
+                samples: vec![1.0],
+                ops_per_sample: 1,
+                per_op: per_op.clone(),
+                roles: vec![RoleCounters {
+                    role: "client".into(),
+                    cpu: Some(0),
+                    ops: 1,
+                    received_bytes: 1,
+                    per_op: per_op.clone(),
+                }],
+                series: BTreeMap::from([("events_per_call".into(), vec![1.0])]),
+                noise: Noise {
+                    marked_samples: 0,
+                    steal_ms: Some(0.0),
+                    interrupts: Some(0),
+                    coordinator_switches: Some(0),
+                },
+                startup_ms: 1.0,
+                elapsed_ms: 1.0,
+                flags: vec!["shape: odd".into()],
+            }),
+            Line::Summary(Summary {
+                case: case.clone(),
+                unit: "ns/roundtrip".into(),
+                runs: 6,
+                median: 1.0,
+                ci95: Some([1.0, 1.0]),
+                range: [1.0, 1.0],
+                spread_between: 0.0,
+                spread_within: 0.0,
+                stopped_by: StoppedBy::MaxRuns,
+                per_op,
+                series: BTreeMap::from([("events_per_call".into(), 1.0)]),
+                shape: vec!["odd".into()],
+                regimes: vec![Regime {
+                    regime: RegimeKind::TwoModes,
+                    within: "runs".into(),
+                    runs: 1,
+                    detail: "x".into(),
+                    levels: Some([1.0, 2.0]),
+                }],
+            }),
+            Line::Comparison(Comparison {
+                case: case.clone(),
+                baseline: case.clone(),
+                speedup: 1.0,
+                ci95: Some([1.0, 1.0]),
+                pairs: 6,
+            }),
+            Line::Skipped(Skipped { case, step: "fit".into(), why: "x".into() }),
+            Line::End(End { complete: true, elapsed_s: 1.0 }),
+        ]
+    }
+
+    /// Names of the fields of our own types; below `settings`, `axes` and the like stand other people's names.
+    fn field_names(value: &Value, names: &mut Vec<String>) {
+        const FOREIGN: &[&str] =
+            &["settings", "axes", "facts", "mitigations", "power", "limits", "sysctls", "series"];
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    names.push(name.clone());
+                    if !FOREIGN.contains(&name.as_str()) {
+                        field_names(value, names);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| field_names(item, names)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_line_survives_being_written_and_read() {
+        for line in full_lines() {
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_document_names_every_field() {
+        let document = include_str!("../../../docs/record.md");
+        let mut names = Vec::new();
+        for line in full_lines() {
+            field_names(&serde_json::to_value(&line).unwrap(), &mut names);
+        }
+        assert!(names.len() > 80, "{}", names.len());
+        let missing: Vec<_> = names.iter().filter(|name| !document.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/record.md does not name {missing:?}");
+    }
+}
