@@ -125,7 +125,7 @@ pub const COUNTERS: Axis = Axis {
     name: "counters",
     default: "usage",
     values: Values::OneOf(&["usage", "events"]),
-    about: "usage: what getrusage tells; events: migrations, cycles and instructions too, which slows context switches",
+    about: "usage: what the kernel counts anyway; events: cycles and instructions too, which slows context switches",
 };
 
 /// The axes that every case has.

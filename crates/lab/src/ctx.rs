@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use causeway_os::clock;
-use causeway_os::counters::{EventCounts, Events, TaskSwitches, ThreadCounters};
+use causeway_os::counters::{EventCounts, Events, TaskSwitches, ThreadCounters, ThreadMigrations};
 use serde::{Deserialize, Serialize};
 
 use crate::axis::COUNTERS;
@@ -113,8 +113,18 @@ pub struct Ctx<'a> {
     time: Time,
     coordinator: Option<TaskSwitches>,
     events: Events,
-    began: Option<(ThreadCounters, EventCounts, Option<u64>)>,
+    migrations: Option<ThreadMigrations>,
+    began: Option<Began>,
     counted: Counted,
+}
+
+/// Readings at the beginning of the counted part.
+#[derive(Debug)]
+struct Began {
+    thread: ThreadCounters,
+    events: EventCounts,
+    migrations: Option<u64>,
+    coordinator: Option<u64>,
 }
 
 /// From the moment at which the last role is ready to the beginning: longer than a wake-up of an idle virtual CPU.
@@ -142,6 +152,7 @@ impl<'a> Ctx<'a> {
             time,
             coordinator,
             events,
+            migrations: ThreadMigrations::open().ok(),
             began: None,
             counted: Counted::default(),
         }
@@ -470,7 +481,12 @@ impl<'a> Ctx<'a> {
         if self.began.is_none() {
             self.set_step(Step::Batches);
             let coordinator = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
-            self.began = Some((ThreadCounters::read(), self.events.read(), coordinator));
+            self.began = Some(Began {
+                migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
+                events: self.events.read(),
+                thread: ThreadCounters::read(),
+                coordinator,
+            });
         }
         Ok(())
     }
@@ -481,10 +497,11 @@ impl<'a> Ctx<'a> {
     }
 
     fn end_counting(&mut self) -> io::Result<()> {
-        if let Some((thread, events, coordinator)) = self.began.take() {
+        if let Some(Began { thread, events, migrations, coordinator }) = self.began.take() {
             let thread = ThreadCounters::read().since(&thread);
             let events = self.events.read().since(&events);
             let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
+            let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
             self.counted = Counted {
                 ops: self.counted.ops,
                 received_bytes: self.counted.received_bytes,
@@ -493,7 +510,7 @@ impl<'a> Ctx<'a> {
                 minor_faults: thread.minor_faults,
                 major_faults: thread.major_faults,
                 cpu_ns: thread.cpu_ns,
-                migrations: events.migrations,
+                migrations: moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations),
                 cycles: events.cycles,
                 instructions: events.instructions,
                 coordinator_switches: now.zip(coordinator).map(|(now, then)| now - then),
