@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(cpus("cross-llc", &host), (0, 2));
         assert_eq!(cpus("cross-node", &host), (0, 3));
         assert_eq!(place("two-cpus", &host).unwrap().resolved, "same-llc");
-        assert_eq!(place("free", &host).unwrap().cpus_of(2), []);
+        assert_eq!(place("free", &host).unwrap().cpus_of(2), [0u32; 0]);
         assert_eq!(place("smt", &host).unwrap().cpus_of(3), [0, 4, 4]);
     }
 
