@@ -1,6 +1,7 @@
 //! The mechanisms: one file each, and one line in the list below.
 
 mod copying;
+mod doorbell;
 mod fd;
 
 mod mock;
@@ -14,8 +15,8 @@ use crate::subject::Subject;
 pub const ALL: &[Subject] = &[
     Subject::of::<noop::Noop>(),
     Subject::of::<pipe::Pipe>(),
-    Subject::of::<ring::Ring<ring::Spin>>(),
-    Subject::of::<ring::Ring<ring::Futex>>(),
-    Subject::of::<ring::Ring<ring::EventFd>>(),
+    Subject::of::<ring::Ring<doorbell::Spin>>(),
+    Subject::of::<ring::Ring<doorbell::Futex>>(),
+    Subject::of::<ring::Ring<doorbell::EventFd>>(),
     Subject::of::<mock::Mock>(),
 ];
