@@ -28,7 +28,7 @@ pub struct Subject {
     /// May this case run here?
     pub fit: fn(&Host, &Link) -> Fit,
     /// Creates what the roles share, one handoff for each.
-    pub plan: fn(&Link) -> io::Result<Vec<Handoff>>,
+    pub plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
     /// Attaches and drives one role: pattern, handoff, case, context.
     pub drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
 }
@@ -49,7 +49,7 @@ impl Subject {
             waits: M::WAITS,
             axes: M::AXES,
             fit: M::fit,
-            plan: |link| M::plan(link).map(Vec::from),
+            plan: |host, link| M::plan(host, link).map(Vec::from),
             drive: pattern::drive::<M>,
         }
     }

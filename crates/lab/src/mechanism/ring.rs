@@ -99,7 +99,7 @@ impl<D: Doorbell> Mechanism for Ring<D> {
         }
     }
 
-    fn plan(link: &Link) -> io::Result<[Handoff; 2]> {
+    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
         let bytes = 2 * Shape::of(link).ring_bytes() as u64;
         let memory = match link.axis("backing") {
             "shm" => memory::unnamed_file(Path::new("/dev/shm"), bytes)?,
