@@ -3,11 +3,17 @@
 mod copying;
 mod doorbell;
 mod fd;
+mod socket;
 
 mod mock;
 mod noop;
 mod pipe;
 mod ring;
+mod tcp;
+mod udp;
+mod unix_dgram;
+mod unix_seqpacket;
+mod unix_stream;
 
 use crate::subject::Subject;
 
@@ -15,6 +21,11 @@ use crate::subject::Subject;
 pub const ALL: &[Subject] = &[
     Subject::of::<noop::Noop>(),
     Subject::of::<pipe::Pipe>(),
+    Subject::of::<unix_stream::UnixStream>(),
+    Subject::of::<unix_seqpacket::UnixSeqpacket>(),
+    Subject::of::<unix_dgram::UnixDgram>(),
+    Subject::of::<tcp::Tcp>(),
+    Subject::of::<udp::Udp>(),
     Subject::of::<ring::Ring<doorbell::Spin>>(),
     Subject::of::<ring::Ring<doorbell::Futex>>(),
     Subject::of::<ring::Ring<doorbell::EventFd>>(),
