@@ -20,7 +20,7 @@ use crate::placement;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
 use crate::subject::Prepared;
-use crate::{host::Host, interrupt::Interrupt};
+use crate::{host::Host, interrupt::Interrupt, mechanism};
 
 /// How long the coordinator waits before it calls a run a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ impl<'a> Coordinator<'a> {
     /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings. Takes
     /// away what programs that were killed have left behind.
     pub fn new(host: &'a Host, interrupt: &'a Interrupt, program: PathBuf, seed: u64) -> Coordinator<'a> {
+        mechanism::sweep();
         Coordinator {
             host,
             interrupt,

@@ -3,9 +3,13 @@
 mod copying;
 mod doorbell;
 mod fd;
+mod leftovers;
 mod socket;
 
+mod fifo;
 mod mock;
+mod mq_posix;
+mod msg_sysv;
 mod noop;
 mod pipe;
 mod ring;
@@ -15,17 +19,22 @@ mod unix_dgram;
 mod unix_seqpacket;
 mod unix_stream;
 
+pub use leftovers::sweep;
+
 use crate::subject::Subject;
 
 /// Every mechanism, in the order in which people read of them.
 pub const ALL: &[Subject] = &[
     Subject::of::<noop::Noop>(),
     Subject::of::<pipe::Pipe>(),
+    Subject::of::<fifo::Fifo>(),
     Subject::of::<unix_stream::UnixStream>(),
     Subject::of::<unix_seqpacket::UnixSeqpacket>(),
     Subject::of::<unix_dgram::UnixDgram>(),
     Subject::of::<tcp::Tcp>(),
     Subject::of::<udp::Udp>(),
+    Subject::of::<mq_posix::MqPosix>(),
+    Subject::of::<msg_sysv::MsgSysv>(),
     Subject::of::<ring::Ring<doorbell::Spin>>(),
     Subject::of::<ring::Ring<doorbell::Futex>>(),
     Subject::of::<ring::Ring<doorbell::EventFd>>(),
