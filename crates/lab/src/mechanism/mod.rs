@@ -7,17 +7,20 @@ mod leftovers;
 mod socket;
 
 mod fifo;
+mod memfd_pass;
 mod mock;
 mod mq_posix;
 mod msg_sysv;
 mod noop;
 mod pipe;
+mod process_vm;
 mod ring;
 mod tcp;
 mod udp;
 mod unix_dgram;
 mod unix_seqpacket;
 mod unix_stream;
+mod vmsplice;
 
 pub use leftovers::sweep;
 
@@ -38,5 +41,8 @@ pub const ALL: &[Subject] = &[
     Subject::of::<ring::Ring<doorbell::Spin>>(),
     Subject::of::<ring::Ring<doorbell::Futex>>(),
     Subject::of::<ring::Ring<doorbell::EventFd>>(),
+    Subject::of::<memfd_pass::MemfdPass>(),
+    Subject::of::<vmsplice::Vmsplice>(),
+    Subject::of::<process_vm::ProcessVm>(),
     Subject::of::<mock::Mock>(),
 ];
