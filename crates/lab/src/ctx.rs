@@ -327,6 +327,10 @@ impl<'a> Ctx<'a> {
             check(batch, tally, expect(batch))?;
             chunks += 1;
         }
+        // Where the sender cannot know that its last messages arrive, there is somebody to send them to.
+        while lossy && self.shared.feed_end().is_none() {
+            thread::yield_now();
+        }
         Ok(())
     }
 
@@ -361,7 +365,9 @@ impl<'a> Ctx<'a> {
             }
         }
         self.end_counting()?;
-        if !lossy {
+        if lossy {
+            self.shared.set_feed_end(chunks);
+        } else {
             self.shared.set_feed_end(chunks + 1);
             work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
         }

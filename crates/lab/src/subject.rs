@@ -33,7 +33,7 @@ pub struct Subject {
     /// May this case run here?
     pub fit: fn(&Host, &Link) -> Fit,
     /// Creates what the roles share, one handoff for each.
-    pub plan: fn(&Link) -> io::Result<Vec<Handoff>>,
+    pub plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
     /// Attaches and drives one role: pattern, handoff, case, context.
     pub drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
 }
@@ -55,7 +55,7 @@ impl Subject {
             axes: M::AXES,
             patterns: pattern::ALL,
             fit: M::fit,
-            plan: |link| M::plan(link).map(Vec::from),
+            plan: |host, link| M::plan(host, link).map(Vec::from),
             drive: pattern::drive::<M>,
         }
     }
