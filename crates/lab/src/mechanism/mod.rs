@@ -1,7 +1,7 @@
 //! The mechanisms: one file each, and one line in the list below.
 
 mod copying;
-mod fd;
+pub(crate) mod fd;
 
 mod mock;
 mod noop;
