@@ -84,8 +84,8 @@ pub fn of_role(value: &str, role: usize) -> &str {
 pub const WAIT: Axis = Axis {
     name: "wait",
     default: "default",
-    values: Values::OneOf(&["default", "block", "poll", "epoll", "uring", "spin", "spin-block"]),
-    about: "how an end waits: in the call itself, in poll or epoll before each read, through io_uring, or spinning",
+    values: Values::OneOf(&["default", "block", "poll", "epoll", "uring", "spin", "spin-block", "yield"]),
+    about: "how an end waits: in the call itself, in poll or epoll before each read, through io_uring, spinning, or giving up the CPU between looks",
 };
 
 /// How much of the payload is written by the sender and read by the receiver.

@@ -4,6 +4,7 @@
 //! the timed interval, before the first counted batch and after the last.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -79,6 +80,8 @@ pub struct Counted {
     pub coordinator_switches: Option<u64>,
     /// Rate of a plain memory copy of the payload's size in this role, right after the timed part.
     pub copy_bytes_per_s: Option<f64>,
+    /// Further figures, by name with unit, one for each sample.
+    pub series: BTreeMap<String, Vec<f64>>,
 }
 
 /// Which clock a run is timed with.
@@ -116,6 +119,7 @@ pub struct Ctx<'a> {
     migrations: Option<ThreadMigrations>,
     began: Option<Began>,
     counted: Counted,
+    ops_each: u64,
 }
 
 /// Readings at the beginning of the counted part.
@@ -155,6 +159,7 @@ impl<'a> Ctx<'a> {
             migrations: ThreadMigrations::open().ok(),
             began: None,
             counted: Counted::default(),
+            ops_each: 1,
         }
     }
 
@@ -166,6 +171,26 @@ impl<'a> Ctx<'a> {
     /// Notes a step of this role's life.
     pub fn set_step(&self, step: Step) {
         self.shared.set_step(self.role, step);
+    }
+
+    /// From now on each operation that is planned counts as so many: a round of two hops as two.
+    pub fn set_ops_each(&mut self, ops: u64) {
+        self.ops_each = ops;
+    }
+
+    /// Keeps a further figure of each sample, under a name with its unit. After the timed part.
+    pub fn note_series(&mut self, name: &str, values: Vec<f64>) {
+        self.counted.series.insert(name.into(), values);
+    }
+
+    /// The samples of this run, for figures that follow from them. After the timed part.
+    pub fn samples(&self) -> Vec<Sample> {
+        self.shared.samples()
+    }
+
+    /// How many messages have been verified; see [`Ctx::await_verified`].
+    pub fn verified(&self) -> u64 {
+        self.shared.verified()
     }
 
     /// Waits until `count` messages have been verified by the receiving role. Only before anything is timed: it naps.
@@ -211,6 +236,7 @@ impl<'a> Ctx<'a> {
             if counted {
                 self.count(ops, tally.bytes);
                 if !is_first_counted {
+                    let ops = ops * self.ops_each;
                     let sample = Sample { elapsed_ns, ops, bytes: tally.bytes, preemptions, extra: 0 };
                     self.shared.push_sample(sample);
                 }
@@ -498,7 +524,7 @@ impl<'a> Ctx<'a> {
     }
 
     fn count(&mut self, ops: u64, bytes: u64) {
-        self.counted.ops += ops;
+        self.counted.ops += ops * self.ops_each;
         self.counted.received_bytes += bytes;
     }
 
@@ -521,6 +547,7 @@ impl<'a> Ctx<'a> {
                 instructions: events.instructions,
                 coordinator_switches: now.zip(coordinator).map(|(now, then)| now - then),
                 copy_bytes_per_s: None,
+                series: BTreeMap::new(),
             };
         }
         self.set_step(Step::Report);

@@ -25,6 +25,7 @@ pub mod planner;
 pub mod session;
 pub mod shape;
 pub mod shared;
+pub mod signal;
 pub mod subject;
 pub mod summary;
 pub mod touch;

@@ -21,6 +21,8 @@ pub enum Wait {
     Spin,
     /// Spinning for a while, then blocking.
     SpinBlock,
+    /// Giving up the CPU between two looks, but never sleeping.
+    Yield,
 }
 
 impl Wait {
@@ -33,12 +35,13 @@ impl Wait {
             Wait::Uring => "uring",
             Wait::Spin => "spin",
             Wait::SpinBlock => "spin-block",
+            Wait::Yield => "yield",
         }
     }
 
     /// The way to wait that a word stands for.
     pub fn parse(text: &str) -> Option<Wait> {
-        [Wait::Block, Wait::Poll, Wait::Epoll, Wait::Uring, Wait::Spin, Wait::SpinBlock]
+        [Wait::Block, Wait::Poll, Wait::Epoll, Wait::Uring, Wait::Spin, Wait::SpinBlock, Wait::Yield]
             .into_iter()
             .find(|wait| wait.name() == text)
     }

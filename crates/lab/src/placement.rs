@@ -23,6 +23,7 @@ pub const ALL: &[Placement] = &[
         name: "two-cpus",
         about: "the nearest two cores there are: same-llc, else cross-llc, cross-node, smt",
     },
+    Placement { name: "spread", about: "one CPU after another, as many as there are" },
     Placement { name: "free", about: "not pinned; the scheduler decides" },
 ];
 
@@ -31,15 +32,20 @@ pub const ALL: &[Placement] = &[
 pub struct Placed {
     /// Its name with aliases resolved.
     pub resolved: &'static str,
-    /// The CPU of the first role and that of all others; `None` where nothing is pinned.
-    pub cpus: Option<(u32, u32)>,
+    /// The CPU of the first role and those of the others, the last for all that are left; none where nothing is pinned.
+    pub cpus: Vec<u32>,
 }
 
 impl Placed {
     /// The CPU of each of `roles` roles; empty where nothing is pinned.
     pub fn cpus_of(&self, roles: usize) -> Vec<u32> {
-        let Some((first, others)) = self.cpus else { return Vec::new() };
-        (0..roles).map(|role| if role == 0 { first } else { others }).collect()
+        let Some(last) = self.cpus.len().checked_sub(1) else { return Vec::new() };
+        (0..roles).map(|role| self.cpus[role.min(last)]).collect()
+    }
+
+    /// The same for roles that all do the same: one CPU after the other, and from the beginning again.
+    pub fn cpus_in_turn(&self, roles: usize) -> Vec<u32> {
+        self.cpus.iter().copied().cycle().take(if self.cpus.is_empty() { 0 } else { roles }).collect()
     }
 }
 
@@ -53,7 +59,7 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
         format!("there is no placement `{name}`; there are {}", known.join(", "))
     })?;
     if name == "free" {
-        return Ok(Placed { resolved: name, cpus: None });
+        return Ok(Placed { resolved: name, cpus: Vec::new() });
     }
     if let Some(why) = &host.pin_refused {
         return Err(format!("{name} needs to pin threads, and that is refused here: {why}; use free"));
@@ -63,6 +69,9 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
     let Some(first) = places.first().copied() else {
         return Err("none of the CPUs this process may use is known to the system".into());
     };
+    if name == "spread" {
+        return Ok(Placed { resolved: name, cpus: places.iter().map(|place| place.cpu).collect() });
+    }
     let found = match name {
         "same-cpu" => Some((name, first.cpu, first.cpu)),
         "two-cpus" => {
@@ -71,7 +80,7 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
         name => pair(name, &places),
     };
     match found {
-        Some((resolved, a, b)) => Ok(Placed { resolved, cpus: Some((a, b)) }),
+        Some((resolved, a, b)) => Ok(Placed { resolved, cpus: vec![a, b] }),
         None if places.len() == 1 => {
             Err(format!("{name} needs two CPUs, and this process may use only CPU {}", first.cpu))
         }
@@ -130,7 +139,8 @@ mod tests {
     }
 
     fn cpus(name: &str, host: &Host) -> (u32, u32) {
-        place(name, host).unwrap().cpus.unwrap()
+        let placed = place(name, host).unwrap();
+        (placed.cpus[0], placed.cpus[1])
     }
 
     #[test]
@@ -145,6 +155,8 @@ mod tests {
         assert_eq!(place("two-cpus", &host).unwrap().resolved, "same-llc");
         assert!(place("free", &host).unwrap().cpus_of(2).is_empty());
         assert_eq!(place("smt", &host).unwrap().cpus_of(3), [0, 4, 4]);
+        assert_eq!(place("smt", &host).unwrap().cpus_in_turn(3), [0, 4, 0]);
+        assert_eq!(place("spread", &host).unwrap().cpus_in_turn(6), [0, 1, 2, 3, 4, 0]);
     }
 
     #[test]

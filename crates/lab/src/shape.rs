@@ -12,12 +12,17 @@ use crate::subject::Prepared;
 /// Up to this size a message crosses every mechanism in one piece.
 const ONE_PIECE_BYTES: usize = 4096;
 
-/// What is odd about the counts of a case.
+/// What is odd about the counts of a case. The harness itself has no shape; everybody else knows their own.
 pub fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    let caps = case.subject.caps;
-    if caps.has(Caps::HARNESS) {
-        return Vec::new();
+    match case.subject.caps.has(Caps::HARNESS) {
+        true => Vec::new(),
+        false => (case.subject.shape)(case, per_op),
     }
+}
+
+/// What is odd about the counts of two ends that exchange messages.
+pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let caps = case.subject.caps;
     let link = &case.link;
     let mut odd = Vec::new();
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
@@ -35,16 +40,24 @@ pub fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
             ));
         }
     }
-    if link.wait == Wait::Spin && switches > 0.01 {
-        odd.push(format!("{switches:.3} context switches per operation although both ends spin"));
+    if link.wait == Wait::Spin {
+        odd.extend(blocked(switches));
     }
-    if per_op.minor_faults > 0.001 && !caps.has(Caps::MAPS) {
-        odd.push(format!(
-            "{:.3} page faults per operation although all memory was touched before",
-            per_op.minor_faults
-        ));
+    if !caps.has(Caps::MAPS) {
+        odd.extend(faulted(per_op.minor_faults));
     }
     odd
+}
+
+/// Spinning roles that give up the CPU.
+pub fn blocked(switches: f64) -> Option<String> {
+    (switches > 0.01).then(|| format!("{switches:.3} context switches per operation although all roles spin"))
+}
+
+/// Faults on memory that was touched before anything was timed.
+pub fn faulted(faults: f64) -> Option<String> {
+    (faults > 0.001)
+        .then(|| format!("{faults:.3} page faults per operation although all memory was touched before"))
 }
 
 /// What is odd about one run. `copy_bytes_per_s` is what a plain memory copy reached in the receiver, where that was tried.

@@ -6,14 +6,15 @@
 use std::fmt;
 use std::io;
 
-use weighbridge_record::CaseId;
+use weighbridge_record::{CaseId, PerOp};
 
 use crate::axis::{self, Axis};
 use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism};
 use crate::ctx::{Ctx, Time};
 use crate::host::Host;
 use crate::link::{Link, Wait};
-use crate::{mechanism, pattern, placement};
+use crate::shared::MAX_ROLES;
+use crate::{mechanism, pattern, placement, shape, signal};
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
@@ -36,6 +37,8 @@ pub struct Subject {
     pub plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
     /// Attaches and drives one role: pattern, handoff, case, context.
     pub drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
+    /// What is odd about the counts of its cases: what its numbers must look like is known to whoever makes them.
+    pub shape: fn(&Prepared, &PerOp) -> Vec<String>,
 }
 
 impl fmt::Debug for Subject {
@@ -57,6 +60,7 @@ impl Subject {
             fit: M::fit,
             plan: |host, link| M::plan(host, link).map(Vec::from),
             drive: pattern::drive::<M>,
+            shape: shape::of_messages,
         }
     }
 
@@ -65,9 +69,15 @@ impl Subject {
         if self.caps.has(Caps::VIRTUAL_TIME) { Time::Virtual } else { Time::Raw }
     }
 
-    /// The axes of its cases in a pattern.
+    /// The axes of its cases in a pattern. What never waits has no way to wait, what carries nothing is not touched.
     pub fn axes_in(&self, pattern: &pattern::Info) -> Vec<Axis> {
-        axis::COMMON.iter().chain(pattern.axes).chain(self.axes).copied().collect()
+        let applies = |axis: &Axis| match axis.name {
+            name if name == axis::WAIT.name => !self.waits.is_empty(),
+            name if name == axis::TOUCH.name => self.caps.has(Caps::PAYLOAD),
+            _ => true,
+        };
+        let common = axis::COMMON.iter().copied().filter(applies);
+        common.chain(pattern.axes.iter().copied()).chain(self.axes.iter().copied()).collect()
     }
 }
 
@@ -76,7 +86,7 @@ pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-const FAMILIES: &[&[Subject]] = &[mechanism::ALL];
+const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL];
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static pattern::Info> {
@@ -157,7 +167,16 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
         )));
     }
     let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
-    link.cpus = placed.cpus_of((pattern.roles)(&link).len());
+    let roles = (pattern.roles)(&link).len();
+    if roles > MAX_ROLES {
+        return Err(Refusal::NotHere(format!(
+            "{roles} roles are more than the {MAX_ROLES} that a run can have"
+        )));
+    }
+    link.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
+    if subject.caps.has(Caps::ONE_PROCESS) {
+        link.axes.insert(axis::PEERS.name.into(), "thread".into());
+    }
     let prepared = Prepared { link, subject, pattern, resolved_placement: placed.resolved };
     match fits(&prepared, host) {
         Fit::Yes => Ok(prepared),
@@ -171,7 +190,7 @@ fn fits(prepared: &Prepared, host: &Host) -> Fit {
     if subject.caps.has(Caps::BYTE_STREAM) && link.payload_bytes == 0 {
         return Fit::No("a byte stream cannot carry an empty message; the smallest is 1 byte".into());
     }
-    if link.wait == Wait::Spin && link.same_cpu() {
+    if link.wait == Wait::Spin && link.same_cpu() && link.cpus.len() > 1 {
         return Fit::No(
             "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
                 .into(),

@@ -51,7 +51,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         })
         .collect();
     // On one CPU the other role preempts this one as a matter of course; there a preemption is no disturbance.
-    let is_noise = !case.link.same_cpu();
+    let is_noise = !case.link.same_cpu() || names.len() == 1;
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let mut line = Run {
         case: case.link.id.clone(),
@@ -62,7 +62,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         samples,
         per_op: sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
         roles,
-        series: BTreeMap::new(),
+        series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
         noise: Noise {
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
@@ -114,7 +114,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         spread_within: finite(summary.spread_within),
         stopped_by,
         per_op,
-        series: BTreeMap::new(),
+        series: median_series(runs),
         shape,
         regimes: summary.regimes.into_iter().map(regime).collect(),
     }
@@ -177,6 +177,15 @@ fn repeated_flags(runs: &[Run]) -> Vec<String> {
             format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("shape: "))
         })
         .collect()
+}
+
+/// The median over the runs of the median of each further series.
+fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
+    let mut by_name: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (name, values) in runs.iter().flat_map(|run| &run.series).filter(|(_, values)| !values.is_empty()) {
+        by_name.entry(name.clone()).or_default().push(stats::run_value(values));
+    }
+    by_name.into_iter().map(|(name, values)| (name, stats::median(&values))).collect()
 }
 
 fn sum(all: &[&PerOp]) -> PerOp {

@@ -36,7 +36,7 @@ impl Reader {
     /// Takes the descriptor over. Spinning makes it non-blocking.
     pub fn new(fd: OwnedFd, wait: Wait) -> io::Result<Reader> {
         let way = match wait {
-            Wait::Block | Wait::SpinBlock => Way::Block,
+            Wait::Block | Wait::SpinBlock | Wait::Yield => Way::Block,
             Wait::Poll => Way::Poll,
             Wait::Epoll => {
                 let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;

@@ -2,7 +2,7 @@
 
 mod copying;
 mod doorbell;
-mod fd;
+pub(crate) mod fd;
 mod leftovers;
 mod socket;
 

@@ -79,6 +79,9 @@ pub struct Info {
     pub axes: &'static [Axis],
     /// Unit of its values.
     pub unit: Unit,
+    /// Do all roles do the same? Then they take the CPUs of a placement in turn; otherwise the first role has the first
+    /// CPU, and all others the second.
+    pub is_symmetric: bool,
 }
 
 /// Lists the patterns once; everything that asks "which" goes through what this makes.
@@ -92,6 +95,7 @@ macro_rules! patterns {
             roles: |_| $pattern::ROLES.to_vec(),
             axes: $pattern::AXES,
             unit: $pattern::UNIT,
+            is_symmetric: false,
         }),+];
 
         /// Attaches and drives one role of a pattern with a mechanism known at compile time.
