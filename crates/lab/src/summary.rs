@@ -101,7 +101,8 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
     let samples: Vec<&[f64]> = runs.iter().map(|run| &run.samples[..]).collect();
     let summary = stats::summarise(&samples);
     let per_op = median(&runs.iter().map(|run| &run.per_op).collect::<Vec<_>>());
-    let mut shape = shape::check(case, &per_op);
+    let ops = runs.iter().map(|run| run.roles.iter().map(|role| role.ops).max().unwrap_or(0) as f64);
+    let mut shape = shape::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));
     shape.extend(repeated_flags(runs));
     Summary {
         case: case.link.id.clone(),
@@ -166,7 +167,8 @@ fn regime(found: stats::summary::CaseRegime) -> Regime {
 fn repeated_flags(runs: &[Run]) -> Vec<String> {
     let sort = |flag: &str| flag.split(':').next().unwrap_or("").to_owned();
     let mut by_sort: BTreeMap<String, (usize, &str)> = BTreeMap::new();
-    for flag in runs.iter().flat_map(|run| &run.flags) {
+    // Noise is seen in the spread; it says nothing of what was measured.
+    for flag in runs.iter().flat_map(|run| &run.flags).filter(|flag| !flag.starts_with("noisy")) {
         let entry = by_sort.entry(sort(flag)).or_insert((0, flag));
         *entry = (entry.0 + 1, flag);
     }

@@ -21,7 +21,11 @@ impl<const N: usize> Descriptor<N> {
     /// From the handoff's descriptors: one to read, one to write. A post writes `bytes`.
     pub fn attach(mut handoff: Handoff, bytes: [u8; N], link: &Link) -> io::Result<Descriptor<N>> {
         let (read, write) = (handoff.take_fd(), handoff.take_fd());
-        Ok(Descriptor { reader: Reader::new(read, link.wait)?, writer: Writer::new(write, link.wait)?, bytes })
+        Ok(Descriptor {
+            reader: Reader::new(read, link.wait)?,
+            writer: Writer::new(write, link.wait)?,
+            bytes,
+        })
     }
 
     /// One write.
