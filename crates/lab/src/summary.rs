@@ -10,6 +10,7 @@ use weighbridge_stats as stats;
 
 use crate::contract::Facts;
 use crate::coordinator::{Measured, per_op};
+use crate::ctx::Time;
 use crate::pattern::Unit;
 use crate::shape;
 use crate::shared::Sample;
