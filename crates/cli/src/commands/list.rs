@@ -90,10 +90,10 @@ fn axes_text(out: &mut String, axes: &[Axis]) {
 
 fn here(name: &str, placed: &placement::Placed) -> String {
     let resolved = if placed.resolved == name { String::new() } else { format!(", as {}", placed.resolved) };
-    match placed.cpus {
-        None => "anywhere".into(),
-        Some((a, b)) if a == b => format!("CPU {a}{resolved}"),
-        Some((a, b)) => format!("CPUs {a} and {b}{resolved}"),
+    match placed.cpus[..] {
+        [] => "anywhere".into(),
+        [a] => format!("CPU {a}{resolved}"),
+        [a, b, ..] => format!("CPUs {a} and {b}{resolved}"),
     }
 }
 
@@ -150,9 +150,11 @@ fn document(host: &Host) -> Value {
         .map(|placement| match placement::place(placement.name, host) {
             Ok(placed) => json!({
                 "name": placement.name, "about": placement.about, "here": true, "resolved": placed.resolved,
-                "cpus": placed.cpus.map(|(a, b)| if a == b { vec![a] } else { vec![a, b] }).unwrap_or_default(),
+                "cpus": placed.cpus,
             }),
-            Err(why) => json!({ "name": placement.name, "about": placement.about, "here": false, "why": why }),
+            Err(why) => {
+                json!({ "name": placement.name, "about": placement.about, "here": false, "why": why })
+            }
         })
         .collect();
     let suites: Vec<Value> = SUITES
