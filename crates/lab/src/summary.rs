@@ -53,7 +53,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         .collect();
     // On one CPU the other role preempts this one as a matter of course; there a preemption is no disturbance. Nor is it in
     // virtual time.
-    let is_noise = !case.link.same_cpu() || names.len() == 1;
+    let is_noise = case.subject.time() == Time::Raw && (!case.link.same_cpu() || names.len() == 1);
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let mut line = Run {
         case: case.link.id.clone(),
