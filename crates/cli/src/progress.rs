@@ -87,7 +87,7 @@ impl Shown {
 
 fn plain(progress: &Progress<'_>) -> String {
     format!(
-        "round {}: {} runs made, {} of {} cases done, {} used, about {} to go",
+        "round {}: {} runs made, {} of {} cases done, {} used, at most {} to go",
         progress.round + 1,
         progress.runs,
         progress.closed,
