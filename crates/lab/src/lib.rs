@@ -7,6 +7,8 @@
 //!
 //! This crate never hears of tables or pages. Statistics are in `weighbridge-stats`.
 
+#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+
 pub mod axis;
 pub mod buffer;
 pub mod contract;

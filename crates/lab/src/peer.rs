@@ -170,7 +170,10 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
     let handoffs = assignment
         .roles
         .iter()
-        .map(|(_, count, words)| Handoff { fds: fds.by_ref().take(*count).collect(), words: words.clone() })
+        .map(|(_, count, words)| {
+            let fds = fds.by_ref().take(*count).collect();
+            Handoff { fds, words: words.clone(), guard: None }
+        })
         .collect();
     Ok(Received { assignment, shared: Shared::open(shared)?, handoffs })
 }

@@ -34,7 +34,7 @@ pub struct Subject {
     /// May this case run here?
     pub fit: fn(&Host, &Link) -> Fit,
     /// Creates what the roles share, one handoff for each.
-    pub plan: fn(&Link) -> io::Result<Vec<Handoff>>,
+    pub plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
     /// Attaches and drives one role: pattern, handoff, case, context.
     pub drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
     /// What is odd about the counts of its cases: what its numbers must look like is known to whoever makes them.
@@ -58,7 +58,7 @@ impl Subject {
             axes: M::AXES,
             patterns: pattern::ALL,
             fit: M::fit,
-            plan: |link| M::plan(link).map(Vec::from),
+            plan: |host, link| M::plan(host, link).map(Vec::from),
             drive: pattern::drive::<M>,
             shape: shape::of_messages,
         }

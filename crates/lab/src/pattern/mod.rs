@@ -127,5 +127,6 @@ fn drive_as<M: Mechanism, P: Pattern>(handoff: Handoff, link: &Link, cx: &mut Ct
     end.prefault()?;
     cx.set_step(Step::Verify);
     P::drive(&mut end, M::CAPS, cx)?;
+    end.settle()?;
     Ok(end.facts())
 }

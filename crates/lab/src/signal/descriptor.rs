@@ -5,16 +5,15 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::contract::Handoff;
 use crate::link::Link;
-use crate::mechanism::fd::{Reader, peer_gone, write_some};
+use crate::mechanism::fd::{Reader, Writer, peer_gone};
 
 /// One end; a signal is `N` bytes.
 pub struct Descriptor<const N: usize> {
     reader: Reader,
-    writer: OwnedFd,
+    writer: Writer,
     bytes: [u8; N],
 }
 
@@ -22,15 +21,19 @@ impl<const N: usize> Descriptor<N> {
     /// From the handoff's descriptors: one to read, one to write. A post writes `bytes`.
     pub fn attach(mut handoff: Handoff, bytes: [u8; N], link: &Link) -> io::Result<Descriptor<N>> {
         let (read, write) = (handoff.take_fd(), handoff.take_fd());
-        Ok(Descriptor { reader: Reader::new(read, link.wait)?, writer: write, bytes })
+        Ok(Descriptor {
+            reader: Reader::new(read, link.wait)?,
+            writer: Writer::new(write, link.wait)?,
+            bytes,
+        })
     }
 
     /// One write.
     #[inline]
     pub fn post(&mut self) -> io::Result<()> {
-        let fd = self.writer.as_raw_fd();
+        let bytes = self.bytes.as_ptr().cast();
         // SAFETY: pointer and length come from one array.
-        match write_some(fd, || unsafe { libc::write(fd, self.bytes.as_ptr().cast(), N) })? {
+        match self.writer.call(|fd| unsafe { libc::write(fd, bytes, N) })? {
             written if written == N => Ok(()),
             written => Err(io::Error::other(format!("{written} of {N} bytes were written"))),
         }

@@ -18,6 +18,7 @@ mod socket_byte;
 mod spin_yield;
 mod uring_msg;
 
+
 use std::io;
 
 use crate::axis::Axis;
@@ -105,7 +106,7 @@ const fn of<S: Signal>() -> Subject {
             Fit::Yes => S::fit(host, link),
             no => no,
         },
-        plan: |link| S::plan(link).map(Vec::from),
+        plan: |_, link| S::plan(link).map(Vec::from),
         drive: handoff::drive::<S>,
         shape: handoff::shape,
     }
