@@ -15,6 +15,7 @@ pub fn sweep() {
     super::fifo::sweep();
     super::mq_posix::sweep();
     super::msg_sysv::sweep();
+    crate::signal::sweep();
 }
 
 /// The beginning of every name that we give.
