@@ -17,6 +17,7 @@ pub mod ctx;
 pub mod host;
 pub mod interrupt;
 pub mod link;
+pub mod lock;
 pub mod machine;
 pub mod mechanism;
 pub mod pattern;

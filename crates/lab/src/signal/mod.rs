@@ -19,6 +19,7 @@ mod socket_byte;
 mod spin_yield;
 mod uring_msg;
 
+pub(crate) use condvar::{check, init_mutex};
 pub use sem_sysv::sweep;
 
 use std::io;
