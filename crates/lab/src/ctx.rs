@@ -4,6 +4,7 @@
 //! the timed interval, before the first counted batch and after the last.
 
 mod crowd;
+mod interval;
 
 pub use crowd::Crowd;
 
@@ -22,6 +23,8 @@ use crate::buffer::Buffer;
 use crate::link::Link;
 use crate::planner::{Planner, Timing};
 use crate::shared::{Phase, Planned, Sample, Shared, Step};
+
+pub use interval::Flow;
 
 /// A batch of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,12 @@
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 
 pub mod axis;
+mod board;
 pub mod buffer;
 pub mod contract;
 pub mod coordinator;
 pub mod ctx;
+mod fan_in;
 pub mod host;
 pub mod interrupt;
 pub mod link;
