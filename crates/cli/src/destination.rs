@@ -38,6 +38,8 @@ impl Destination {
                 record.display()
             )));
         }
+        // The record last, so that nothing is left behind where the page cannot be.
+        try_to_create(&record).map_err(|error| cannot_create(&record, "--out", &error))?;
         if let Some(page) = &page {
             try_to_create(page).map_err(|error| cannot_create(page, "--html", &error))?;
         }

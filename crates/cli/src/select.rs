@@ -198,6 +198,12 @@ impl Pattern {
             let pattern = subject.patterns.first().map_or("roundtrip", |pattern| pattern.id);
             return format!("no suite has `{word}`; name a case in full, as in {pattern}/{word}/1/same-cpu");
         }
+        if word.matches('/').count() >= 3
+            && !has_wildcards(word)
+            && let Err(why) = word.parse::<CaseId>()
+        {
+            return format!("{why}{}", suggestions(word));
+        }
         match suggestions(word) {
             near if near.is_empty() => {
                 format!("`{word}` selects nothing; see `weighbridge list` for what there is")
@@ -293,6 +299,8 @@ mod tests {
         assert!(why.contains("weighbridge list"), "{why}");
         let why = refused(&["mock"], None, &Changes::default());
         assert!(why.contains("roundtrip/mock/1/same-cpu"), "{why}");
+        let why = refused(&["roundtrip/pipe/4K/same-cpu"], None, &Changes::default());
+        assert!(why.contains("is no case id: the third part is the payload in bytes"), "{why}");
         assert!(refused(&["roundtrip/[pipe"], None, &Changes::default()).contains("is no glob"));
         assert!(refused(&["/"], None, &Changes::default()).contains("empty"));
     }
