@@ -83,6 +83,10 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         elapsed_ms: measured.elapsed_ms,
         flags: Vec::new(),
     };
+    if case.subject.time() == Time::Virtual {
+        // Nothing can disturb it.
+        return line;
+    }
     let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
     line.flags = shape::flags(case, &line, copy_rate);
     let noisy = line.samples.len() as u64;
