@@ -43,9 +43,12 @@ pub const ALL: &[Subject] = &[
         fit: |_, _| Fit::Yes,
         plan: |_, link| Ok((0..=writers(link)).map(|_| Handoff::default()).collect()),
         drive: |_, _, link, cx| noop::drive(link, cx),
-        ..subject("noop", "the harness itself: the reader's loop and its clock, without a call", &[], |_, _| {
-            unreachable!("replaced above")
-        })
+        ..subject(
+            "noop",
+            "the harness itself: the reader's loop and its clock, without a call",
+            &[],
+            |_, _| unreachable!("replaced above"),
+        )
     },
 ];
 
