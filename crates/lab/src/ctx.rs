@@ -298,6 +298,7 @@ impl<'a> Ctx<'a> {
     pub fn follow_nothing(&mut self) -> io::Result<()> {
         self.meet()?;
         self.set_step(Step::Report);
+        self.shared.set_feed_end(0);
         self.await_leader()
     }
 

@@ -98,7 +98,7 @@ fn placements_waits_and_axes_that_do_not_exist() {
         &["run", "--place", "same-cup"],
         str![[r#"
 error: invalid value 'same-cup' for '--place <LIST>'
-  [possible values: same-cpu, smt, same-llc, cross-llc, cross-node, two-cpus, free]
+  [possible values: same-cpu, smt, same-llc, cross-llc, cross-node, two-cpus, spread, free]
 
   tip: a similar value exists: 'same-cpu'
 

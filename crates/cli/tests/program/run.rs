@@ -49,7 +49,7 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
 "#]])
         .stderr_eq(str![[r#"
 ...
-round 1: 0 runs made, 0 of 5 cases done, 0 ms used, about [..] to go
+round 1: 0 runs made, 0 of 5 cases done, 0 ms used, at most [..] to go
 ...
 record: weighbridge-[..].jsonl
 page:   weighbridge-[..].html
