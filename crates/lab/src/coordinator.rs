@@ -50,7 +50,7 @@ pub enum Outcome {
     Measured(Box<Measured>),
     /// Without.
     Failed {
-        /// Where: a [`Step`]'s name, or `plan`.
+        /// Where: the name of a [`Step`](crate::shared::Step), or `plan`.
         step: String,
         /// Why.
         why: String,
