@@ -176,10 +176,14 @@ pub fn stopped_for_a_while(host: &Host, subject: &'static Subject) {
 
 fn stop_and_continue(watched: &Watched<'_>) -> Option<()> {
     watched.await_step(1, Step::Calibrate)?;
-    for role in [1, 0] {
-        let pid = watched.peer(role)?;
+    let peers = [watched.peer(1)?, watched.peer(0)?];
+    for pid in peers {
         send(pid, Signal::STOP);
         watched.await_stopped(pid)?;
+        // Without its partner the other one comes to wait, and is stopped while it does.
+        thread::sleep(Duration::from_millis(2));
+    }
+    for pid in peers {
         send(pid, Signal::CONT);
     }
     Some(())
