@@ -61,7 +61,18 @@ pub enum Report {
         role: usize,
         /// Why.
         why: String,
+        /// Because its partner was gone: then something else failed first.
+        is_consequence: bool,
     },
+}
+
+impl Report {
+    fn failed(role: usize, error: &io::Error) -> Report {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+        let is_consequence =
+            matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof);
+        Report::Failed { role, why: error.to_string(), is_consequence }
+    }
 }
 
 /// What one role counted.
@@ -111,7 +122,7 @@ pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
 pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
     let report = match process::die_with(parent) {
         Ok(()) => play(control.as_fd()),
-        Err(error) => Report::Failed { role: 0, why: error.to_string() },
+        Err(error) => Report::failed(0, &error.into()),
     };
     let text = serde_json::to_vec(&report).expect("a report is plain data");
     match socket::send_with_fds(control.as_fd(), &text, &[]) {
@@ -123,7 +134,7 @@ pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
 fn play(control: BorrowedFd<'_>) -> Report {
     let received = match receive_assignment(control) {
         Ok(received) => received,
-        Err(error) => return Report::Failed { role: 0, why: error.to_string() },
+        Err(error) => return Report::failed(0, &error),
     };
     let Received { assignment, shared, handoffs } = received;
     let (subject, _, mut link) =
@@ -132,7 +143,7 @@ fn play(control: BorrowedFd<'_>) -> Report {
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(handoffs).collect();
     let play = move |(role, handoff): (usize, Handoff)| {
         play_role(role, handoff, subject, &link, &assignment, &shared)
-            .map_err(|error| Report::Failed { role, why: error.to_string() })
+            .map_err(|error| Report::failed(role, &error))
     };
     play_all(roles, play).map_or_else(|failed| failed, Report::Done)
 }
@@ -153,7 +164,7 @@ fn play_all(
         thread::spawn(move || {
             let index = role.0;
             let result = panic::catch_unwind(AssertUnwindSafe(|| play(role)))
-                .unwrap_or_else(|_| Err(Report::Failed { role: index, why: "it panicked".into() }));
+                .unwrap_or_else(|_| Err(Report::failed(index, &io::Error::other("it panicked"))));
             // Nobody listens any more once another role has failed.
             let _ = sender.send(result);
         });
