@@ -20,6 +20,7 @@ pub mod link;
 pub mod lock;
 pub mod machine;
 pub mod mechanism;
+pub mod op;
 pub mod pattern;
 pub mod peer;
 pub mod placement;
