@@ -42,8 +42,8 @@ impl Ctx<'_> {
     /// That of `work`.
     pub fn lead_alone(&mut self, mut work: impl FnMut(u64) -> io::Result<Tally>) -> io::Result<()> {
         self.lead(|batch| work(batch.ops), |_| None)?;
-        if self.loop_ns > 0.0 {
-            let samples = self.samples();
+        let samples = self.samples();
+        if samples.iter().any(|sample| sample.extra != sample.elapsed_ns) {
             let raw_ns = |sample: &Sample| sample.extra as f64 / sample.ops.max(1) as f64;
             let raw = samples.iter().map(raw_ns).collect();
             self.note_series("raw_ns", raw);

@@ -2,8 +2,15 @@
 //!
 //! They are driven by [`solo`]: one role alone, and by [`parallel`]: as many as there are CPUs, each by itself.
 
+mod alloc;
+mod descriptors;
+mod hand_over;
+mod memory;
 mod noop;
 mod parallel;
+mod pool;
+mod processes;
+mod proxy;
 mod solo;
 mod syscalls;
 
@@ -155,6 +162,32 @@ pub const ALL: &[Subject] = &[
     of::<syscalls::Statfs>(),
     of::<syscalls::Fstatfs>(),
     of::<syscalls::UringNop>(),
+    of::<descriptors::PipeCycle>(),
+    of::<descriptors::SocketpairCycle>(),
+    of::<descriptors::EventfdCycle>(),
+    of::<descriptors::MemfdCycle>(),
+    of::<descriptors::EpollAddRemove>(),
+    of::<descriptors::OpenClose>(),
+    of::<descriptors::AcceptCycle>(),
+    of::<processes::MmapTouchMunmap>(),
+    of::<processes::ThreadCycle>(),
+    of::<processes::ForkCycle>(),
+    of::<processes::PosixSpawnCycle>(),
+    of::<memory::Memory<memory::Memcpy>>(),
+    of::<memory::Memory<memory::RepMovsb>>(),
+    of::<memory::Memory<memory::CopyNt>>(),
+    of::<memory::Memory<memory::Memset>>(),
+    of::<memory::Memory<memory::ReadSum>>(),
+    of::<alloc::Reuse>(),
+    of::<alloc::Pattern>(),
+    of::<alloc::Bulk>(),
+    of::<hand_over::RemoteFree>(),
+    of::<hand_over::OneFreeAll>(),
+    of::<pool::PoolArrayQueue>(),
+    of::<proxy::EventfdClose>(),
+    of::<proxy::PipeClose>(),
+    of::<proxy::DgramByte>(),
+    of::<proxy::SysvMessage>(),
 ];
 
 /// The patterns of an operation, in its unit.
