@@ -160,7 +160,7 @@ impl<'a> Coordinator<'a> {
         let assignment = Assignment {
             case: case.link.id.clone(),
             cpus: case.link.cpus.clone(),
-            allowed_cpus: self.host.allowed_cpus.clone(),
+            allowed_cpus: self.host.measured_cpus.clone(),
             coordinator: parent,
             role_count,
             roles: roles

@@ -5,6 +5,7 @@
 
 mod alone;
 mod crowd;
+mod interval;
 
 pub use crowd::Crowd;
 
@@ -23,6 +24,8 @@ use crate::buffer::Buffer;
 use crate::link::Link;
 use crate::planner::{Planner, Timing};
 use crate::shared::{Phase, Planned, Sample, Shared, Step};
+
+pub use interval::Flow;
 
 /// A batch of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,8 @@ pub struct Host {
     pub topology: Topology,
     /// CPUs that this process may use, lowest first.
     pub allowed_cpus: Vec<u32>,
+    /// CPUs that peers may run on, in order of preference: those allowed, or those of them that the user chose.
+    pub measured_cpus: Vec<u32>,
     /// Why a thread cannot be pinned here, where it cannot.
     pub pin_refused: Option<String>,
     /// Why io_uring cannot be used here, where it cannot.
@@ -42,6 +44,7 @@ impl Host {
         });
         Ok(Host {
             topology: Topology::read()?,
+            measured_cpus: allowed_cpus.clone(),
             allowed_cpus,
             pin_refused,
             uring_refused,

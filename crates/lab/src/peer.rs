@@ -6,7 +6,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use causeway_os::counters::TaskSwitches;
@@ -127,22 +129,37 @@ fn play(control: BorrowedFd<'_>) -> Report {
     let (subject, _, mut link) =
         subject::resolve(&assignment.case).expect("the coordinator has checked the case");
     link.cpus.clone_from(&assignment.cpus);
-    let role = |role: usize, handoff: Handoff| {
+    let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(handoffs).collect();
+    let play = move |(role, handoff): (usize, Handoff)| {
         play_role(role, handoff, subject, &link, &assignment, &shared)
             .map_err(|error| Report::Failed { role, why: error.to_string() })
     };
-    // The leading role may be any; one process with one role needs no thread.
-    let mut roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(handoffs).collect();
-    if let [(index, _)] = roles[..] {
-        let (_, handoff) = roles.remove(0);
-        return role(index, handoff).map_or_else(|failed| failed, |report| Report::Done(vec![report]));
+    play_all(roles, play).map_or_else(|failed| failed, Report::Done)
+}
+
+/// Plays the roles, in threads where there are several. The first failure is told at once: the other roles may wait for
+/// the one that failed, and end with this process.
+fn play_all(
+    mut roles: Vec<(usize, Handoff)>,
+    play: impl Fn((usize, Handoff)) -> Result<RoleReport, Report> + Send + Sync + 'static,
+) -> Result<Vec<RoleReport>, Report> {
+    if roles.len() == 1 {
+        return play(roles.remove(0)).map(|report| vec![report]);
     }
-    let reports: Result<Vec<RoleReport>, Report> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            roles.into_iter().map(|(index, handoff)| scope.spawn(move || (role)(index, handoff))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a role that panics has said why")).collect()
-    });
-    reports.map_or_else(|failed| failed, Report::Done)
+    let play = Arc::new(play);
+    let (sender, results) = mpsc::channel();
+    for role in roles {
+        let (play, sender) = (Arc::clone(&play), sender.clone());
+        thread::spawn(move || {
+            let index = role.0;
+            let result = panic::catch_unwind(AssertUnwindSafe(|| play(role)))
+                .unwrap_or_else(|_| Err(Report::Failed { role: index, why: "it panicked".into() }));
+            // Nobody listens any more once another role has failed.
+            let _ = sender.send(result);
+        });
+    }
+    drop(sender);
+    results.into_iter().collect()
 }
 
 struct Received {

@@ -16,7 +16,8 @@ use crate::unfinished;
 pub struct Report {
     /// The records, in the order given.
     pub sources: Vec<Source>,
-    /// Every case that a record names with a `case`, `run` or `summary` line, in the order of the records.
+    /// Every case that a record names with a `case`, `run` or `summary` line: record by record, in the order of their
+    /// summaries, then those without one.
     pub cases: Vec<Measured>,
     /// Ratios between cases.
     pub comparisons: Vec<Sourced<Comparison>>,
@@ -135,6 +136,8 @@ impl Report {
         let source = self.sources.len();
         let mut from = Source { name, problems: reading.problems, ..Source::default() };
         let mut places = HashMap::new();
+        let first = self.cases.len();
+        let mut ranks: HashMap<CaseId, usize> = HashMap::new();
         for line in reading.lines {
             match line {
                 Line::Header(header) => from.header = from.header.take().or(Some(*header)),
@@ -148,6 +151,7 @@ impl Report {
                 }
                 Line::Summary(summary) => {
                     let id = summary.case.clone();
+                    ranks.insert(id.clone(), ranks.len());
                     self.case_mut(source, &mut places, &id).summary = Some(summary);
                 }
                 Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
@@ -156,6 +160,8 @@ impl Report {
             }
         }
         self.sources.push(from);
+        // Cases come in the random order of the first round, their summaries in the order in which they were planned.
+        self.cases[first..].sort_by_key(|case| ranks.get(&case.id).copied().unwrap_or(usize::MAX));
         for measured in self.cases.iter_mut().filter(|measured| measured.source == source) {
             if let (None, Some(case)) = (&measured.summary, &measured.case) {
                 measured.summary = unfinished::summary(case, &measured.runs);

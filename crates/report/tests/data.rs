@@ -3,6 +3,7 @@
 mod common;
 
 use snapbox::{assert_data_eq, file};
+use weighbridge_record::Line;
 use weighbridge_report::{Report, csv, json, markdown};
 
 #[test]
@@ -110,4 +111,22 @@ fn a_run_without_samples_does_not_stop_the_report() {
     let report = Report::from_reading(reading);
     assert!(report.cases[0].summary.is_none());
     assert!(markdown(&report).contains("1 case with runs but neither a summary nor usable samples"));
+}
+
+/// A session starts its cases in random order; the columns of a table must not be shuffled with them.
+#[test]
+fn cases_stand_in_the_order_of_their_summaries() {
+    let mut reading = common::whole();
+    let is_summary = |line: &Line| matches!(line, Line::Summary(_));
+    let planned: Vec<_> = reading
+        .lines
+        .iter()
+        .filter_map(|line| if let Line::Summary(summary) = line { Some(summary.case.clone()) } else { None })
+        .collect();
+    let (summaries, mut others): (Vec<_>, Vec<_>) = reading.lines.into_iter().partition(is_summary);
+    others.reverse();
+    others.extend(summaries);
+    reading.lines = others;
+    let shown: Vec<_> = Report::from_reading(reading).cases.into_iter().map(|case| case.id).collect();
+    assert_eq!(shown, planned);
 }
