@@ -226,13 +226,13 @@ impl<'a> Ctx<'a> {
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
         let mut planner = Planner::new(self.timing);
-        let mut current = planner.next();
+        let mut current = planner.decide();
         self.shared.plan(0, current);
         self.meet()?;
         let (mut index, mut first, mut is_first_counted) = (0, 0, true);
         while let Planned::Batch { ops, counted } = current {
             index += 1;
-            let next = if index + 1 < Shared::max_batches() { planner.next() } else { Planned::End };
+            let next = if index + 1 < Shared::max_batches() { planner.decide() } else { Planned::End };
             self.shared.plan(index, next);
             if counted {
                 self.begin_counting()?;

@@ -210,11 +210,11 @@ fn pooled(roles: &[RoleReport]) -> PerOp {
 }
 
 fn sum(all: &[&PerOp]) -> PerOp {
-    fold(all, |values| stats::order::sum(values))
+    fold(all, stats::order::sum)
 }
 
 fn median(all: &[&PerOp]) -> PerOp {
-    fold(all, |values| stats::median(values))
+    fold(all, stats::median)
 }
 
 fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {

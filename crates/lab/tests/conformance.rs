@@ -19,8 +19,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use weighbridge_lab::contract::Caps;
-use weighbridge_lab::subject::{self, Subject};
-use weighbridge_lab::{host::Host, peer};
+use weighbridge_lab::subject::Subject;
+use weighbridge_lab::{host::Host, mechanism, peer};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     // Before there are other threads: it may enter an IPC namespace of its own.
     let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
     let mut trials = Vec::new();
-    for subject in subject::all().iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
+    for subject in mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
         for (promise, test) in PROMISES {
             let name = format!("{}::{promise}", subject.id);
             trials.push(trial(&name, move || test(host, subject)));

@@ -8,6 +8,7 @@ use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::mechanism;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::subject::{self, Prepared, Refusal, Subject};
 use weighbridge_record::CaseId;
@@ -150,7 +151,7 @@ fn resident_anonymous_kib() -> i64 {
 /// Descriptors, threads and names are counted after every test; here it is memory, too, over many runs.
 pub fn hundred_runs(host: &Host) {
     let exchanging: Vec<_> =
-        subject::all().iter().filter(|subject| !subject.caps.has(Caps::HARNESS)).collect();
+        mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)).collect();
     let cases: Vec<Prepared> = exchanging
         .iter()
         .filter_map(|subject| {
