@@ -1,0 +1,199 @@
+//! Clocks: the one all measurements use, the processor's own counter, and what reading them costs.
+//!
+//! [`now_ns`] reads `CLOCK_MONOTONIC_RAW`: it never steps, and unlike `CLOCK_MONOTONIC` nobody slews it while a
+//! measurement runs. It counts the same in all processes of the machine.
+//!
+//! # Safety
+//!
+//! The calls fill a local `timespec`; the instructions read a counter and touch no memory.
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+/// Nanoseconds of `CLOCK_MONOTONIC_RAW`, counted from some moment before boot. No system call where the vDSO has it.
+#[inline]
+pub fn now_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC_RAW)
+}
+
+/// Processor time that the calling thread has used, in nanoseconds. A system call.
+#[inline]
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours. Both clocks exist in every kernel since 2.6.28, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The counter of the processor: the time-stamp counter on x86-64, the virtual counter on aarch64, 0 elsewhere.
+///
+/// The processor may take the reading before earlier instructions have finished; whoever needs an order adds a fence.
+#[inline]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction reads a register.
+    unsafe {
+        std::arch::x86_64::_rdtsc()
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let count: u64;
+        // SAFETY: the instruction reads a register that Linux lets every process read.
+        unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
+        count
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    0
+}
+
+/// Whether [`ticks`] runs at one rate whatever the processor's frequency and idle states: on x86-64 what CPUID says of
+/// the time-stamp counter, on aarch64 always (the architecture says so), elsewhere never.
+pub fn has_invariant_tsc() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        const ADVANCED_POWER: u32 = 0x8000_0007;
+        #[allow(unused_unsafe, reason = "safe in newer compilers only")]
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe {
+            __cpuid(0x8000_0000).eax >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & (1 << 8) != 0
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    cfg!(target_arch = "aarch64")
+}
+
+/// What the clock of [`now_ns`] can show, as measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Smallest step seen between two readings in a row, in nanoseconds. It is the clock's grain or the time that a
+    /// reading takes, whichever is more; nothing shorter can be told apart by one pair of readings.
+    pub resolution_ns: f64,
+    /// What one reading costs, in nanoseconds: the least mean of several batches.
+    pub read_ns: f64,
+    /// Rate of [`ticks`] against the clock; `None` where the counter has no constant rate.
+    pub ticks_per_second: Option<f64>,
+}
+
+/// Measures the clock. Takes about 11 milliseconds, most of them asleep.
+pub fn measure() -> Measured {
+    Measured {
+        resolution_ns: smallest_step(),
+        read_ns: read_cost(),
+        ticks_per_second: has_invariant_tsc().then(tick_rate),
+    }
+}
+
+fn smallest_step() -> f64 {
+    const READINGS: u32 = 4096;
+    let mut smallest = u64::MAX;
+    let mut last = now_ns();
+    for _ in 0..READINGS {
+        let now = now_ns();
+        if now > last {
+            smallest = smallest.min(now - last);
+        }
+        last = now;
+    }
+    while smallest == u64::MAX {
+        // A clock so coarse that all readings were equal: wait for it to move.
+        let now = now_ns();
+        if now > last {
+            smallest = now - last;
+        }
+    }
+    smallest as f64
+}
+
+fn read_cost() -> f64 {
+    const BATCHES: usize = 16;
+    const READINGS: u32 = 512;
+    (0..BATCHES)
+        .map(|_| {
+            let start = now_ns();
+            for _ in 0..READINGS {
+                std::hint::black_box(now_ns());
+            }
+            (now_ns() - start) as f64 / f64::from(READINGS + 1)
+        })
+        .fold(f64::INFINITY, f64::min)
+}
+
+fn tick_rate() -> f64 {
+    let (start_ticks, start_ns) = together();
+    std::thread::sleep(Duration::from_millis(10));
+    let (end_ticks, end_ns) = together();
+    (end_ticks - start_ticks) as f64 / (end_ns - start_ns) as f64 * 1e9
+}
+
+/// A reading of the counter and of the clock at the same moment: of several tries the one with the least between.
+fn together() -> (u64, u64) {
+    const TRIES: usize = 64;
+    (0..TRIES)
+        .map(|_| {
+            let before = ticks();
+            let ns = now_ns();
+            let after = ticks();
+            (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), ns)
+        })
+        .min_by_key(|&(width, ..)| width)
+        .map(|(_, middle, ns)| (middle, ns))
+        .expect("there is at least one try")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_never_goes_back_and_counts_nanoseconds() {
+        let mut last = now_ns();
+        for _ in 0..10_000 {
+            let now = now_ns();
+            assert!(now >= last);
+            last = now;
+        }
+        let start = now_ns();
+        std::thread::sleep(Duration::from_millis(2));
+        // A sleep is never short. NTP may slew the sleep's clock against the raw one by 0.05 %.
+        assert!(now_ns() - start >= 1_990_000);
+    }
+
+    #[test]
+    fn processor_time_stands_still_in_sleep_and_passes_at_work() {
+        let start = thread_cpu_ns();
+        while thread_cpu_ns() - start < 1_000_000 {
+            std::hint::spin_loop();
+        }
+        let (cpu, wall) = (thread_cpu_ns(), now_ns());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(thread_cpu_ns() - cpu < (now_ns() - wall) / 2);
+    }
+
+    #[test]
+    fn the_measured_clock_is_plausible() {
+        let measured = measure();
+        assert!(measured.resolution_ns >= 1.0, "{measured:?}");
+        assert!(measured.read_ns > 0.1, "{measured:?}");
+        assert_eq!(measured.ticks_per_second.is_some(), has_invariant_tsc());
+    }
+
+    #[test]
+    fn ticks_and_clock_agree_over_a_longer_time() {
+        let Some(rate) = measure().ticks_per_second else {
+            eprintln!("skipped: no counter of constant rate");
+            return;
+        };
+        let (start_ticks, start_ns) = together();
+        std::thread::sleep(Duration::from_millis(30));
+        let (end_ticks, end_ns) = together();
+        let by_ticks = (end_ticks - start_ticks) as f64 / rate * 1e9;
+        let by_clock = (end_ns - start_ns) as f64;
+        assert!((by_ticks / by_clock - 1.0).abs() < 0.01, "{by_ticks} {by_clock}");
+    }
+}

@@ -1,0 +1,188 @@
+//! What the kernel counts: switches, faults and time of a thread, events of the processor, noise of the machine.
+//!
+//! Readings are plain numbers that only grow; `since` gives the difference. [`ThreadCounters`] and [`TaskSwitches`]
+//! are here, what `perf_event_open` counts is in [`Events`], what the machine does beside us in [`SystemNoise`].
+//!
+//! # Safety
+//!
+//! `getrusage` fills a local structure of plain numbers.
+#![allow(unsafe_code)]
+
+mod events;
+mod noise;
+
+pub use events::{EventCounts, Events};
+pub use noise::SystemNoise;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::clock;
+use crate::error::{Context, Error, Result};
+
+/// What the kernel has counted for one thread since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadCounters {
+    /// Times it gave up the CPU because it had to wait.
+    pub voluntary_switches: u64,
+    /// Times it was taken off the CPU while it could have gone on.
+    pub involuntary_switches: u64,
+    /// Page faults served without reading from a disk.
+    pub minor_faults: u64,
+    /// Page faults that had to read.
+    pub major_faults: u64,
+    /// Processor time used, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl ThreadCounters {
+    /// The counters of the calling thread. Two system calls, no allocation.
+    pub fn read() -> ThreadCounters {
+        // SAFETY: all bits zero is a valid `rusage`, and the call fills it; for RUSAGE_THREAD it cannot fail.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+            usage
+        };
+        ThreadCounters {
+            voluntary_switches: usage.ru_nvcsw as u64,
+            involuntary_switches: usage.ru_nivcsw as u64,
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+            cpu_ns: clock::thread_cpu_ns(),
+        }
+    }
+
+    /// What was counted between `earlier` and this reading of the same thread.
+    pub fn since(&self, earlier: &ThreadCounters) -> ThreadCounters {
+        ThreadCounters {
+            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            minor_faults: self.minor_faults - earlier.minor_faults,
+            major_faults: self.major_faults - earlier.major_faults,
+            cpu_ns: self.cpu_ns - earlier.cpu_ns,
+        }
+    }
+}
+
+/// The voluntary switches of another task, read without an allocation, as often as wanted.
+#[derive(Debug)]
+pub struct TaskSwitches {
+    status: File,
+    pid: u32,
+}
+
+impl TaskSwitches {
+    /// Watches the task `pid`: a process (then its first thread) or a thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: no such task, out of descriptors.
+    pub fn open(pid: u32) -> Result<TaskSwitches> {
+        // For a thread that is not the first of its process this path exists too, though /proc does not list it.
+        let path = format!("/proc/{pid}/status");
+        let status = File::open(&path).context("open", || path.as_str())?;
+        Ok(TaskSwitches { status, pid })
+    }
+
+    /// Voluntary switches of the task since it began.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when the task has been reaped; `InvalidData` when the kernel does not tell.
+    pub fn read(&self) -> Result<u64> {
+        // The file has about 1500 bytes, and more on machines of thousands of CPUs or with users of many groups.
+        let mut buf = [0u8; 16 * 1024];
+        let on = || format!("/proc/{}/status", self.pid);
+        let len = self.status.read_at(&mut buf, 0).context("read", on)?;
+        voluntary_switches(&buf[..len]).ok_or_else(|| {
+            let why = io::Error::new(io::ErrorKind::InvalidData, "it has no line voluntary_ctxt_switches");
+            Error::new("find the switches in", on(), why)
+        })
+    }
+}
+
+fn voluntary_switches(status: &[u8]) -> Option<u64> {
+    let line = status
+        .split_inclusive(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"voluntary_ctxt_switches:"))?;
+    // A line without its end was cut, and its number may be too.
+    let number = line.strip_suffix(b"\n")?;
+    std::str::from_utf8(number).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{Child, Exit, Spawn};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn sleeping_counts_as_voluntary_switches() {
+        let before = ThreadCounters::read();
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let counted = ThreadCounters::read().since(&before);
+        assert!(counted.voluntary_switches >= 5, "{counted:?}");
+        assert!(counted.cpu_ns > 0, "{counted:?}");
+    }
+
+    #[test]
+    fn counters_are_those_of_one_thread_only() {
+        let before = ThreadCounters::read();
+        let other = std::thread::spawn(|| {
+            let before = ThreadCounters::read();
+            for _ in 0..200 {
+                std::thread::sleep(Duration::from_micros(10));
+            }
+            ThreadCounters::read().since(&before).voluntary_switches
+        });
+        let other = other.join().unwrap();
+        let ours = ThreadCounters::read().since(&before).voluntary_switches;
+        assert!(other >= 200 && ours < 100, "{other} {ours}");
+    }
+
+    #[test]
+    fn the_switches_of_another_thread_are_seen_from_outside() {
+        let (tell, told) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            tell.send(tid).unwrap();
+            for () in wait {
+                std::thread::sleep(Duration::from_micros(100));
+                tell.send(tid).unwrap();
+            }
+        });
+        let switches = TaskSwitches::open(told.recv().unwrap()).unwrap();
+        let before = switches.read().unwrap();
+        for _ in 0..10 {
+            go.send(()).unwrap();
+            told.recv().unwrap();
+        }
+        let after = switches.read().unwrap();
+        assert!(after - before >= 10, "{before} {after}");
+        drop(go);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn the_switches_of_a_reaped_process_are_an_error() {
+        let mut child = Child::spawn(Spawn::new("/bin/sh").arg("-c").arg("exit 0")).unwrap();
+        let switches = TaskSwitches::open(child.pid()).unwrap();
+        assert_eq!(child.wait(None).unwrap(), Some(Exit::Code(0)));
+        assert_eq!(switches.read().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn the_line_is_found_whole_or_not_at_all() {
+        let status = b"Name:\tx\nvoluntary_ctxt_switches:\t123\nnonvoluntary_ctxt_switches:\t9\n";
+        assert_eq!(voluntary_switches(status), Some(123));
+        assert_eq!(voluntary_switches(&status[..status.len() - 5]), Some(123));
+        assert_eq!(voluntary_switches(b"voluntary_ctxt_switches:\t12"), None);
+        assert_eq!(voluntary_switches(b"nonvoluntary_ctxt_switches:\t9\n"), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! What the machine did beside us: time stolen by the hypervisor, interrupts. From `/proc/stat`.
+
+/// Noise of all CPUs since boot; `None` where the kernel does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SystemNoise {
+    /// Time during which a CPU had work and the hypervisor ran something else, in nanoseconds, in steps of one clock
+    /// tick of the kernel (10 ms).
+    pub steal_ns: Option<u64>,
+    /// Interrupts served.
+    pub interrupts: Option<u64>,
+}
+
+impl SystemNoise {
+    /// Reads `/proc/stat`. Allocates, and takes some tens of microseconds: not for use near a measured region.
+    pub fn read() -> SystemNoise {
+        let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        SystemNoise::parse(&text, rustix::param::clock_ticks_per_second())
+    }
+
+    fn parse(stat: &str, ticks_per_second: u64) -> SystemNoise {
+        let field = |name: &str, index: usize| -> Option<u64> {
+            let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            line.split_ascii_whitespace().nth(index)?.parse().ok()
+        };
+        const STEAL: usize = 7;
+        SystemNoise {
+            steal_ns: field("cpu", STEAL).map(|ticks| ticks * (1_000_000_000 / ticks_per_second)),
+            interrupts: field("intr", 0),
+        }
+    }
+
+    /// What happened between `earlier` and this reading.
+    pub fn since(&self, earlier: &SystemNoise) -> SystemNoise {
+        // The kernel corrects stolen time on some hypervisors; a step back is no time at all.
+        let difference = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+        SystemNoise {
+            steal_ns: difference(self.steal_ns, earlier.steal_ns),
+            interrupts: difference(self.interrupts, earlier.interrupts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steal_is_the_eighth_number_and_interrupts_the_first() {
+        let stat = "cpu  1 2 3 4 5 6 7 80 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 12345 1 2\nctxt 7\n";
+        let noise = SystemNoise::parse(stat, 100);
+        assert_eq!(noise, SystemNoise { steal_ns: Some(800_000_000), interrupts: Some(12345) });
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_tell_is_missing() {
+        assert_eq!(SystemNoise::parse("", 100), SystemNoise::default());
+        assert_eq!(SystemNoise::parse("cpu  1 2 3 4\n", 100).steal_ns, None);
+        let known = SystemNoise { steal_ns: Some(5), interrupts: Some(7) };
+        assert_eq!(known.since(&SystemNoise::default()), SystemNoise::default());
+    }
+
+    #[test]
+    fn interrupts_happen() {
+        let before = SystemNoise::read();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let noise = SystemNoise::read().since(&before);
+        assert!(noise.interrupts.is_none_or(|interrupts| interrupts > 0), "{noise:?}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Waiting for a word in shared memory to change, and waking those who wait.
+//!
+//! All calls are shared, never `FUTEX_PRIVATE_FLAG`: waiter and waker may be different processes that map the same
+//! file at different addresses. Waiting needs no write access to the word.
+//!
+//! A wait may end for no reason that the caller can see. Whoever waits looks at the word again.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::futex::{self, Flags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// How a wait ended. All four are normal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// Somebody woke this thread.
+    Woken,
+    /// The word did not hold the expected value; the thread did not sleep.
+    Changed,
+    /// The time was over.
+    TimedOut,
+    /// A signal came.
+    Interrupted,
+}
+
+/// Sleeps until woken if `word` holds `expected`, at most for `timeout`.
+///
+/// The kernel compares and goes to sleep in one step: a [`wake`] after a store that changed the word is never lost.
+///
+/// # Errors
+///
+/// What is none of [`Outcome`]: `EFAULT` for memory that is gone.
+#[inline]
+pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> io::Result<Outcome> {
+    // A time that does not fit is longer than any machine runs.
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    outcome(futex::wait(word, Flags::empty(), expected, timeout.as_ref()))
+}
+
+/// As [`wait`], woken by [`wake`] and by a [`wake_bitset`] that has a bit in common with `bits`.
+///
+/// # Errors
+///
+/// As [`wait`]; `EINVAL` when `bits` is 0.
+#[inline]
+pub fn wait_bitset(
+    word: &AtomicU32,
+    expected: u32,
+    timeout: Option<Duration>,
+    bits: u32,
+) -> io::Result<Outcome> {
+    let bits = NonZeroU32::new(bits).ok_or(Errno::INVAL)?;
+    // Unlike the plain wait, this one takes the end of the wait, not its length.
+    let end = timeout.and_then(|timeout| {
+        let timeout = Timespec::try_from(timeout).ok()?;
+        clock_gettime(ClockId::Monotonic).checked_add(timeout)
+    });
+    outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), bits))
+}
+
+#[inline]
+fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
+    match result {
+        Ok(()) => Ok(Outcome::Woken),
+        Err(Errno::AGAIN) => Ok(Outcome::Changed),
+        Err(Errno::TIMEDOUT) => Ok(Outcome::TimedOut),
+        Err(Errno::INTR) => Ok(Outcome::Interrupted),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Wakes up to `count` of those who wait on `word`; returns how many.
+///
+/// # Errors
+///
+/// `EINVAL` when somebody with access to the word waits on it in another way (a priority-inheriting lock), which only
+/// a faulty or hostile peer does. `EFAULT` for memory that is gone.
+#[inline]
+pub fn wake(word: &AtomicU32, count: u32) -> io::Result<u32> {
+    match kernel_count(count) {
+        Some(count) => Ok(futex::wake(word, Flags::empty(), count)? as u32),
+        None => Ok(0),
+    }
+}
+
+/// Wakes up to `count` of those who wait on `word` with a bit in common with `bits`; returns how many.
+///
+/// # Errors
+///
+/// As [`wake`]; `EINVAL` when `bits` is 0.
+#[inline]
+pub fn wake_bitset(word: &AtomicU32, count: u32, bits: u32) -> io::Result<u32> {
+    let bits = NonZeroU32::new(bits).ok_or(Errno::INVAL)?;
+    match kernel_count(count) {
+        Some(count) => Ok(futex::wake_bitset(word, Flags::empty(), count, bits)? as u32),
+        None => Ok(0),
+    }
+}
+
+/// The kernel takes a signed number and, asked to wake none or a negative number, wakes one.
+#[inline]
+fn kernel_count(count: u32) -> Option<u32> {
+    (count > 0).then_some(count.min(i32::MAX as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Access, Mapping, memfd};
+    use std::sync::atomic::Ordering;
+    use std::time::Instant;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Calls `wake` until it has woken `count` threads. Fails instead of hanging.
+    fn wake_until(count: u32, mut wake: impl FnMut() -> io::Result<u32>) {
+        let start = Instant::now();
+        let mut woken = 0;
+        while woken < count {
+            woken += wake().unwrap();
+            assert!(start.elapsed() < LONG, "{woken} of {count} woken");
+            std::thread::yield_now();
+        }
+        assert_eq!(woken, count);
+    }
+
+    #[test]
+    fn a_word_that_has_changed_is_not_waited_for() {
+        let word = AtomicU32::new(5);
+        assert_eq!(wait(&word, 4, None).unwrap(), Outcome::Changed);
+        assert_eq!(wait_bitset(&word, 4, None, 1).unwrap(), Outcome::Changed);
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time() {
+        let word = AtomicU32::new(5);
+        let short = Duration::from_millis(3);
+        let start = Instant::now();
+        assert_eq!(wait(&word, 5, Some(short)).unwrap(), Outcome::TimedOut);
+        assert!(start.elapsed() >= short);
+        let start = Instant::now();
+        assert_eq!(wait_bitset(&word, 5, Some(short), u32::MAX).unwrap(), Outcome::TimedOut);
+        assert!(start.elapsed() >= short);
+        assert_eq!(wait(&word, 5, Some(Duration::ZERO)).unwrap(), Outcome::TimedOut);
+    }
+
+    #[test]
+    fn a_wake_crosses_from_one_mapping_of_a_file_to_another() {
+        let fd = memfd("futex", 4096).unwrap();
+        let ours = Mapping::shared(&fd, 4096, Access::ReadWrite).unwrap();
+        let theirs = Mapping::shared(&fd, 4096, Access::ReadWrite).unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| wait(theirs.atomic_u32(64), 0, Some(LONG)).unwrap());
+            wake_until(1, || wake(ours.atomic_u32(64), 1));
+            assert_eq!(waiter.join().unwrap(), Outcome::Woken);
+        });
+    }
+
+    #[test]
+    fn the_longest_time_is_no_error() {
+        let word = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let plain = scope.spawn(|| wait(&word, 0, Some(Duration::MAX)).unwrap());
+            let masked = scope.spawn(|| wait_bitset(&word, 0, Some(Duration::MAX), 1).unwrap());
+            wake_until(2, || wake(&word, 2));
+            assert_eq!((plain.join().unwrap(), masked.join().unwrap()), (Outcome::Woken, Outcome::Woken));
+        });
+    }
+
+    #[test]
+    fn everybody_can_be_woken_and_nobody_too() {
+        let word = AtomicU32::new(0);
+        let asleep = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    asleep.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(wait(&word, 0, Some(LONG)).unwrap(), Outcome::Woken);
+                });
+            }
+            while asleep.load(Ordering::SeqCst) < 3 {
+                std::thread::yield_now();
+            }
+            // Sooner or later all three sleep; waking none of them never wakes one.
+            for _ in 0..100 {
+                assert_eq!(wake(&word, 0).unwrap(), 0);
+                assert_eq!(wake_bitset(&word, 0, 1).unwrap(), 0);
+            }
+            wake_until(3, || wake(&word, u32::MAX));
+        });
+    }
+
+    #[test]
+    fn a_bit_wakes_only_those_who_wait_for_it() {
+        let word = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| wait_bitset(&word, 0, Some(LONG), 0b01).unwrap());
+            let second = scope.spawn(|| wait_bitset(&word, 0, Some(LONG), 0b10).unwrap());
+            wake_until(1, || wake_bitset(&word, u32::MAX, 0b10));
+            assert_eq!(second.join().unwrap(), Outcome::Woken);
+            assert!(!first.is_finished());
+            wake_until(1, || wake_bitset(&word, 1, 0b01));
+            assert_eq!(first.join().unwrap(), Outcome::Woken);
+        });
+        assert!(wait_bitset(&word, 0, None, 0).is_err());
+        assert!(wake_bitset(&word, 1, 0).is_err());
+    }
+}

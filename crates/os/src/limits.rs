@@ -1,0 +1,86 @@
+//! The limits of this process that decide what can be measured or shared at all.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::{Context, Result};
+
+/// The limits that matter here, by the names of `ulimit` and limits.conf.
+const LIMITS: [(&str, Resource); 7] = [
+    ("nofile", Resource::Nofile),
+    ("memlock", Resource::Memlock),
+    ("msgqueue", Resource::Msgqueue),
+    ("nproc", Resource::Nproc),
+    ("stack", Resource::Stack),
+    ("rtprio", Resource::Rtprio),
+    ("nice", Resource::Nice),
+];
+
+/// Name, soft limit and hard limit of each, to be shown: a number in the kernel's unit (bytes for `memlock`,
+/// `msgqueue` and `stack`; for `nice`, 20 less the lowest value allowed), or `unlimited`.
+pub fn rlimits() -> Vec<(&'static str, String, String)> {
+    let show =
+        |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_string(), |number| number.to_string());
+    LIMITS
+        .into_iter()
+        .map(|(name, resource)| {
+            let limit = getrlimit(resource);
+            (name, show(limit.current), show(limit.maximum))
+        })
+        .collect()
+}
+
+/// How many descriptors this process may have: soft and hard limit; `u64::MAX` for no limit.
+pub fn nofile() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile);
+    (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// Raises the soft limit of descriptors to the hard one; returns it.
+///
+/// # Errors
+///
+/// The kernel's; raising as far as the hard limit needs no privilege.
+pub fn raise_nofile() -> Result<u64> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        .context("raise", || "the limit of open descriptors")?;
+    Ok(nofile().0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_those_that_the_kernel_shows() {
+        let text = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let shown = |title: &str| {
+            let line = text.lines().find(|line| line.starts_with(title)).unwrap();
+            let mut words = line[title.len()..].split_whitespace();
+            (words.next().unwrap().to_string(), words.next().unwrap().to_string())
+        };
+        let limits = rlimits();
+        for (name, title) in [
+            ("memlock", "Max locked memory"),
+            ("msgqueue", "Max msgqueue size"),
+            ("nproc", "Max processes"),
+            ("stack", "Max stack size"),
+            ("rtprio", "Max realtime priority"),
+            ("nice", "Max nice priority"),
+        ] {
+            let (_, soft, hard) = limits.iter().find(|limit| limit.0 == name).unwrap().clone();
+            assert_eq!((soft, hard), shown(title), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_descriptors_can_be_raised_to_the_hard_one() {
+        let (soft, hard) = nofile();
+        assert!(soft <= hard);
+        let lower = Rlimit { current: Some(soft.min(hard) - 1), ..getrlimit(Resource::Nofile) };
+        setrlimit(Resource::Nofile, lower).unwrap();
+        assert_eq!(nofile(), (soft - 1, hard));
+        assert_eq!(raise_nofile().unwrap(), hard);
+        assert_eq!(nofile(), (hard, hard));
+    }
+}

@@ -1,0 +1,507 @@
+//! A range of memory that belongs to its value: mapped when made, unmapped when dropped.
+//!
+//! A [`Mapping`] hands out atomics safely and everything else only to code that says why it may: bytes that another
+//! process can change at any moment are no `&[u8]`.
+//!
+//! # Safety
+//!
+//! The promise relied on is ownership: `base .. base + len` was returned by `mmap` to this value and nobody else
+//! unmaps it or maps over it until `drop`. Every access is checked against `len`. A mapping of a file is only made
+//! inside the length that the file has at that moment; if the file is made shorter afterwards, access raises SIGBUS,
+//! which ends the process and corrupts nothing. [`Seals::SHRINK`](super::Seals::SHRINK) excludes it.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use super::page_bytes;
+use crate::error::{Context, Error, Result};
+
+/// What a mapping may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Loads only; the kernel answers a store with SIGSEGV.
+    ReadOnly,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+impl Access {
+    fn protection(self) -> ProtFlags {
+        match self {
+            Access::ReadOnly => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+/// A mapped range of memory, unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    access: Access,
+}
+
+// SAFETY: the range belongs to no thread; safe methods only hand out atomics and addresses.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&Mapping` gives safe access to atomics only.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of file `fd`, shared with everybody who maps it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, among them `EPERM` where a seal and `EACCES` where the descriptor's mode forbids the access;
+    /// `UnexpectedEof` when a regular file is shorter; `EINVAL` for no bytes at all.
+    pub fn shared(fd: impl AsFd, len: usize, access: Access) -> Result<Mapping> {
+        Mapping::shared_at(fd, 0, len, access)
+    }
+
+    /// Maps `len` bytes of file `fd` from `offset` on, which is a multiple of the page size.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::shared`], and `EINVAL` for an `offset` inside a page.
+    pub fn shared_at(fd: impl AsFd, offset: u64, len: usize, access: Access) -> Result<Mapping> {
+        let fd = fd.as_fd();
+        check_length(fd, offset, len)?;
+        // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
+        let base =
+            unsafe { mm::mmap(std::ptr::null_mut(), len, access.protection(), MapFlags::SHARED, fd, offset) }
+                .context("map", || describe(len, access))?;
+        Ok(Mapping::own(base, len, access))
+    }
+
+    /// Maps `len` zero bytes that belong to this process alone, starting at a page boundary.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: `ENOMEM`, or `EINVAL` for no bytes at all.
+    pub fn anonymous(len: usize) -> Result<Mapping> {
+        Mapping::private(len, Access::ReadWrite.protection())
+    }
+
+    /// Maps the same `len` bytes of file `fd`, from `offset` on, twice, back to back.
+    ///
+    /// What lies across the end of the first copy continues at the beginning, so a record never has to be split. `len`
+    /// and `offset` are multiples of the page size; [`Mapping::len`] is twice `len`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::shared`], and `EINVAL` for a `len` or `offset` that is no multiple of the page size.
+    pub fn ring(fd: impl AsFd, offset: u64, len: usize, access: Access) -> Result<Mapping> {
+        let fd = fd.as_fd();
+        let on = || format!("{} twice", describe(len, access));
+        let twice = len.checked_mul(2).ok_or(Errno::NOMEM).context("map", on)?;
+        if len == 0 || !len.is_multiple_of(page_bytes()) {
+            return Err(Error::new("map", on(), Errno::INVAL));
+        }
+        check_length(fd, offset, len)?;
+        // One reservation for both copies: between two calls another thread could take the addresses after the first.
+        let mut ring = Mapping::private(twice, ProtFlags::empty())?;
+        ring.access = access;
+        for copy in 0..2 {
+            // SAFETY: the fixed range is one half of the reservation that `ring` owns and that nobody has seen yet.
+            unsafe {
+                let at = ring.base.as_ptr().add(copy * len).cast::<c_void>();
+                mm::mmap(at, len, access.protection(), MapFlags::SHARED | MapFlags::FIXED, fd, offset)
+            }
+            .context("map", on)?;
+        }
+        Ok(ring)
+    }
+
+    fn private(len: usize, protection: ProtFlags) -> Result<Mapping> {
+        // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
+        let base = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::PRIVATE) }
+            .context("map", || format!("{len} private bytes"))?;
+        Ok(Mapping::own(base, len, Access::ReadWrite))
+    }
+
+    fn own(base: *mut c_void, len: usize, access: Access) -> Mapping {
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0 unless asked to");
+        Mapping { base, len, access }
+    }
+
+    /// Address of the first byte; a multiple of the page size.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes mapped; for a [`ring`](Mapping::ring) both copies.
+    #[expect(clippy::len_without_is_empty, reason = "the kernel refuses an empty mapping")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What this mapping may be used for.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Keeps all pages in memory (mlock).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` or `EPERM` when that is more than the `memlock` limit allows.
+    pub fn lock(&self) -> Result<()> {
+        // SAFETY: the range is ours; locking changes no byte of it.
+        unsafe { mm::mlock(self.raw(), self.len) }.context("lock", || describe(self.len, self.access))
+    }
+
+    /// Brings every page into this process's page tables now, so that no later access takes a fault: for writing
+    /// where the mapping is writable, else for reading. The bytes do not change.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, such as `ENOMEM`.
+    pub fn prefault(&self) -> Result<()> {
+        let advice = match self.access {
+            Access::ReadOnly => Advice::LinuxPopulateRead,
+            Access::ReadWrite => Advice::LinuxPopulateWrite,
+        };
+        // SAFETY: populating changes no byte.
+        match unsafe { mm::madvise(self.raw(), self.len, advice) } {
+            // Linux before 5.14.
+            Err(Errno::INVAL) => {
+                self.touch_every_page();
+                Ok(())
+            }
+            other => other.context("prefault", || describe(self.len, self.access)),
+        }
+    }
+
+    /// What [`Mapping::prefault`] does where the kernel cannot.
+    fn touch_every_page(&self) {
+        for offset in (0..self.len).step_by(page_bytes()) {
+            // SAFETY: `offset < len`, and a byte is always aligned; it is only accessed atomically here.
+            let byte = unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) };
+            let mut value = byte.load(Ordering::Relaxed);
+            if self.access == Access::ReadOnly {
+                continue;
+            }
+            // A compare-exchange with the value itself is a write to the processor and none to a reader. An
+            // addition of 0 would be less: compilers turn it into a load.
+            while let Err(now) = byte.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed) {
+                value = now;
+            }
+        }
+    }
+
+    /// Leaves this range out of processes forked from now on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn dont_fork(&self) -> Result<()> {
+        self.advise(Advice::LinuxDontFork)
+    }
+
+    /// Asks for huge pages, or for none. What comes of it depends on the kernel's settings.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` where the kernel was built without transparent huge pages.
+    pub fn advise_huge(&self, huge: bool) -> Result<()> {
+        self.advise(if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })
+    }
+
+    fn advise(&self, advice: Advice) -> Result<()> {
+        // SAFETY: the advices above change neither bytes nor protection of the range in this process.
+        unsafe { mm::madvise(self.raw(), self.len, advice) }
+            .context("advise the kernel on", || describe(self.len, self.access))
+    }
+
+    /// The 32-bit word at byte `offset`, as an atomic that other processes may access at the same time.
+    ///
+    /// Sound because any bits are a valid value, because zero pages and file pages are initialised, and because other
+    /// processes cannot cause undefined behaviour by writing memory that is only read atomically. Two promises stay
+    /// with the caller. All sides use the same width for the same word. A word of a [`Access::ReadOnly`] mapping is
+    /// only loaded (or waited on): a store ends the process with SIGSEGV.
+    ///
+    /// # Panics
+    ///
+    /// When the word does not lie inside the mapping or `offset` is no multiple of 4.
+    #[inline]
+    #[track_caller]
+    pub fn atomic_u32(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: the word lies inside the mapping and is aligned (checked), and the mapping outlives the reference.
+        unsafe { AtomicU32::from_ptr(self.word(offset)) }
+    }
+
+    /// The 64-bit word at byte `offset`, as an atomic. The promises are those of [`Mapping::atomic_u32`].
+    ///
+    /// # Panics
+    ///
+    /// When the word does not lie inside the mapping or `offset` is no multiple of 8.
+    #[inline]
+    #[track_caller]
+    pub fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: as in `atomic_u32`.
+        unsafe { AtomicU64::from_ptr(self.word(offset)) }
+    }
+
+    #[inline]
+    #[track_caller]
+    fn word<T>(&self, offset: usize) -> *mut T {
+        let size = size_of::<T>();
+        assert!(
+            offset <= self.len && self.len - offset >= size,
+            "a word of {size} bytes at {offset} is outside a mapping of {} bytes",
+            self.len
+        );
+        assert!(offset.is_multiple_of(size), "a word of {size} bytes at {offset} is not aligned");
+        // SAFETY: `offset` is inside the mapping, as checked above.
+        unsafe { self.base.as_ptr().add(offset) }.cast()
+    }
+
+    /// `len` bytes from `offset` on, to be read.
+    ///
+    /// # Safety
+    ///
+    /// No process and no thread writes these bytes, under this address or another, while the slice exists.
+    ///
+    /// # Panics
+    ///
+    /// When the bytes do not lie inside the mapping.
+    #[track_caller]
+    pub unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        self.check_range(offset, len);
+        // SAFETY: inside the mapping, and the caller promises that nobody writes.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
+    }
+
+    /// `len` bytes from `offset` on, to be written.
+    ///
+    /// # Safety
+    ///
+    /// No process and no thread reads or writes these bytes, under this address or another, while the slice exists.
+    ///
+    /// # Panics
+    ///
+    /// When the bytes do not lie inside the mapping, or it is read-only.
+    #[track_caller]
+    #[expect(clippy::mut_from_ref, reason = "the caller promises to be alone")]
+    pub unsafe fn slice_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+        self.check_range(offset, len);
+        assert_eq!(self.access, Access::ReadWrite, "a read-only mapping cannot be written");
+        // SAFETY: inside the mapping, writable, and the caller promises to be alone.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), len) }
+    }
+
+    #[track_caller]
+    fn check_range(&self, offset: usize, len: usize) {
+        assert!(
+            offset <= self.len && self.len - offset >= len,
+            "{len} bytes at {offset} are outside a mapping of {} bytes",
+            self.len
+        );
+    }
+
+    fn raw(&self) -> *mut c_void {
+        self.base.as_ptr().cast()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and references into it borrow from `self`. An error would mean that the range was
+        // not ours; there is nobody to tell.
+        let _ = unsafe { mm::munmap(self.raw(), self.len) };
+    }
+}
+
+fn describe(len: usize, access: Access) -> String {
+    match access {
+        Access::ReadOnly => format!("{len} shared bytes for reading"),
+        Access::ReadWrite => format!("{len} shared bytes for writing"),
+    }
+}
+
+/// Refuses what would raise SIGBUS at the first access. Devices have no length to check.
+fn check_length(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
+    let on = || format!("{len} bytes at {offset}");
+    let stat = fstat(fd).context("map", on)?;
+    let file_len = stat.st_size as u64;
+    let inside = offset.checked_add(len as u64).is_some_and(|end| end <= file_len);
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && !inside {
+        let why = io::Error::new(io::ErrorKind::UnexpectedEof, format!("the file has {file_len} bytes"));
+        return Err(Error::new("map", on(), why));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memfd;
+    use super::*;
+    use crate::counters::ThreadCounters;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn what_one_mapping_stores_another_loads_and_the_file_keeps() {
+        let fd = memfd("shared", 8192).unwrap();
+        let writer = Mapping::shared(&fd, 8192, Access::ReadWrite).unwrap();
+        let reader = Mapping::shared_at(&fd, page_bytes() as u64, 4096, Access::ReadOnly).unwrap();
+        writer.atomic_u64(page_bytes() + 8).store(0x0102_0304_0506_0708, Ordering::Release);
+        assert_eq!(reader.atomic_u64(8).load(Ordering::Acquire), 0x0102_0304_0506_0708);
+        // SAFETY: nobody else has this file.
+        unsafe { writer.slice_mut(3, 2).copy_from_slice(b"ab") };
+        let mut bytes = [0; 8];
+        assert_eq!(rustix::io::pread(&fd, &mut bytes, 0), Ok(8));
+        assert_eq!(&bytes, b"\0\0\0ab\0\0\0");
+    }
+
+    #[test]
+    fn words_outside_or_across_a_boundary_are_bugs() {
+        let memory = Mapping::anonymous(100).unwrap();
+        let panics = |f: &dyn Fn()| catch_unwind(AssertUnwindSafe(f)).is_err();
+        memory.atomic_u32(96).store(1, Ordering::Relaxed);
+        memory.atomic_u64(88).store(1, Ordering::Relaxed);
+        for offset in [97, 98, 100, 104, usize::MAX, usize::MAX - 3] {
+            assert!(panics(&|| memory.atomic_u32(offset).store(1, Ordering::Relaxed)), "{offset}");
+        }
+        for offset in [4, 92, 96, 104] {
+            assert!(panics(&|| memory.atomic_u64(offset).store(1, Ordering::Relaxed)), "{offset}");
+        }
+        // SAFETY: the memory is ours alone; nothing is kept.
+        assert!(panics(&|| assert_eq!(unsafe { memory.slice(50, 51) }.len(), 51)));
+        // SAFETY: as above.
+        assert!(panics(&|| assert_eq!(unsafe { memory.slice(usize::MAX, 2) }.len(), 2)));
+    }
+
+    #[test]
+    fn a_read_only_mapping_gives_no_writable_slice() {
+        let fd = memfd("read-only", 4096).unwrap();
+        let memory = Mapping::shared(&fd, 4096, Access::ReadOnly).unwrap();
+        // SAFETY: it panics before there is a slice.
+        let attempt = catch_unwind(AssertUnwindSafe(|| unsafe { memory.slice_mut(0, 1) }[0] = 1));
+        assert!(attempt.is_err());
+    }
+
+    #[test]
+    fn a_mapping_beyond_the_end_of_the_file_is_refused() {
+        let fd = memfd("short", 4096).unwrap();
+        for (offset, len) in [(0, 4097), (4096, 1), (u64::MAX - 4095, 4096)] {
+            let error = Mapping::shared_at(&fd, offset, len, Access::ReadOnly).unwrap_err();
+            assert_eq!(error.os().kind(), io::ErrorKind::UnexpectedEof, "{error}");
+        }
+        assert_eq!(Mapping::shared(&fd, 0, Access::ReadOnly).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_ring_needs_whole_pages() {
+        let page = page_bytes();
+        let fd = memfd("ring", 2 * page as u64).unwrap();
+        for len in [0, 1, page + 8] {
+            let error = Mapping::ring(&fd, 0, len, Access::ReadWrite).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{len}");
+        }
+        assert_eq!(Mapping::ring(&fd, page as u64, page, Access::ReadWrite).unwrap().len(), 2 * page);
+    }
+
+    #[test]
+    fn a_dropped_mapping_is_gone() {
+        // By the name of its file, since its addresses may be somebody else's a moment later.
+        let listed = || std::fs::read_to_string("/proc/self/maps").unwrap().contains("memfd:to-be-dropped");
+        let fd = memfd("to-be-dropped", 4 * page_bytes() as u64).unwrap();
+        let plain = Mapping::shared(&fd, page_bytes() + 1, Access::ReadWrite).unwrap();
+        assert!(listed());
+        drop(plain);
+        assert!(!listed());
+        let ring = Mapping::ring(&fd, 0, page_bytes(), Access::ReadWrite).unwrap();
+        assert!(listed());
+        drop(ring);
+        assert!(!listed());
+        // A ring that fails half-way leaves nothing either.
+        Mapping::ring(&fd, 1, page_bytes(), Access::ReadWrite).unwrap_err();
+        assert!(!listed());
+    }
+
+    /// Minor faults that writing (or only reading) every page of `memory` takes.
+    fn faults_of_access(memory: &Mapping) -> u64 {
+        let before = ThreadCounters::read();
+        for offset in (0..memory.len()).step_by(page_bytes()) {
+            let word = memory.atomic_u32(offset);
+            let value = word.load(Ordering::Relaxed);
+            if memory.access() == Access::ReadWrite {
+                word.store(value + 1, Ordering::Relaxed);
+            }
+        }
+        ThreadCounters::read().since(&before).minor_faults
+    }
+
+    #[test]
+    fn prefaulted_memory_takes_no_faults() {
+        const PAGES: u64 = 256;
+        let len = PAGES as usize * page_bytes();
+        let fresh = || {
+            let memory = Mapping::anonymous(len).unwrap();
+            // Huge pages would take one fault for many pages and hide the difference.
+            let _ = memory.advise_huge(false);
+            memory
+        };
+        let untouched = faults_of_access(&fresh());
+        assert!(untouched >= PAGES, "{untouched}");
+        let populated = fresh();
+        populated.prefault().unwrap();
+        let by_kernel = faults_of_access(&populated);
+        assert!(by_kernel < PAGES / 8, "{by_kernel}");
+        let touched = fresh();
+        touched.touch_every_page();
+        let by_hand = faults_of_access(&touched);
+        assert!(by_hand < PAGES / 8, "{by_hand}");
+    }
+
+    #[test]
+    fn prefaulting_changes_no_byte_and_does_not_write_what_is_read_only() {
+        let fd = memfd("prefault", 8 * page_bytes() as u64).unwrap();
+        rustix::io::pwrite(&fd, &[7; 100], 0).unwrap();
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            let memory = Mapping::shared(&fd, 8 * page_bytes(), access).unwrap();
+            memory.prefault().unwrap();
+            memory.touch_every_page();
+            // SAFETY: nobody writes to this file any more.
+            assert_eq!(unsafe { memory.slice(0, 101) }, [[7; 100].as_slice(), &[0]].concat());
+        }
+    }
+
+    #[test]
+    fn a_locked_mapping_is_listed_as_locked() {
+        let memory = Mapping::anonymous(page_bytes()).unwrap();
+        if let Err(error) = memory.lock() {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        memory.dont_fork().unwrap();
+        let flags = vm_flags(memory.as_ptr() as usize);
+        assert!(flags.contains(" lo") && flags.contains(" dc"), "{flags}");
+    }
+
+    /// The `VmFlags` line of the mapping that begins at or before `address`.
+    fn vm_flags(address: usize) -> String {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut inside = false;
+        for line in smaps.lines() {
+            let range = line.split(' ').next().and_then(|first| first.split_once('-'));
+            if let Some((start, end)) = range {
+                let parse = |text| usize::from_str_radix(text, 16);
+                if let (Ok(start), Ok(end)) = (parse(start), parse(end)) {
+                    inside = (start..end).contains(&address);
+                }
+            } else if inside && line.starts_with("VmFlags:") {
+                return line.to_string();
+            }
+        }
+        panic!("no mapping at {address:#x}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Namespaces and file systems of our own, so that nothing with a name is seen by others or outlives us.
+//!
+//! # Safety
+//!
+//! `unshare` with CLONE_NEWIPC changes which message queues, semaphores and shared memory segments the thread can
+//! name. It touches no memory and no descriptor table.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::error::{Context, Result};
+
+/// Limits that belong to the IPC namespace and begin at the kernel's defaults in a new one.
+const IPC_LIMITS: [&str; 12] = [
+    "fs/mqueue/msg_max",
+    "fs/mqueue/msgsize_max",
+    "fs/mqueue/queues_max",
+    "fs/mqueue/msg_default",
+    "fs/mqueue/msgsize_default",
+    "kernel/msgmax",
+    "kernel/msgmnb",
+    "kernel/msgmni",
+    "kernel/shmmax",
+    "kernel/shmall",
+    "kernel/shmmni",
+    "kernel/sem",
+];
+
+/// Gives the calling thread an IPC namespace of its own: names of message queues, semaphores and segments made from
+/// now on are seen by nobody else and end with the last process in it. The limits keep, as far as the kernel lets us,
+/// the values they had in the old namespace, so that a measurement sees the machine as its owner set it.
+///
+/// A namespace belongs to a thread. Called before there are others, it holds for the whole process. What already is
+/// open or attached stays so.
+///
+/// # Errors
+///
+/// `EPERM` without CAP_SYS_ADMIN.
+pub fn private_ipc() -> Result<()> {
+    let path = |name: &str| format!("/proc/sys/{name}");
+    let values = IPC_LIMITS.map(|name| std::fs::read_to_string(path(name)));
+    // SAFETY: descriptors stay shared between the threads; see the module's text.
+    unsafe { unshare_unsafe(UnshareFlags::NEWIPC) }.context("leave", || "the IPC namespace")?;
+    for (name, value) in IPC_LIMITS.into_iter().zip(values) {
+        // Best effort: an old kernel has fewer of these, a container may not write them.
+        if let Ok(value) = value {
+            let _ = std::fs::write(path(name), value);
+        }
+    }
+    Ok(())
+}
+
+/// An empty file system in memory that is mounted nowhere, as a descriptor of its root directory.
+///
+/// What is made in it is reached through this descriptor only (and `/proc/PID/fd` of those who hold it), and is gone
+/// when the last descriptor into it is closed, whatever kills its users. Mode 0700; no devices, no programs.
+///
+/// # Errors
+///
+/// `EPERM` without CAP_SYS_ADMIN, `ENOSYS` before Linux 5.2.
+pub fn private_tmpfs() -> Result<OwnedFd> {
+    let on = || "a private tmpfs";
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).context("open", on)?;
+    rustix::mount::fsconfig_set_string(context.as_fd(), "mode", "0700").context("set the mode of", on)?;
+    rustix::mount::fsconfig_create(context.as_fd()).context("create", on)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).context("mount", on)
+}
+
+/// Makes a FIFO `name` in directory `dir`, for its owner only.
+///
+/// # Errors
+///
+/// The kernel's: `EEXIST`, `EACCES`, …
+pub fn make_fifo(dir: BorrowedFd<'_>, name: &str) -> Result<()> {
+    rustix::fs::mknodat(dir, name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+        .context("make", || format!("FIFO {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use rustix::fs::OFlags;
+    use rustix::io::{Errno, read, write};
+
+    fn unless_forbidden<T>(result: Result<T>) -> Option<T> {
+        match result {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            other => Some(other.unwrap_or_else(|error: Error| panic!("{error}"))),
+        }
+    }
+
+    #[test]
+    fn a_private_ipc_namespace_is_another_one_with_the_same_limits() {
+        // On a thread of its own: the namespace goes with it.
+        let thread = std::thread::spawn(|| {
+            let namespace = || std::fs::read_link("/proc/thread-self/ns/ipc").unwrap();
+            let first = namespace();
+            let Some(()) = unless_forbidden(private_ipc()) else { return };
+            let second = namespace();
+            assert_ne!(first, second);
+            // Values that no kernel has by default, in a namespace where they disturb nobody.
+            let limits = [
+                ("fs/mqueue/msg_max", "23\n"),
+                ("kernel/msgmax", "8179\n"),
+                ("kernel/sem", "31999\t1023999999\t499\t31999\n"),
+            ];
+            let path = |name| format!("/proc/sys/{name}");
+            for (name, value) in limits {
+                if let Err(error) = std::fs::write(path(name), value) {
+                    eprintln!("skipped: cannot write {name}: {error}");
+                    return;
+                }
+            }
+            private_ipc().unwrap();
+            assert_ne!(namespace(), second);
+            for (name, value) in limits {
+                assert_eq!(std::fs::read_to_string(path(name)).unwrap(), value, "{name}");
+            }
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_fifo_in_a_private_tmpfs_works_and_has_no_name_elsewhere() {
+        let mounts = || std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let before = mounts();
+        let Some(dir) = unless_forbidden(private_tmpfs()) else { return };
+        assert_eq!(mounts(), before);
+        assert_eq!(rustix::fs::fstat(&dir).unwrap().st_mode & 0o7777, 0o700);
+        make_fifo(dir.as_fd(), "pipe").unwrap();
+        assert_eq!(make_fifo(dir.as_fd(), "pipe").unwrap_err().raw_os_error(), Some(libc::EEXIST));
+        let open = |flags| rustix::fs::openat(&dir, "pipe", flags | OFlags::CLOEXEC, Mode::empty());
+        let reader = open(OFlags::RDONLY | OFlags::NONBLOCK).unwrap();
+        let writer = open(OFlags::WRONLY).unwrap();
+        // The open ends keep it alive when the directory is gone.
+        drop(dir);
+        assert_eq!(write(&writer, b"through"), Ok(7));
+        let mut buf = [0; 16];
+        assert_eq!(read(&reader, &mut buf), Ok(7));
+        assert_eq!(&buf[..7], b"through");
+        assert_eq!(read(&reader, &mut buf), Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn a_fifo_in_a_plain_directory_is_for_its_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = std::fs::File::open(dir.path()).unwrap();
+        make_fifo(fd.as_fd(), "pipe").unwrap();
+        let stat = rustix::fs::statat(&fd, "pipe", rustix::fs::AtFlags::empty()).unwrap();
+        assert_eq!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo);
+        assert_eq!(stat.st_mode & 0o077, 0);
+    }
+}

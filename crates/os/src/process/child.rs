@@ -1,0 +1,440 @@
+//! A child process that cannot be forgotten: dropped, it is killed and reaped.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
+
+use super::launch::{Launch, launch};
+use super::{own_program, pidfd_open, poll};
+use crate::error::{Context, Result};
+
+/// Where a child's standard error goes.
+#[derive(Debug, Default)]
+pub enum Stderr {
+    /// Where ours goes.
+    #[default]
+    Inherit,
+    /// Nowhere.
+    Null,
+    /// Into this descriptor.
+    Fd(OwnedFd),
+}
+
+/// What to start. Standard input and output of the child are `/dev/null`.
+#[derive(Debug)]
+pub struct Spawn {
+    /// The file to run; not searched for in `PATH`. `/proc/self/exe` is this program.
+    pub program: PathBuf,
+    /// Its arguments, without the name of the program.
+    pub args: Vec<OsString>,
+    /// Variables added to the environment; the last one of a name counts.
+    pub env: Vec<(OsString, OsString)>,
+    /// Whether the child gets only the variables in `env` and none of ours.
+    pub clear_env: bool,
+    /// Descriptors that the child finds as 3, 4, … in this order. Closed here when it has started.
+    pub fds: Vec<OwnedFd>,
+    /// Where its standard error goes.
+    pub stderr: Stderr,
+}
+
+impl Spawn {
+    /// The file at `program`, with no arguments, our environment, no further descriptors.
+    pub fn new(program: impl Into<PathBuf>) -> Spawn {
+        Spawn {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            clear_env: false,
+            fds: Vec::new(),
+            stderr: Stderr::Inherit,
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Spawn {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds a variable to the environment.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Spawn {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Leaves our environment out.
+    pub fn clear_env(mut self) -> Spawn {
+        self.clear_env = true;
+        self
+    }
+
+    /// Hands over a descriptor; the first one is 3 in the child.
+    pub fn fd(mut self, fd: OwnedFd) -> Spawn {
+        self.fds.push(fd);
+        self
+    }
+
+    /// Says where standard error goes.
+    pub fn stderr(mut self, stderr: Stderr) -> Spawn {
+        self.stderr = stderr;
+        self
+    }
+
+    fn into_launch(self) -> io::Result<Launch> {
+        let environment = self.environment()?;
+        let program = if self.program == Path::new("/proc/self/exe") { own_program()? } else { self.program };
+        let program = c_string(program.into_os_string())?;
+        let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let stderr = match self.stderr {
+            Stderr::Inherit => io::stderr().as_fd().try_clone_to_owned()?,
+            Stderr::Null => null()?,
+            Stderr::Fd(fd) => fd,
+        };
+        let mut fds = vec![null()?, null()?, stderr];
+        fds.extend(self.fds);
+        let mut args = vec![program.clone()];
+        for arg in self.args {
+            args.push(c_string(arg)?);
+        }
+        Ok(Launch { program, args, environment, fds })
+    }
+
+    fn environment(&self) -> io::Result<Vec<CString>> {
+        let ours = std::env::vars_os().filter(|_| !self.clear_env);
+        let mut all: Vec<(OsString, OsString)> = Vec::new();
+        for (name, value) in ours.chain(self.env.iter().cloned()) {
+            match all.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, old)) => *old = value,
+                None => all.push((name, value)),
+            }
+        }
+        all.into_iter()
+            .map(|(name, value)| c_string([name.as_os_str(), value.as_os_str()].join(OsStr::new("="))))
+            .collect()
+    }
+}
+
+fn c_string(text: OsString) -> io::Result<CString> {
+    CString::new(text.into_vec()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Exit::Code(code) => write!(f, "exit code {code}"),
+            Exit::Signal(signal) => match signal_name(signal) {
+                Some(name) => write!(f, "signal {signal} ({name})"),
+                None => write!(f, "signal {signal}"),
+            },
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
+
+/// A running or ended child. Dropped before its end was seen, it is killed, and always reaped.
+#[derive(Debug)]
+pub struct Child {
+    pid: u32,
+    pidfd: OwnedFd,
+    exit: Option<Exit>,
+}
+
+impl Child {
+    /// Starts a process. In it no signal is blocked, SIGPIPE has its default action, and no descriptor is open but those
+    /// it was given (before Linux 5.11 also those that this process itself inherited).
+    ///
+    /// # Errors
+    ///
+    /// What kept it from starting, a program that cannot be executed included: there is then no process.
+    pub fn spawn(spawn: Spawn) -> Result<Child> {
+        let program = spawn.program.display().to_string();
+        let ready = spawn.into_launch().context("start", || program.as_str())?;
+        let pid = launch(&ready).context("start", || program.as_str())?;
+        // The number is safe to use: it stays taken until we reap the child.
+        match pidfd_open(pid) {
+            Ok(pidfd) => Ok(Child { pid, pidfd, exit: None }),
+            Err(error) => {
+                kill_and_reap(pid);
+                Err(error)
+            }
+        }
+    }
+
+    /// Its process id; another process may have the number once this one was waited for.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The descriptor that becomes readable when it ends.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Whether it has ended. Its exit is still there for [`Child::wait`].
+    ///
+    /// # Errors
+    ///
+    /// As [`poll`].
+    pub fn has_exited(&self) -> Result<bool> {
+        Ok(self.exit.is_some() || poll(&[self.pidfd()], Some(Duration::ZERO))?[0])
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` once its end was waited for, `EINVAL` for a number that is no signal.
+    pub fn kill(&self, signal: i32) -> Result<()> {
+        let on = || format!("signal {signal} to process {}", self.pid);
+        // Number 0 would be a question, not a signal; real-time signals of the C library are not ours to send.
+        let signal = Signal::from_named_raw(signal).ok_or(rustix::io::Errno::INVAL).context("send", on)?;
+        rustix::process::pidfd_send_signal(&self.pidfd, signal).context("send", on)
+    }
+
+    /// Waits for its end, at most for `timeout`; `None` when the time was over first. Once it has ended, every further
+    /// call says the same.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's; `ECHILD` when somebody else has reaped it.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Exit>> {
+        if self.exit.is_some() {
+            return Ok(self.exit);
+        }
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if poll(&[self.pidfd()], left)?[0] {
+                break;
+            }
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+        }
+        let status = rustix::io::retry_on_intr(|| waitid(WaitId::PidFd(self.pidfd()), WaitIdOptions::EXITED))
+            .context("wait for", || format!("process {}", self.pid))?;
+        self.exit = status.map(|status| match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+        });
+        Ok(self.exit)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            // Neither can fail for a child that nobody has reaped, and if somebody has, there is nothing to do.
+            let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+            let _ = rustix::io::retry_on_intr(|| {
+                waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED)
+            });
+        }
+    }
+}
+
+/// Ends a child that has no descriptor.
+fn kill_and_reap(pid: u32) {
+    let Some(pid) = Pid::from_raw(pid as i32) else { return };
+    let _ = rustix::process::kill_process(pid, Signal::KILL);
+    let _ = rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::memfd;
+    use crate::socket::{recv_with_fds, send_with_fds, stream_pair};
+    use rustix::io::Errno;
+    use std::os::fd::AsRawFd;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Spawn {
+        Spawn::new("/bin/sh").arg("-c").arg(script)
+    }
+
+    /// Runs `script` with a socket as descriptor 3 and `more` after it; returns what it wrote to the socket.
+    fn output_of(script: &str, arrange: impl FnOnce(Spawn) -> Spawn) -> String {
+        let (ours, theirs) = stream_pair().unwrap();
+        let mut child = Child::spawn(arrange(shell(script).fd(theirs))).unwrap();
+        let mut text = Vec::new();
+        loop {
+            assert_eq!(poll(&[ours.as_fd()], Some(LONG)).unwrap(), [true], "the child is silent");
+            let mut buf = [0; 4096];
+            match recv_with_fds(&ours, &mut buf, 0).unwrap().0 {
+                0 => break,
+                len => text.extend_from_slice(&buf[..len]),
+            }
+        }
+        assert_eq!(child.wait(Some(LONG)).unwrap(), Some(Exit::Code(0)));
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn an_exit_is_told_as_it_was() {
+        for (script, exit, text) in [
+            ("exit 0", Exit::Code(0), "exit code 0"),
+            ("exit 37", Exit::Code(37), "exit code 37"),
+            ("kill -TERM $$", Exit::Signal(libc::SIGTERM), "signal 15 (SIGTERM)"),
+            ("kill -KILL $$", Exit::Signal(libc::SIGKILL), "signal 9 (SIGKILL)"),
+            // Ignored in Rust programs; a child must not inherit that.
+            ("kill -PIPE $$; exit 1", Exit::Signal(libc::SIGPIPE), "signal 13 (SIGPIPE)"),
+        ] {
+            let mut child = Child::spawn(shell(script)).unwrap();
+            assert_eq!(child.wait(Some(LONG)).unwrap(), Some(exit), "{script}");
+            assert_eq!(child.wait(None).unwrap(), Some(exit), "{script}");
+            assert!(child.has_exited().unwrap());
+            assert_eq!(exit.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn waiting_ends_with_its_time_and_a_signal_ends_the_child() {
+        let mut child = Child::spawn(shell("exec sleep 1000")).unwrap();
+        assert_eq!(child.wait(Some(Duration::from_millis(5))).unwrap(), None);
+        assert_eq!(child.wait(Some(Duration::ZERO)).unwrap(), None);
+        assert!(!child.has_exited().unwrap());
+        assert_eq!(child.kill(0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        child.kill(libc::SIGINT).unwrap();
+        assert_eq!(child.wait(Some(LONG)).unwrap(), Some(Exit::Signal(libc::SIGINT)));
+        assert_eq!(child.kill(libc::SIGINT).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error_with_its_name() {
+        // Enough descriptors that one would fall on whatever reports the failure, were it not kept apart.
+        let mut spawn = Spawn::new("/nowhere/nothing");
+        for i in 0..40 {
+            spawn = spawn.fd(memfd("extra", i).unwrap());
+        }
+        let error = Child::spawn(spawn).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        assert!(error.to_string().contains("/nowhere/nothing"), "{error}");
+        assert_eq!(Child::spawn(Spawn::new("/")).unwrap_err().raw_os_error(), Some(libc::EACCES));
+        let error = Child::spawn(shell("exit 0").arg("a\0b")).unwrap_err();
+        assert_eq!(error.os().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn the_child_has_exactly_the_descriptors_it_was_given() {
+        let (_near, far) = stream_pair().unwrap();
+        // One that exec would not close by itself.
+        rustix::io::fcntl_setfd(&far, rustix::io::FdFlags::empty()).unwrap();
+        // `ls` opens the directory it lists, which takes the number after the last one.
+        let list = "ls /proc/self/fd >&3";
+        assert_eq!(output_of(list, |spawn| spawn), "0\n1\n2\n3\n4\n");
+        let more = |spawn: Spawn| (0..5).fold(spawn, |spawn, i| spawn.fd(memfd("more", i).unwrap()));
+        assert_eq!(output_of(list, more), "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+        assert_eq!(
+            output_of("readlink /proc/self/fd/0 /proc/self/fd/1 >&3", |s| s).lines().next(),
+            Some("/dev/null")
+        );
+    }
+
+    #[test]
+    fn descriptors_keep_their_order_whatever_their_numbers_were() {
+        // In reverse order of their numbers, so that sources and targets overlap crosswise.
+        let mut files: Vec<OwnedFd> = (0..8).map(|i| memfd("order", 100 + i).unwrap()).collect();
+        files.sort_by_key(|fd| std::cmp::Reverse(fd.as_raw_fd()));
+        let lengths: String =
+            files.iter().map(|fd| format!("{}\n", rustix::fs::fstat(fd).unwrap().st_size)).collect();
+        let script = "for i in 4 5 6 7 8 9 10 11; do stat -L -c %s /proc/self/fd/$i >&3; done";
+        assert_eq!(output_of(script, |spawn| files.into_iter().fold(spawn, Spawn::fd)), lengths);
+    }
+
+    #[test]
+    fn the_environment_is_ours_or_cleared_and_added_to() {
+        let script = "echo \"$ADDED,$CARGO_MANIFEST_DIR\" >&3";
+        let added = |spawn: Spawn| spawn.env("ADDED", "old").env("ADDED", "new value");
+        // Cargo sets this for tests; where somebody runs the file by hand it is empty both times.
+        let ours = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+        assert_eq!(output_of(script, added), format!("new value,{ours}\n"));
+        assert_eq!(output_of(script, |spawn| added(spawn).clear_env()), "new value,\n");
+    }
+
+    #[test]
+    fn standard_error_goes_where_it_was_sent() {
+        let (ours, theirs) = stream_pair().unwrap();
+        let mut child = Child::spawn(shell("echo complaint >&2").stderr(Stderr::Fd(theirs))).unwrap();
+        assert_eq!(child.wait(Some(LONG)).unwrap(), Some(Exit::Code(0)));
+        let mut buf = [0; 64];
+        let len = recv_with_fds(&ours, &mut buf, 0).unwrap().0;
+        assert_eq!(&buf[..len], b"complaint\n");
+        let script = "readlink /proc/self/fd/2 >&3";
+        assert_eq!(output_of(script, |spawn| spawn.stderr(Stderr::Null)), "/dev/null\n");
+    }
+
+    #[test]
+    fn the_child_starts_with_no_signal_blocked() {
+        let masks = std::thread::spawn(|| {
+            let _fd = super::super::block_signals(&[libc::SIGTERM, libc::SIGUSR1]).unwrap();
+            let in_child = output_of("grep SigBlk /proc/self/status >&3", |spawn| spawn);
+            let here = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            (in_child, here)
+        });
+        let (in_child, here) = masks.join().unwrap();
+        assert_eq!(in_child, "SigBlk:\t0000000000000000\n");
+        // Ours is as it was before: those two and no more.
+        assert!(here.contains("SigBlk:\t0000000000004200\n"), "{here}");
+    }
+
+    #[test]
+    fn a_dropped_child_is_gone_and_leaves_nothing_to_reap() {
+        let (ours, theirs) = stream_pair().unwrap();
+        let child = Child::spawn(shell("echo up >&3; exec sleep 1000").fd(theirs)).unwrap();
+        assert_eq!(recv_with_fds(&ours, &mut [0; 8], 0).unwrap().0, 3);
+        let pid = Pid::from_raw(child.pid() as i32).unwrap();
+        drop(child);
+        assert_eq!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).unwrap_err(), Errno::CHILD);
+        // The other end of the socket was only in the child.
+        assert_eq!(poll(&[ours.as_fd()], Some(LONG)).unwrap(), [true]);
+        assert_eq!(send_with_fds(&ours, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));
+    }
+
+    #[test]
+    fn a_stopped_child_can_be_dropped() {
+        let mut child = Child::spawn(shell("exec sleep 1000")).unwrap();
+        child.kill(libc::SIGSTOP).unwrap();
+        assert_eq!(child.wait(Some(Duration::from_millis(2))).unwrap(), None);
+        let pid = Pid::from_raw(child.pid() as i32).unwrap();
+        drop(child);
+        assert_eq!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).unwrap_err(), Errno::CHILD);
+    }
+}

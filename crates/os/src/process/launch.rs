@@ -1,0 +1,148 @@
+//! fork, arrange descriptors, exec: what [`Child`](super::Child) needs and the standard library cannot promise.
+//!
+//! `std::process::Command` keeps a pipe of its own open in the child, at whatever number was free, to report a failed
+//! exec. Code that puts descriptors at 3, 4, … there may overwrite that pipe, and a failure would then be lost, or be
+//! written into the descriptor that was handed over. Here the report goes through a pipe whose number is known to lie
+//! above all that is handed over.
+//!
+//! # Safety
+//!
+//! Between fork and exec only functions that are safe in a signal handler run: other threads do not exist in the child
+//! and may have held any lock. Everything that allocates happens before. All pointers point into values that live until
+//! exec or exit.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use rustix::pipe::PipeFlags;
+
+/// What to run, in the kernel's terms. The first three of `fds` are standard input, output and error.
+pub(super) struct Launch {
+    pub program: CString,
+    pub args: Vec<CString>,
+    pub environment: Vec<CString>,
+    pub fds: Vec<OwnedFd>,
+}
+
+/// Starts it; returns its process id. An exec that failed is an error here, and leaves no process behind.
+pub(super) fn launch(launch: &Launch) -> io::Result<u32> {
+    let targets = launch.fds.len() as c_int;
+    // The child's copies start above all targets, so that putting one in its place cannot overwrite the next.
+    let above = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, targets);
+    let sources: Vec<OwnedFd> = launch.fds.iter().map(|fd| above(fd.as_fd())).collect::<Result<_, _>>()?;
+    let numbers: Vec<c_int> = sources.iter().map(AsRawFd::as_raw_fd).collect();
+    let (report, low) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let failure = above(low.as_fd())?;
+    // The pipe ends when nobody can write to it any more.
+    drop(low);
+    let argv = null_ended(&launch.args);
+    let envp = null_ended(&launch.environment);
+
+    let mask = block_all_signals();
+    // SAFETY: the child runs `become_program` only, which keeps to the rule in the module's text.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: this is the child; the arrays end with null and point to strings that live in `launch`.
+        unsafe { become_program(&launch.program, &argv, &envp, &numbers, failure.as_raw_fd()) }
+    }
+    let forked = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) };
+    // SAFETY: `mask` was filled by `block_all_signals`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &mask, ptr::null_mut()) };
+    let pid = forked?;
+
+    drop(failure);
+    match failed_with(report) {
+        None => Ok(pid as u32),
+        Some(error) => {
+            // SAFETY: our own child, which is ending; nobody else has heard of it.
+            unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+            Err(error)
+        }
+    }
+}
+
+fn null_ended(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// Our handlers must not run in the child, where our threads and locks are not what they take them for.
+fn block_all_signals() -> libc::sigset_t {
+    let mut old = MaybeUninit::uninit();
+    // SAFETY: sigfillset initialises `all`, and pthread_sigmask fills `old`; neither fails for these arguments.
+    unsafe {
+        let mut all = MaybeUninit::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        old.assume_init()
+    }
+}
+
+/// The number that the child wrote before it gave up; nothing when exec closed the pipe.
+fn failed_with(report: OwnedFd) -> Option<io::Error> {
+    let mut number = [0; size_of::<c_int>()];
+    std::fs::File::from(report).read_exact(&mut number).ok()?;
+    Some(io::Error::from_raw_os_error(c_int::from_ne_bytes(number)))
+}
+
+/// In the child: puts `numbers[i]` at `i`, and runs the program.
+///
+/// # Safety
+///
+/// Only to be called in a freshly forked child. `argv` and `envp` end with null.
+unsafe fn become_program(
+    program: &CStr,
+    argv: &[*const c_char],
+    envp: &[*const c_char],
+    numbers: &[c_int],
+    failure: c_int,
+) -> ! {
+    // SAFETY: all of these are safe in a signal handler, and every pointer is valid (see above).
+    unsafe {
+        // What we inherited without the close-on-exec flag ends here too. Linux before 5.11 cannot; then it is passed on.
+        let beyond = numbers.len() as libc::c_uint;
+        libc::syscall(libc::SYS_close_range, beyond, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        let arranged = (0..).zip(numbers).all(|(target, &source)| libc::dup2(source, target) >= 0);
+        if arranged && reset_signals() {
+            libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        }
+        let number = *libc::__errno_location();
+        libc::write(failure, (&raw const number).cast(), size_of::<c_int>());
+        libc::_exit(127)
+    }
+}
+
+/// Gives the new program no signal blocked and SIGPIPE as it was before the Rust runtime ignored it.
+///
+/// # Safety
+///
+/// Only to be called in a freshly forked child.
+unsafe fn reset_signals() -> bool {
+    // Exec resets what has a handler. Until then the handlers are ours, and with the mask opened a signal would run
+    // one: they go first.
+    for signal in 1..=64 {
+        // SAFETY: plain data of the kernel's form, all zero where the kernel does not write.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            // Fails for the two that the C library keeps to itself.
+            if libc::sigaction(signal, ptr::null(), &mut action) == 0
+                && (signal == libc::SIGPIPE || action.sa_sigaction > libc::SIG_IGN)
+            {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+    let mut none = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        let refused = libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+        if refused != 0 {
+            *libc::__errno_location() = refused;
+        }
+        refused == 0
+    }
+}

@@ -1,0 +1,146 @@
+//! Processes: starting one with chosen descriptors, knowing when it is gone, taking it along when we go.
+//!
+//! A process is held by a pidfd, never by its number alone: the number may belong to somebody else a moment later.
+//! [`Child`] starts and reaps; [`poll`] waits for several at once; [`block_signals`] turns signals into something to
+//! poll for.
+//!
+//! # Safety
+//!
+//! `prctl` is only given numbers here.
+#![allow(unsafe_code)]
+
+mod child;
+mod launch;
+mod signals;
+
+pub use child::{Child, Exit, Spawn, Stderr};
+pub use signals::{block_signals, read_signal};
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+use rustix::time::Timespec;
+
+use crate::error::{Context, Error, Result};
+
+/// A descriptor of process `pid` that becomes readable when the process ends. Closed on exec.
+///
+/// It means the process that has this number now. For a process that is not our child, that may be another one than
+/// the caller had in mind; see [`peer_pidfd`](crate::socket::peer_pidfd).
+///
+/// # Errors
+///
+/// `ESRCH` for no such process, `EINVAL` for 0 or a number that is none of a process, `ENOSYS` before Linux 5.3.
+pub fn pidfd_open(pid: u32) -> Result<OwnedFd> {
+    let number = i32::try_from(pid).ok().filter(|&pid| pid > 0).and_then(Pid::from_raw);
+    number
+        .ok_or(Errno::INVAL)
+        .and_then(|number| rustix::process::pidfd_open(number, PidfdFlags::empty()))
+        .context("open a descriptor of", || format!("process {pid}"))
+}
+
+/// Ties the calling process to its parent: it is killed when the parent ends, and ends at once (exit code 1) when it
+/// has another parent than `parent_pid` already.
+///
+/// The kernel's rule is about threads: the signal comes when the *thread* that started this process ends. A parent
+/// starts such children from a thread that lives as long as they shall. A program with changed privileges (setuid) is
+/// not tied.
+///
+/// # Errors
+///
+/// The kernel's; none is known.
+pub fn die_with(parent_pid: u32) -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .context("die with", || format!("parent {parent_pid}"))?;
+    // From here on the kernel watches. What happened before shows in the parent we have.
+    if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32) != Some(parent_pid) {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+/// Lets every process of this user trace the calling one, where the Yama security module would only let its ancestors.
+/// Does nothing where there is no Yama.
+///
+/// # Errors
+///
+/// The kernel's; none is known.
+pub fn allow_tracing_by_any() -> Result<()> {
+    match rustix::process::set_ptracer(rustix::process::PTracer::Any) {
+        Err(Errno::INVAL) => Ok(()),
+        other => other.context("allow tracing of", || "this process"),
+    }
+}
+
+/// Waits until one of `fds` can be read (or is at its end, or broken), at most for `timeout`. Says of each whether it
+/// is. All are false when the time is over, and when a signal came.
+///
+/// # Errors
+///
+/// The kernel's, such as `EINVAL` for more descriptors than the `nofile` limit.
+pub fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Vec<bool>> {
+    let mut set: Vec<PollFd<'_>> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    // A time that does not fit is longer than any machine runs.
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match rustix::event::poll(&mut set, timeout.as_ref()) {
+        Ok(_) => Ok(set.iter().map(|fd| !fd.revents().is_empty()).collect()),
+        Err(Errno::INTR) => Ok(vec![false; fds.len()]),
+        Err(error) => Err(Error::new("wait for", format!("{} descriptors", fds.len()), error)),
+    }
+}
+
+/// The file that this process runs, by its path where that still leads to it.
+///
+/// A program that was rebuilt or removed while it ran is still what `/proc/self/exe` opens.
+fn own_program() -> io::Result<std::path::PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    const SELF: &str = "/proc/self/exe";
+    let path = std::fs::read_link(SELF)?;
+    let own = std::fs::metadata(SELF)?;
+    let same =
+        std::fs::metadata(&path).is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()));
+    Ok(if same { path } else { SELF.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_number_that_is_no_process_has_no_descriptor() {
+        assert_eq!(pidfd_open(0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(pidfd_open(u32::MAX).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        // Above what the kernel ever gives out (PID_MAX_LIMIT).
+        assert_eq!(pidfd_open(1 << 22).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn poll_says_which_descriptor_is_ready() {
+        let (quiet, _quiet_far) = crate::socket::stream_pair().unwrap();
+        let (ready, far) = crate::socket::stream_pair().unwrap();
+        let (ended, ended_far) = crate::socket::stream_pair().unwrap();
+        let own = pidfd_open(std::process::id()).unwrap();
+        crate::socket::send_with_fds(&far, b"x", &[]).unwrap();
+        drop(ended_far);
+        let fds = [quiet.as_fd(), ready.as_fd(), ended.as_fd(), own.as_fd()];
+        assert_eq!(poll(&fds, None).unwrap(), [false, true, true, false]);
+        assert_eq!(poll(&fds[..1], Some(Duration::from_millis(1))).unwrap(), [false]);
+        assert_eq!(poll(&[], Some(Duration::ZERO)).unwrap(), []);
+    }
+
+    #[test]
+    fn tracing_can_be_allowed_with_and_without_yama() {
+        allow_tracing_by_any().unwrap();
+    }
+
+    #[test]
+    fn our_own_program_is_found_by_its_path() {
+        assert_eq!(own_program().unwrap(), std::env::current_exe().unwrap());
+    }
+}

@@ -1,0 +1,110 @@
+//! Signals as something to poll for.
+//!
+//! # Safety
+//!
+//! Signal sets are initialised by `sigemptyset` before use; the structure read from a signalfd is plain numbers, and
+//! only used when all of it was read.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use crate::error::{Error, Result};
+
+/// Blocks `signals` for the calling thread, and threads that it starts from now on; returns a descriptor that is
+/// readable when one of them waits, for [`read_signal`]. Non-blocking, closed on exec.
+///
+/// A signal sent to the process is still taken by any other thread that has not blocked it: call this before there are
+/// others. A signal that is ignored never waits.
+///
+/// # Errors
+///
+/// `EINVAL` for a number that is no signal; the kernel's, out of descriptors.
+pub fn block_signals(signals: &[i32]) -> Result<OwnedFd> {
+    let on = || format!("signals {signals:?}");
+    let set = signal_set(signals).map_err(|error| Error::new("block", on(), error))?;
+    // SAFETY: `set` is initialised and outlives the calls; a null pointer asks for no old set.
+    let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+    if blocked != 0 {
+        return Err(Error::new("block", on(), io::Error::from_raw_os_error(blocked)));
+    }
+    // SAFETY: as above.
+    let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(Error::last("open a descriptor of", on()));
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The next waiting signal, or `None` when none waits.
+///
+/// # Errors
+///
+/// The kernel's; `UnexpectedEof` when `fd` is no descriptor of [`block_signals`].
+pub fn read_signal(fd: impl AsFd) -> Result<Option<i32>> {
+    let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+    let size = size_of_val(&info);
+    // SAFETY: the kernel writes at most `size` bytes into `info`.
+    let len = unsafe { libc::read(fd.as_fd().as_raw_fd(), info.as_mut_ptr().cast(), size) };
+    match usize::try_from(len) {
+        // SAFETY: all of it was written, and any bits are valid in its numbers.
+        Ok(len) if len == size => Ok(Some(unsafe { info.assume_init() }.ssi_signo as i32)),
+        Ok(_) => Err(Error::new("read", "a signal", io::ErrorKind::UnexpectedEof)),
+        Err(_) => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            error => Err(Error::new("read", "a signal", error)),
+        },
+    }
+}
+
+fn signal_set(signals: &[i32]) -> io::Result<libc::sigset_t> {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the whole set, and never fails for a valid pointer.
+    let mut set = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    };
+    for &signal in signals {
+        // SAFETY: `set` is initialised; a number that is no signal is refused.
+        if unsafe { libc::sigaddset(&mut set, signal) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blocked_signal_waits_until_it_is_read() {
+        // A thread of its own: the mask goes with it.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let fd = block_signals(&[libc::SIGUSR1, libc::SIGUSR2]).unwrap();
+                assert_eq!(read_signal(&fd).unwrap(), None);
+                // SAFETY: pthread_self is this thread, which blocks the signal.
+                assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) }, 0);
+                assert_eq!(super::super::poll(&[fd.as_fd()], None).unwrap(), [true]);
+                assert_eq!(read_signal(&fd).unwrap(), Some(libc::SIGUSR2));
+                assert_eq!(read_signal(&fd).unwrap(), None);
+            });
+        });
+    }
+
+    #[test]
+    fn a_number_that_is_no_signal_is_refused() {
+        assert_eq!(block_signals(&[1000]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn what_is_no_signal_descriptor_is_an_error() {
+        let (near, far) = crate::socket::stream_pair().unwrap();
+        drop(far);
+        assert!(read_signal(&near).is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! Unix sockets as a way to hand over descriptors, and what the kernel says about who is at the other end.
+//!
+//! # Safety
+//!
+//! `getsockopt` is given a local structure with its true size.
+#![allow(unsafe_code)]
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+use crate::error::{Context, Error, Result};
+
+/// The most descriptors that the kernel takes in one message.
+pub const MAX_FDS: usize = 253;
+
+/// Two connected sockets that keep message boundaries and say when the other end is gone. Closed on exec.
+///
+/// # Errors
+///
+/// The kernel's: out of descriptors or memory.
+pub fn seqpacket_pair() -> Result<(OwnedFd, OwnedFd)> {
+    pair(SocketType::SEQPACKET, "seqpacket socket pair")
+}
+
+/// Two connected sockets that carry a stream of bytes. Closed on exec.
+///
+/// # Errors
+///
+/// The kernel's: out of descriptors or memory.
+pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
+    pair(SocketType::STREAM, "stream socket pair")
+}
+
+/// Two connected sockets that carry datagrams. Closed on exec.
+///
+/// # Errors
+///
+/// The kernel's: out of descriptors or memory.
+pub fn datagram_pair() -> Result<(OwnedFd, OwnedFd)> {
+    pair(SocketType::DGRAM, "datagram socket pair")
+}
+
+fn pair(kind: SocketType, name: &str) -> Result<(OwnedFd, OwnedFd)> {
+    rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+        .context("create a", || name)
+}
+
+/// Control data of a message, aligned as the kernel's header wants it.
+#[repr(C, align(8))]
+struct Control([MaybeUninit<u8>; rustix::cmsg_space!(ScmRights(MAX_FDS))]);
+
+impl Control {
+    fn new() -> Control {
+        Control([MaybeUninit::uninit(); _])
+    }
+
+    /// Room for exactly `fds` descriptors. The usual rounded-up room lets one more in where `fds` is odd.
+    fn room_for(&mut self, fds: usize) -> &mut [MaybeUninit<u8>] {
+        match fds {
+            0 => &mut [],
+            _ => &mut self.0[..size_of::<libc::cmsghdr>() + fds * size_of::<libc::c_int>()],
+        }
+    }
+}
+
+/// Sends all of `bytes` and, with the first of them, copies of `fds`. Never raises SIGPIPE.
+///
+/// # Errors
+///
+/// The kernel's: `EPIPE` when the other end is gone, `EAGAIN` on a full non-blocking socket, `ETOOMANYREFS` when too
+/// many sent descriptors wait to be received, `EMSGSIZE`. `EINVAL` for more than [`MAX_FDS`] descriptors, or for
+/// descriptors without a byte to carry them: a stream loses them, and on the others the receiver takes the message for
+/// the end.
+pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
+    let socket = socket.as_fd();
+    let on = || format!("{} bytes and {} descriptors", bytes.len(), fds.len());
+    if fds.len() > MAX_FDS || (bytes.is_empty() && !fds.is_empty()) {
+        return Err(Error::new("send", on(), Errno::INVAL));
+    }
+    let mut space = Control::new();
+    let mut control = SendAncillaryBuffer::new(&mut space.0);
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "there is room for MAX_FDS descriptors");
+    }
+    let mut rest = bytes;
+    loop {
+        let sent = rustix::io::retry_on_intr(|| {
+            rustix::net::sendmsg(socket, &[IoSlice::new(rest)], &mut control, SendFlags::NOSIGNAL)
+        })
+        .context("send", on)?;
+        rest = &rest[sent..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+        // Only a stream takes a part; the descriptors went with it.
+        control.clear();
+    }
+}
+
+/// Receives one message (on a stream: what is there) into `buf`, with at most `max_fds` descriptors, which are closed
+/// on exec. Returns the number of bytes, 0 at the end, and the descriptors.
+///
+/// The socket must not have asked for other control data (`SO_PASSCRED` and the like): there is no room for it.
+///
+/// # Errors
+///
+/// The kernel's; `EMSGSIZE` when the message or its descriptors did not fit, or this process is out of descriptors.
+/// The message is then lost, and all descriptors that came with it are closed.
+///
+/// # Panics
+///
+/// When `max_fds` is above [`MAX_FDS`].
+pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Result<(usize, Vec<OwnedFd>)> {
+    assert!(max_fds <= MAX_FDS, "no message carries {max_fds} descriptors");
+    let socket = socket.as_fd();
+    let on = || format!("{} bytes and {max_fds} descriptors at most", buf.len());
+    let text = on();
+    let mut space = Control::new();
+    // Closes whatever is left in it when dropped.
+    let mut control = RecvAncillaryBuffer::new(space.room_for(max_fds));
+    let message = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(buf)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })
+    .context("receive", || text.as_str())?;
+    let fds: Vec<OwnedFd> = control
+        .drain()
+        .flat_map(|item| match item {
+            RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
+            _ => Vec::new(),
+        })
+        .collect();
+    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(Error::new("receive", text, Errno::MSGSIZE));
+    }
+    Ok((message.bytes, fds))
+}
+
+/// Who was at the other end when the connection was made, as the kernel saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process id in our PID namespace; 0 when the process is not in it. By now it may be another process's.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+}
+
+/// Credentials of the process that connected, listened, or made the pair (SO_PEERCRED).
+///
+/// # Errors
+///
+/// `ENOTCONN` and the like; `ENODATA` from kernels for which an unconnected socket has no peer.
+pub fn peer_credentials(socket: impl AsFd) -> Result<Credentials> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    option(socket.as_fd(), libc::SO_PEERCRED, &mut peer)
+        .context("read", || "the credentials of a socket's peer")?;
+    if peer.uid == u32::MAX {
+        // What the kernel says of a socket that never had a peer.
+        return Err(Error::new("read", "the credentials of a socket's peer", Errno::NOTCONN));
+    }
+    Ok(Credentials { pid: peer.pid as u32, uid: peer.uid, gid: peer.gid })
+}
+
+/// A descriptor of the process that connected, listened, or made the pair (SO_PEERPIDFD, Linux 6.5). Unlike the number
+/// in [`peer_credentials`] it can never mean another process.
+///
+/// # Errors
+///
+/// `ENOPROTOOPT` on older kernels, `ENODATA` without a peer, `ESRCH` when the process has been reaped (before 6.16).
+pub fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd> {
+    // Not in every version of libc's headers; 77 on all architectures that this crate is built for.
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut fd: libc::c_int = -1;
+    option(socket.as_fd(), SO_PEERPIDFD, &mut fd).context("get", || "a descriptor of a socket's peer")?;
+    // SAFETY: the kernel has just made this descriptor for us (closed on exec, as all pidfds).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Reads a socket option of level SOL_SOCKET into plain data of the kernel's layout.
+fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `value`, which has them; the callers' types are plain numbers.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            std::ptr::from_mut(value).cast(),
+            &mut len,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Bytes that may wait to be received from this socket, the kernel's own bookkeeping included (SO_SNDBUF).
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn send_buffer_bytes(socket: impl AsFd) -> Result<usize> {
+    sockopt::socket_send_buffer_size(socket).context("read", || "the send buffer of a socket")
+}
+
+/// Asks for a send buffer of `bytes`. The kernel doubles the number for its bookkeeping and stays below
+/// `net.core.wmem_max` without saying so: read it back.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
+    sockopt::set_socket_send_buffer_size(socket, bytes)
+        .context("set the send buffer of a socket to", || format!("{bytes} bytes"))
+}
+
+/// Bytes that may wait at this socket, the kernel's own bookkeeping included (SO_RCVBUF).
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn receive_buffer_bytes(socket: impl AsFd) -> Result<usize> {
+    sockopt::socket_recv_buffer_size(socket).context("read", || "the receive buffer of a socket")
+}
+
+/// Asks for a receive buffer of `bytes`; as [`set_send_buffer_bytes`], with `net.core.rmem_max`.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn set_receive_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
+    sockopt::set_socket_recv_buffer_size(socket, bytes)
+        .context("set the receive buffer of a socket to", || format!("{bytes} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_pair() -> [(&'static str, OwnedFd, OwnedFd); 3] {
+        let ((a, b), (c, d), (e, f)) =
+            (seqpacket_pair().unwrap(), stream_pair().unwrap(), datagram_pair().unwrap());
+        [("seqpacket", a, b), ("stream", c, d), ("datagram", e, f)]
+    }
+
+    #[test]
+    fn descriptors_arrive_in_order_with_their_message() {
+        for (name, near, far) in every_pair() {
+            for count in [0, 1, 2, 3, 7, MAX_FDS] {
+                let files: Vec<OwnedFd> =
+                    (0..count).map(|i| crate::memory::memfd("sent", i as u64).unwrap()).collect();
+                let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+                send_with_fds(&near, b"hello", &borrowed).unwrap();
+                let mut buf = [0; 16];
+                let (len, fds) = recv_with_fds(&far, &mut buf, count).unwrap();
+                assert_eq!(&buf[..len], b"hello", "{name}");
+                let lengths: Vec<i64> = fds.iter().map(|fd| rustix::fs::fstat(fd).unwrap().st_size).collect();
+                assert_eq!(lengths, (0..count as i64).collect::<Vec<_>>(), "{name}");
+                for fd in fds {
+                    let flags = rustix::io::fcntl_getfd(&fd).unwrap();
+                    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_descriptors_or_none_to_carry_them_are_refused() {
+        let (near, far) = seqpacket_pair().unwrap();
+        let many = vec![far.as_fd(); MAX_FDS + 1];
+        assert_eq!(send_with_fds(&near, b"x", &many).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(send_with_fds(&near, b"", &many[..1]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_long_message_on_a_stream_is_sent_whole() {
+        let (near, far) = stream_pair().unwrap();
+        let bytes: Vec<u8> = (0..1_000_000).map(|i| (i % 251) as u8).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| send_with_fds(&near, &bytes, &[near.as_fd()]).unwrap());
+            let mut got = Vec::new();
+            let mut descriptors = 0;
+            while got.len() < bytes.len() {
+                let mut buf = [0; 70_000];
+                let (len, fds) = recv_with_fds(&far, &mut buf, 1).unwrap();
+                assert!(len > 0);
+                got.extend_from_slice(&buf[..len]);
+                descriptors += fds.len();
+            }
+            assert!(got == bytes);
+            assert_eq!(descriptors, 1);
+        });
+    }
+
+    #[test]
+    fn sending_to_nobody_is_an_error_and_no_signal() {
+        let (near, far) = seqpacket_pair().unwrap();
+        drop(far);
+        assert_eq!(send_with_fds(&near, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));
+        assert_eq!(recv_with_fds(&near, &mut [0; 4], 1).unwrap().0, 0);
+    }
+
+    #[test]
+    fn the_peer_of_our_own_pair_is_this_process() {
+        let (near, _far) = stream_pair().unwrap();
+        let peer = peer_credentials(&near).unwrap();
+        assert_eq!(peer.pid, std::process::id());
+        assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+        assert_eq!(peer.gid, rustix::process::getegid().as_raw());
+        match peer_pidfd(&near) {
+            Ok(pidfd) => {
+                let info = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
+                let info = std::fs::read_to_string(info).unwrap();
+                assert!(info.contains(&format!("Pid:\t{}\n", std::process::id())), "{info}");
+            }
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::ENOPROTOOPT), "{error}");
+                eprintln!("skipped: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_socket_without_a_peer_has_no_credentials() {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        assert!(peer_credentials(&socket).is_err());
+        assert!(peer_pidfd(&socket).is_err());
+    }
+
+    #[test]
+    fn buffers_are_at_least_what_was_asked_for() {
+        let (near, _far) = stream_pair().unwrap();
+        set_send_buffer_bytes(&near, 20_000).unwrap();
+        set_receive_buffer_bytes(&near, 30_000).unwrap();
+        assert!((20_000..100_000).contains(&send_buffer_bytes(&near).unwrap()));
+        assert!((30_000..100_000).contains(&receive_buffer_bytes(&near).unwrap()));
+    }
+}
