@@ -5,8 +5,8 @@
 #![cfg(loom)]
 
 use causeway::log::atomic::Ordering;
-use causeway::log::layout::{ReceiverWords, Tail};
-use causeway::log::sleep::{self, Bed, Bells, Ring, Sleeper};
+use causeway::log::layout::ReceiverWords;
+use causeway::log::sleep::{self, Bed, Sleeper, Sleepy};
 use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -47,14 +47,24 @@ impl Shared {
     }
 }
 
-struct Ringer<'a>(&'a Shared);
+struct Sleeping<'a> {
+    slot: usize,
+    shared: &'a Shared,
+    rung: u32,
+}
 
-impl Bells for Ringer<'_> {
-    fn ring(&mut self, _slot: usize) {
+impl Sleepy for Sleeping<'_> {
+    fn slot(&self) -> usize {
+        self.slot
+    }
+    fn words(&self) -> &ReceiverWords {
+        &self.shared.receivers[self.slot]
+    }
+    fn ring(&self) {
         unreachable!("the model sleeps on the futex only");
     }
-    fn wake_all(&mut self, _tail: &Tail) {
-        self.0.futex_wake();
+    fn rung(&mut self) -> &mut u32 {
+        &mut self.rung
     }
 }
 
@@ -94,9 +104,9 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
     }
     shared.memory.write_payload(claim.position, &value.to_le_bytes());
     writer.commit(claim, Label::default()).unwrap();
-    let mut rings: Vec<Ring<'_>> =
-        (0..readers).map(|slot| Ring { slot, words: &shared.receivers[slot], rung: 0 }).collect();
-    sleep::wake_sleepers(tail, &mut rings, &mut Ringer(shared));
+    let mut sleeping: Vec<Sleeping<'_>> =
+        (0..readers).map(|slot| Sleeping { slot, shared, rung: 0 }).collect();
+    sleep::wake_sleepers(tail, &mut sleeping, || shared.futex_wake());
 }
 
 /// Receives `count` messages, sleeping whenever there is none. Returns positions and values.

@@ -16,6 +16,8 @@
 
 pub mod atomic;
 pub mod layout;
+#[cfg(not(loom))]
+pub mod mapped;
 pub mod memory;
 pub mod reader;
 pub mod reclaim;

@@ -208,7 +208,7 @@ impl<M: Memory> Reader<M> {
             fence(Ordering::Acquire); // PAIR mark
             if tail.mark_index.load(Ordering::Relaxed) == index {
                 // Half of all positions are enough for ever, and sums with lengths cannot overflow.
-                return match position % GRANULE_BYTES == 0 && position < u64::MAX / 2 {
+                return match position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2 {
                     true => Ok((position, messages)),
                     false => Err(Corrupt { position, word: Word(0) }),
                 };

@@ -61,55 +61,54 @@ impl Sleeper {
     }
 }
 
-/// One receiver as a publisher sees it while it rings.
-#[derive(Debug)]
-pub struct Ring<'a> {
+/// A receiver as a publisher sees it.
+pub trait Sleepy {
     /// Its slot.
-    pub slot: usize,
+    fn slot(&self) -> usize;
     /// Its page.
-    pub words: &'a ReceiverWords,
-    /// Scratch: the armed word for which this round rang, 0 for none.
-    pub rung: u32,
+    fn words(&self) -> &ReceiverWords;
+    /// Makes its file descriptor readable. Never blocks.
+    fn ring(&self);
+    /// Scratch of the publisher: the armed word for which this round rang, 0 for none.
+    fn rung(&mut self) -> &mut u32;
 }
 
-/// The means of ringing.
-pub trait Bells {
-    /// Makes the file descriptor of the receiver in `slot` readable.
-    fn ring(&mut self, slot: usize);
-    /// Wakes everybody who sleeps on the shared futex word.
-    fn wake_all(&mut self, tail: &Tail);
+/// Wakes every receiver that sleeps. To be called after the commit, which ends with a full fence. `wake_all` wakes
+/// everybody on the shared futex word. Returns whether anybody slept.
+#[inline]
+pub fn wake_sleepers<R: Sleepy>(tail: &Tail, receivers: &mut [R], wake_all: impl FnOnce()) -> bool {
+    let mut anybody = false;
+    for receiver in receivers.iter() {
+        anybody |= receiver.words().arm.load(Ordering::Relaxed) & 3 != 0;
+    }
+    anybody && wake_those_asleep(tail, receivers, wake_all)
 }
 
-/// Whether a receiver with this armed word must be woken.
-#[inline(always)]
-pub fn sleeps(tail: &Tail, slot: usize, words: &ReceiverWords) -> bool {
-    let arm = words.arm.load(Ordering::Relaxed);
-    arm & 3 != 0 && tail.woken[slot].load(Ordering::Relaxed) != arm
-}
-
-/// Wakes every receiver that sleeps. To be called after the commit (which ends with a full fence). Returns whether
-/// anybody slept.
-pub fn wake_sleepers(tail: &Tail, receivers: &mut [Ring<'_>], bells: &mut impl Bells) -> bool {
+#[cold]
+fn wake_those_asleep<R: Sleepy>(tail: &Tail, receivers: &mut [R], wake_all: impl FnOnce()) -> bool {
     let (mut futex, mut anybody) = (false, false);
     for receiver in receivers.iter_mut() {
-        let arm = receiver.words.arm.load(Ordering::Relaxed);
-        receiver.rung = 0;
-        if arm & 3 == 0 || tail.woken[receiver.slot].load(Ordering::Relaxed) == arm {
+        let arm = receiver.words().arm.load(Ordering::Relaxed);
+        *receiver.rung() = 0;
+        if arm & 3 == 0 || tail.woken[receiver.slot()].load(Ordering::Relaxed) == arm {
             continue;
         }
-        receiver.rung = arm;
+        *receiver.rung() = arm;
         anybody = true;
         match arm & 3 {
             1 => futex = true,
-            _ => bells.ring(receiver.slot),
+            _ => receiver.ring(),
         }
     }
     if futex {
         tail.wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
-        bells.wake_all(tail);
+        wake_all();
     }
-    for receiver in receivers.iter().filter(|receiver| receiver.rung != 0) {
-        tail.woken[receiver.slot].store(receiver.rung, Ordering::Relaxed);
+    for receiver in receivers.iter_mut() {
+        let (slot, rung) = (receiver.slot(), *receiver.rung());
+        if rung != 0 {
+            tail.woken[slot].store(rung, Ordering::Relaxed);
+        }
     }
     anybody
 }
