@@ -38,6 +38,8 @@ pub enum Error {
     /// This publisher was taken for gone and its unfinished message was decided without it. Nothing was published;
     /// make a new publisher.
     Evicted,
+    /// The group was closed: it takes no more messages.
+    Closed,
     /// This receiver was later than its deadline allows, and its policy says that it is then disconnected.
     Late,
     /// A publisher broke the protocol: the log holds something impossible at this position. Leave the group.
@@ -104,6 +106,7 @@ impl fmt::Display for Error {
             Error::Evicted => {
                 f.write_str("this publisher was taken for gone; make a new one and publish again")
             }
+            Error::Closed => f.write_str("the group is closed; create a new one"),
             Error::Late => f.write_str("this receiver was later than its deadline and is disconnected"),
             Error::Corrupt { position } => {
                 write!(f, "a publisher broke the protocol at position {position}; leave the group")

@@ -115,7 +115,9 @@ pub struct Status {
     pub members: Apart<AtomicU64>,
     /// One bit per publisher that lives.
     pub publishers: AtomicU64,
-    /// 0 while publishers are still awaited, 1 when the log is sealed.
+    /// Of those, the ones that live in the process of the server and die with it.
+    pub local_publishers: AtomicU64,
+    /// 0 while publishers are still awaited, 1 when the log is sealed, 2 when nothing will be published any more.
     pub phase: AtomicU64,
     /// Per receiver slot: the generation that lives in it, 0 for nobody.
     pub receivers: [AtomicU32; RECEIVERS_MAX],
@@ -156,6 +158,7 @@ impl Default for Status {
         Status {
             members: Default::default(),
             publishers: AtomicU64::new(0),
+            local_publishers: AtomicU64::new(0),
             phase: AtomicU64::new(0),
             receivers: std::array::from_fn(|_| AtomicU32::new(0)),
         }
@@ -196,7 +199,8 @@ mod checked {
 
     const _: () = assert!(offset_of!(Status, members) == 0x00);
     const _: () = assert!(offset_of!(Status, publishers) == 0x80);
-    const _: () = assert!(offset_of!(Status, phase) == 0x88);
-    const _: () = assert!(offset_of!(Status, receivers) == 0x90);
+    const _: () = assert!(offset_of!(Status, local_publishers) == 0x88);
+    const _: () = assert!(offset_of!(Status, phase) == 0x90);
+    const _: () = assert!(offset_of!(Status, receivers) == 0x98);
     const _: () = assert!(size_of::<Status>() as u64 <= PAGE_BYTES);
 }

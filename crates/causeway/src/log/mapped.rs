@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_os::memory::{self, Access, Mapping, Seals};
@@ -19,7 +20,7 @@ use super::layout::{
 };
 use super::memory::Memory;
 use super::word::HEADER_BYTES;
-use super::writer::Kind;
+use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
 
 /// The seals without which no process maps a log that it was handed.
@@ -40,8 +41,13 @@ pub struct MappedLog {
 }
 
 impl MappedLog {
-    /// A new, unsealed log and its descriptor. All its memory is reserved now.
-    pub fn create(kind: Kind, capacity_bytes: u64, group_id: [u64; 2]) -> Result<(OwnedFd, MappedLog)> {
+    /// A new, unsealed log and its descriptor. All its memory is reserved now. `name` is shown in `/proc/PID/maps`.
+    pub fn create(
+        name: &str,
+        kind: Kind,
+        capacity_bytes: u64,
+        group_id: [u64; 2],
+    ) -> Result<(OwnedFd, MappedLog)> {
         let log2 = capacity_bytes.checked_ilog2().unwrap_or(0);
         if !capacity_bytes.is_power_of_two() || !CAPACITY_LOG2.contains(&log2) {
             return Err(Error::invalid(
@@ -49,7 +55,10 @@ impl MappedLog {
                 format!("{capacity_bytes} bytes; use a power of two from 4 KiB to 1 GiB"),
             ));
         }
-        let fd = memory::memfd("causeway-log", PREFIX_BYTES + capacity_bytes)?;
+        let fd = memory::memfd(
+            &format!("causeway:{}", name.chars().take(50).collect::<String>()),
+            PREFIX_BYTES + capacity_bytes,
+        )?;
         let log = MappedLog::map(&fd, kind, capacity_bytes, Access::ReadWrite)?;
         log.prefix.prefault()?;
         log.ring.prefault()?;
@@ -189,6 +198,23 @@ impl MappedLog {
     pub unsafe fn frame_bytes(&self, position: u64, length: usize) -> &[u8] {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts(self.payload(position), self.bounded(length)) }
+    }
+}
+
+impl Writer<Arc<MappedLog>> {
+    /// The payload of a frame that this publisher has claimed.
+    #[inline]
+    pub(crate) fn claimed_bytes(&self, claim: &Claim) -> &[u8] {
+        // SAFETY: the claim came from this writer (there is one per `Publisher`, which keeps its claims to itself) and
+        // was not committed, for that consumes it. The shared borrow of the writer keeps a mutable slice away.
+        unsafe { self.memory().frame_bytes(claim.position, claim.payload_bytes as usize) }
+    }
+
+    /// The payload of a frame that this publisher has claimed, to be written.
+    #[inline]
+    pub(crate) fn claimed_bytes_mut(&mut self, claim: &Claim) -> &mut [u8] {
+        // SAFETY: as above; the unique borrow of the writer makes this the only slice.
+        unsafe { self.memory().claimed_bytes(claim.position, claim.payload_bytes as usize) }
     }
 }
 
@@ -352,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_payload_across_the_end_of_the_ring_reads_back_in_one_piece() {
-        let (_fd, log) = MappedLog::create(Kind::Single, 4096, [1, 2]).unwrap();
+        let (_fd, log) = MappedLog::create("test", Kind::Single, 4096, [1, 2]).unwrap();
         for length in [0, 1, 7, 8, 31, 255, 256, 1000, 1024] {
             let payload: Vec<u8> = (0..length).map(|n| (n % 251) as u8 + 1).collect();
             let position = 3 * 4096 - 128;
@@ -367,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_log_is_only_opened_for_reading_when_it_is_sealed_for_good() {
-        let (fd, _log) = MappedLog::create(Kind::Shared, 4096, [1, 2]).unwrap();
+        let (fd, _log) = MappedLog::create("test", Kind::Shared, 4096, [1, 2]).unwrap();
         let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
         assert!(refused.contains("F_SEAL_FUTURE_WRITE"), "{refused}");
         assert_eq!(MappedLog::open(&fd, Access::ReadWrite).unwrap().kind(), Kind::Shared);
@@ -400,7 +426,7 @@ mod tests {
             (|header| header.start.store(64, Ordering::Relaxed), "middle"),
         ];
         for (damage, expected) in damages {
-            let (fd, log) = MappedLog::create(Kind::Single, 4096, [0, 0]).unwrap();
+            let (fd, log) = MappedLog::create("test", Kind::Single, 4096, [0, 0]).unwrap();
             damage(log.header_page());
             MappedLog::seal(&fd).unwrap();
             let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
@@ -411,7 +437,7 @@ mod tests {
     #[test]
     fn capacities_outside_the_limits_are_refused() {
         for capacity in [0, 2048, 4097, 12288, 1 << 31] {
-            let refused = MappedLog::create(Kind::Single, capacity, [0, 0]).unwrap_err().to_string();
+            let refused = MappedLog::create("test", Kind::Single, capacity, [0, 0]).unwrap_err().to_string();
             assert!(refused.contains("power of two"), "{refused}");
         }
     }

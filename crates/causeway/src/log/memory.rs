@@ -49,6 +49,34 @@ impl<M: Memory> Memory for &M {
     }
 }
 
+#[cfg(not(loom))]
+impl<M: Memory> Memory for std::sync::Arc<M> {
+    #[inline(always)]
+    fn capacity_bytes(&self) -> u64 {
+        (**self).capacity_bytes()
+    }
+    #[inline(always)]
+    fn tail(&self) -> &Tail {
+        (**self).tail()
+    }
+    #[inline(always)]
+    fn header(&self, position: u64) -> &AtomicU64 {
+        (**self).header(position)
+    }
+    #[inline(always)]
+    fn meta(&self, position: u64) -> &[QuietU64; 3] {
+        (**self).meta(position)
+    }
+    #[inline(always)]
+    fn read_payload(&self, position: u64, into: &mut [u8]) {
+        (**self).read_payload(position, into);
+    }
+    #[inline(always)]
+    fn write_payload(&self, position: u64, from: &[u8]) {
+        (**self).write_payload(position, from);
+    }
+}
+
 /// One granule on the heap. The payload words are the model's atomics too: what a reader may see of them is part
 /// of what is proved.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ pub struct Corrupt {
 }
 
 /// A frame that belongs to one publisher until it commits or abandons it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 #[must_use = "a claimed frame holds everybody up until it is committed or abandoned"]
 pub struct Claim {
     /// Position of the frame.
@@ -45,7 +45,7 @@ impl Claim {
 }
 
 /// What became of a wish for space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Claimed {
     /// Space to write.
@@ -147,8 +147,8 @@ impl<M: Memory> Writer<M> {
             let position = self.next;
             if position + span > self.limit {
                 match self.raise_limit(position + span, gate)? {
-                    Claimed::At(_) => continue,
-                    refused => return Ok(refused),
+                    None => continue,
+                    Some(refused) => return Ok(refused),
                 }
             }
             if position < self.memory.tail().floor.load(Ordering::Acquire) {
@@ -194,26 +194,25 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// Looks at the shared limit again and frees space if that does not suffice. `At` means: look again.
-    fn raise_limit(&mut self, end: u64, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
-        let again = Claimed::At(Claim { position: 0, payload_bytes: 0, word: Word(0) });
+    /// Looks at the shared limit again, and frees space if that does not suffice. Nothing means: try again.
+    fn raise_limit(&mut self, end: u64, gate: &mut impl Gate) -> Result<Option<Claimed>, Corrupt> {
         self.limit = self.memory.tail().limit.load(Ordering::Acquire); // PAIR log-limit
         if end <= self.limit {
-            return Ok(again);
+            return Ok(None);
         }
         // The end of the chain may be further on than this publisher knows; the limit was not looked up in vain.
         let latest = self.memory.tail().hint.load(Ordering::Acquire);
         if latest > self.next {
             self.next = latest;
-            return Ok(again);
+            return Ok(None);
         }
         let outcome = reclaim::reclaim_shared(&self.memory, self.owner, end, gate)?;
         self.limit = self.memory.tail().limit.load(Ordering::Acquire);
         Ok(match outcome {
-            Reclaimed::Enough => again,
-            Reclaimed::Contended if end <= self.limit => again,
-            Reclaimed::Contended => Claimed::Contended,
-            Reclaimed::TooLittle => Claimed::Full,
+            _ if end <= self.limit => None,
+            Reclaimed::Enough => None,
+            Reclaimed::Contended => Some(Claimed::Contended),
+            Reclaimed::TooLittle => Some(Claimed::Full),
         })
     }
 
@@ -224,9 +223,10 @@ impl<M: Memory> Writer<M> {
         meta[0].store(u64::from(claim.payload_bytes), Ordering::Relaxed);
         meta[1].store(u64::from(label.topic) | (u64::from(self.sequence) << 32), Ordering::Relaxed);
         meta[2].store(label.correlation, Ordering::Relaxed);
+        let position = claim.position;
         self.decide(claim, State::Done)?;
         self.sequence = self.sequence.wrapping_add(1);
-        Ok(claim.position)
+        Ok(position)
     }
 
     /// Gives a claimed frame back. In a shared log it stays as padding, because others may have claimed behind it.
