@@ -4,12 +4,11 @@
 //! publisher looks at that number after each commit and around each freeing of space, and reads its socket only when
 //! the number has changed.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
-use causeway_os::process::poll;
 
 use crate::error::{Error, Result};
 use crate::log::Gate;
@@ -34,7 +33,6 @@ pub struct Audience {
     /// The number in the status page that `members` corresponds to.
     known: u64,
     server_gone: bool,
-    closed: bool,
     /// Since when the publisher has been held up, if it is.
     held_since: Option<Instant>,
 }
@@ -44,27 +42,13 @@ impl Audience {
     pub fn new(socket: OwnedFd, status: StatusPage) -> Result<Audience> {
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
-        Ok(Audience {
-            socket,
-            status,
-            members: Vec::new(),
-            known: 0,
-            server_gone: false,
-            closed: false,
-            held_since: None,
-        })
-    }
-
-    /// Whether the group takes no more messages.
-    pub fn is_closed(&self) -> bool {
-        self.closed
+        Ok(Audience { socket, status, members: Vec::new(), known: 0, server_gone: false, held_since: None })
     }
 
     /// Whether the process that serves the group is gone, as far as this publisher has noticed.
     pub fn server_is_gone(&mut self) -> bool {
-        if !self.server_gone && poll(&[self.socket.as_fd()], Some(Duration::ZERO)).is_ok_and(|ready| ready[0])
-        {
-            self.take_notices();
+        if !self.server_gone {
+            self.refresh();
         }
         self.server_gone
     }
@@ -83,7 +67,6 @@ impl Audience {
         self.take_notices();
         let alive = &self.status.words().receivers;
         self.members.retain(|member| alive[member.slot].load(Ordering::Acquire) == member.generation);
-        self.closed = self.status.words().phase.load(Ordering::Acquire) == 2;
         self.known = known;
     }
 
@@ -147,14 +130,15 @@ impl Audience {
     /// Sleeps until the slowest receiver moves on, dies, or has used up its deadline, or until `deadline`. The
     /// publisher has said that it waits for space and has looked again since.
     pub fn sleep_until_space(&mut self, seen: Option<(usize, u64)>, deadline: Option<Instant>) -> Result<()> {
-        let Some((index, cursor)) = seen.filter(|(index, _)| *index < self.members.len()) else {
-            // Another publisher's unfinished frame is in the way. Its end is not announced to anybody.
+        let mut slice = if self.server_is_gone() { SLICE_ALONE } else { SLICE };
+        let member = seen.and_then(|(slot, _)| self.members.iter().find(|member| member.slot == slot));
+        let (Some(member), Some((_, cursor))) = (member, seen) else {
+            // Another publisher's unfinished frame is in the way, whose end is not announced to anybody; or the receiver
+            // left just now.
             std::thread::sleep(Duration::from_micros(50));
             return Ok(());
         };
         let now = Instant::now();
-        let mut slice = if self.server_is_gone() { SLICE_ALONE } else { SLICE };
-        let member = &self.members[index];
         if let (Some(patience), Some(since)) = (member.policy.patience(), self.held_since) {
             slice = slice.min((since + patience).saturating_duration_since(now));
         }
@@ -173,7 +157,7 @@ impl Audience {
     /// The receiver to sleep on; see [`Audience::sleep_until_space`].
     pub fn whom_to_wait_for(&mut self, tail: &Tail) -> Option<(usize, u64)> {
         self.look();
-        self.slowest(tail)
+        self.slowest(tail).map(|(index, cursor)| (self.members[index].slot, cursor))
     }
 
     /// Without a server: receivers whose end of the doorbell is closed are gone.
@@ -219,9 +203,6 @@ impl Gate for AudienceGate<'_> {
     }
 
     fn lowest(&mut self) -> u64 {
-        if self.audience.closed {
-            return 0;
-        }
         self.audience.slowest(self.tail).map_or(u64::MAX, |(_, cursor)| cursor)
     }
 }

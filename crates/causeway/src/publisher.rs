@@ -147,9 +147,6 @@ impl Publisher {
         if payload_bytes > limit_bytes {
             return Err(Error::TooLong { payload_bytes, limit_bytes });
         }
-        if self.audience.is_closed() {
-            return Err(Error::Closed);
-        }
         for _ in 0..YIELDS {
             let tail = self.log.tail();
             match self.writer.claim(payload_bytes, &mut self.audience.gate(tail))? {
@@ -157,7 +154,6 @@ impl Publisher {
                     self.audience.not_held_up();
                     return Ok(Some(claim));
                 }
-                Claimed::Full if self.audience.is_closed() => return Err(Error::Closed),
                 Claimed::Full => {
                     if !self.audience.expel_if_late(tail) {
                         return Ok(None);

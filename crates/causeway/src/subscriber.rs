@@ -20,7 +20,7 @@ use crate::publisher::Position;
 use crate::serve::Host;
 use crate::spin::Spin;
 use crate::watch::Watch;
-use crate::wire::{self, ANSWER_TIME, Op, ask, take_fds};
+use crate::wire::{self, Op, ask, take_fds};
 
 /// A message, copied out of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +112,7 @@ impl Subscriber {
         host: Option<Arc<Host>>,
     ) -> Result<Subscriber> {
         let request = wire::Message::new(Op::Subscribe, &options.policy.to_words());
-        let patience = options.patience.or(host.is_some().then_some(ANSWER_TIME));
-        let (granted, fds) = ask(&socket, request, patience)?;
+        let (granted, fds) = ask(&socket, request, options.patience)?;
         let [slot, generation, ..] = granted.words;
         if granted.op != Op::Granted || slot as usize >= RECEIVERS_MAX {
             return Err(Error::invalid("answer", format!("{:?} to a receiver", granted.op)));

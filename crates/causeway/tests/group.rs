@@ -361,8 +361,9 @@ fn an_evicted_publisher_cannot_commit_and_the_group_is_closed() {
     let late = loan.commit();
     assert!(matches!(late, Err(Error::Evicted)), "{late:?}");
     assert_eq!(next(&mut subscriber), b"behind");
-    let _ = other.publish(b"perhaps").map(drop);
     let closed = other.publish(b"no");
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+    let closed = subscriber.wait(Some(LONG));
     assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
 }
 

@@ -343,3 +343,34 @@ fn a_receiver_that_joins_while_space_is_freed_is_not_overtaken() {
         }
     }
 }
+
+/// A log that ends while somebody publishes: a message is before the end for everybody, or it was refused.
+#[test]
+fn a_message_is_before_the_end_of_a_log_or_refused() {
+    model(3, || {
+        let shared = Shared::new(256, false, 0);
+        let publisher = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut writer = Writer::new(&shared.memory, Kind::Shared, 0);
+                match writer.claim(8, &mut Cursors(&shared)).unwrap() {
+                    Claimed::At(claim) => writer.commit(claim, Label::default()).is_ok(),
+                    Claimed::Sealed => false,
+                    other => unreachable!("{other:?}"),
+                }
+            })
+        };
+        reclaim::end_log(&shared.memory).unwrap();
+        let published = publisher.join().unwrap();
+        let mut reader = Reader::join(&shared.memory).unwrap();
+        match reader.peek().unwrap() {
+            Peek::Frame(frame) => {
+                assert!(published);
+                reader.advance(&frame);
+            }
+            Peek::Sealed => assert!(!published),
+            other => unreachable!("{other:?}"),
+        }
+        assert_eq!(reader.peek().unwrap(), Peek::Sealed);
+    });
+}

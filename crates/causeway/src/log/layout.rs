@@ -67,7 +67,7 @@ pub struct Mark {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tail {
-    /// Positions below may be claimed. In an `sw` log all ones: there the header of the next frame is always valid.
+    /// Frames may be claimed that end here or before. In an `sw` log all ones: there the header of the next frame is always valid.
     pub limit: Apart<AtomicU64>,
     /// Positions below may be overwritten at any time.
     pub floor: Apart<AtomicU64>,

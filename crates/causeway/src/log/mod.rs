@@ -7,7 +7,8 @@
 //!
 //! What holds at every instruction:
 //!
-//! * I1 every granule between the end of the chain and the limit of a shared log is free with the lap it lies in;
+//! * I1 every granule from the end of the chain to the limit of a shared log, that one included, is free with the lap
+//!   it lies in;
 //! * I2 a frame is decided once, to done or to padding;
 //! * I3 the chain of frames from any boundary at or above the floor leads to the end;
 //! * I4 no byte that a receiver holds and has not read is overwritten;

@@ -119,10 +119,11 @@ impl<M: Memory> Reader<M> {
         // A ring holds at most this many frames of padding in a row.
         for _ in 0..=capacity / GRANULE_BYTES {
             let position = self.position;
-            if position >= self.limit {
-                // Beyond the limit lie bytes of the lap before, which could look like anything.
+            if position > self.limit {
+                // Beyond the limit lie bytes of the lap before, which could look like anything. The word at the limit
+                // is stamped.
                 self.limit = self.memory.tail().limit.load(Ordering::Acquire); // PAIR log-limit
-                if position >= self.limit {
+                if position > self.limit {
                     return match self.overtaken() {
                         true => self.resume().map(Peek::Lost),
                         false => Ok(Peek::Empty(None)),

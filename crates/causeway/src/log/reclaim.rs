@@ -65,19 +65,21 @@ fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<R
     if end <= limit {
         return Ok(Reclaimed::Enough);
     }
+    // One granule less than the ring holds: the one at the limit is stamped too, so that wherever the chain ends there
+    // is a word to seal.
+    let room = capacity - GRANULE_BYTES;
     let wanted = end.max(limit + batch_bytes(capacity));
     let mut floor = tail.floor.load(Ordering::Relaxed);
-    if wanted > floor + capacity {
-        floor = advance_floor(memory, wanted, gate)?;
+    if wanted > floor + room {
+        floor = advance_floor(memory, wanted + GRANULE_BYTES, gate)?;
     }
-    let raised = wanted.min(floor + capacity);
+    let raised = wanted.min(floor + room).max(limit);
     fence(Ordering::Release); // PAIR floor-payload: who sees a stamp sees the floor above it
     for position in (limit..raised).step_by(GRANULE_BYTES as usize) {
-        memory.header(position).store(Word::free(memory.lap(position)).0, Ordering::Relaxed);
+        let stamped = position + GRANULE_BYTES;
+        memory.header(stamped).store(Word::free(memory.lap(stamped)).0, Ordering::Relaxed);
     }
-    if raised > limit {
-        tail.limit.store(raised, Ordering::Release); // PAIR log-limit: Acquire in `Writer` and `Reader`
-    }
+    tail.limit.store(raised, Ordering::Release); // PAIR log-limit: Acquire in `Writer` and `Reader`
     Ok(if end <= raised { Reclaimed::Enough } else { Reclaimed::TooLittle })
 }
 
@@ -154,7 +156,7 @@ pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
     let _ = tail.reclaim_lock.compare_exchange(locked, 0, Ordering::AcqRel, Ordering::Relaxed);
     tail.writers_waiting.fetch_and(!(1 << owner), Ordering::Relaxed);
     let (mut position, mut decided) = (tail.floor.load(Ordering::Acquire), 0);
-    while position < tail.limit.load(Ordering::Acquire) {
+    while position <= tail.limit.load(Ordering::Acquire) {
         let word = Word(memory.header(position).load(Ordering::Acquire));
         fence(Ordering::Acquire);
         let floor = tail.floor.load(Ordering::Relaxed);
@@ -179,4 +181,30 @@ pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
         }
     }
     Ok(decided)
+}
+
+/// Ends a shared log for ever: whoever comes to its end, publishing or receiving, finds it sealed. Frames claimed before
+/// stay valid and lie before the end.
+pub fn end_log<M: Memory>(memory: &M) -> Result<(), Corrupt> {
+    let tail = memory.tail();
+    let mut position = tail.hint.load(Ordering::Acquire);
+    loop {
+        let free = Word::free(memory.lap(position));
+        let sealed = free.with_state(State::Sealed);
+        let header = memory.header(position);
+        let found = match header.compare_exchange(free.0, sealed.0, Ordering::SeqCst, Ordering::Acquire) {
+            Ok(_) => return Ok(()),
+            Err(found) => Word(found),
+        };
+        fence(Ordering::Acquire); // PAIR floor-payload
+        if tail.floor.load(Ordering::Relaxed) > position {
+            position = tail.hint.load(Ordering::Acquire);
+        } else if found == sealed {
+            return Ok(());
+        } else if found.lap() != memory.lap(position) || found.span_bytes() == 0 {
+            return Err(Corrupt { position, word: found });
+        } else {
+            position += found.span_bytes();
+        }
+    }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use causeway_os::futex;
 use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_pair, stream_pair};
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 
 use super::report::Report;
 use super::{Listener, PIDFD, SOCKET};
@@ -139,7 +140,7 @@ impl State {
             let _ = Message::refusal(Refusal::TooMany).send(&socket, &[]);
             return Err(Error::Refused(Refusal::TooMany));
         }
-        let failed = |error: rustix::io::Errno| Error::os("watch", "a connection", error);
+        let failed = |error: Errno| Error::os("watch", "a connection", error);
         rustix::io::ioctl_fionbio(&socket, true).map_err(failed)?;
         let (peer, pidfd) = match like.and_then(|token| self.connections.get(&token)) {
             Some(other) => (other.peer, other.pidfd.as_ref().and_then(|pidfd| pidfd.try_clone().ok())),
@@ -298,9 +299,13 @@ impl State {
         let generation = self.generations[slot];
         for connection in self.connections.values() {
             if matches!(connection.role, Role::Publisher { .. }) {
-                joined(slot, generation, policy)
+                match joined(slot, generation, policy)
                     .send(&connection.socket, &[page_fd.as_fd(), bell.as_fd()])
-                    .map_err(|_| Refusal::PublisherStuck)?;
+                {
+                    // It died, and its end is among the next events.
+                    Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => {}
+                    other => other.map_err(|_| Refusal::PublisherStuck)?,
+                }
             }
         }
         status.receivers[slot].store(generation, Ordering::Release);
@@ -388,12 +393,8 @@ impl State {
             connection.role = Role::Visitor;
         }
         // Its late bytes may still arrive in what becomes padding. So that nobody's message ever lies there, the log
-        // ends with what fits in front of it: publishers see the phase together with the count of members, which they
-        // look at before and after they free space, and they free none in a closed group. See `Audience`.
-        let status = self.status.words();
-        status.phase.store(2, Ordering::Release);
-        status.members.fetch_add(1, Ordering::SeqCst);
-        reclaim::settle(&*self.log, publisher)?;
+        // ends first: then that memory may be freed, but not claimed.
+        reclaim::end_log(&*self.log)?;
         self.bury_publisher(publisher);
         Ok(true)
     }
