@@ -5,6 +5,7 @@
 //! the number has changed.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -160,6 +161,12 @@ impl Audience {
         self.slowest(tail).map(|(index, cursor)| (self.members[index].slot, cursor))
     }
 
+    /// The page of the receiver in `slot`.
+    #[cfg(feature = "tokio")]
+    pub fn page_of(&self, slot: usize) -> Option<Arc<ReceiverPage>> {
+        self.members.iter().find(|member| member.slot == slot).map(|member| Arc::clone(&member.page))
+    }
+
     /// Without a server: receivers whose end of the doorbell is closed are gone.
     fn drop_the_dead(&mut self) {
         use rustix::event::{PollFd, PollFlags};
@@ -216,6 +223,6 @@ fn admit(message: Message, fds: Vec<OwnedFd>) -> Result<Member> {
     if slot as usize >= RECEIVERS_MAX {
         return Err(Error::invalid("notice", format!("slot {slot}")));
     }
-    let page = ReceiverPage::open(&page)?;
+    let page = Arc::new(ReceiverPage::open(&page)?);
     Ok(Member { slot: slot as usize, generation, policy, page, bell, seen: 0, rung: 0 })
 }

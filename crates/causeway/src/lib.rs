@@ -29,6 +29,8 @@
 //!
 //! What this does not do: order between groups, persistence, other machines, publishers that distrust each other.
 
+#[cfg(all(feature = "tokio", not(loom)))]
+mod asynchronous;
 #[cfg(not(loom))]
 mod audience;
 #[cfg(not(loom))]
@@ -55,6 +57,8 @@ mod watch;
 #[cfg(not(loom))]
 mod wire;
 
+#[cfg(all(feature = "tokio", not(loom)))]
+pub use asynchronous::AsyncSubscriber;
 #[cfg(not(loom))]
 pub use {
     error::{Error, Gone, Refusal, Result},

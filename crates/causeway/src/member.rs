@@ -1,6 +1,7 @@
 //! One receiver as publishers and the server see it: its page, its doorbell, and how long it may hold space.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::net::SendFlags;
 
@@ -19,7 +20,7 @@ pub struct Member {
     /// What becomes of it when it falls behind.
     pub policy: Policy,
     /// Its page.
-    pub page: ReceiverPage,
+    pub page: Arc<ReceiverPage>,
     /// Our end of its doorbell. A socket, not an eventfd: sending with MSG_DONTWAIT cannot block, whatever the receiver
     /// does with its end, whereas an eventfd blocks its writers when a holder fills it and makes it blocking.
     pub bell: OwnedFd,

@@ -141,6 +141,18 @@ impl Publisher {
         self.audience.server_is_gone()
     }
 
+    /// Something that another thread can wait on until this publisher should try again.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn space(&mut self) -> Space {
+        let slowest = self.audience.whom_to_wait_for(self.log.tail());
+        let page = slowest.and_then(|(slot, _)| self.audience.page_of(slot));
+        Space {
+            log: Arc::clone(&self.log),
+            owner: self.writer.owner(),
+            on: page.zip(slowest.map(|(_, cursor)| cursor)),
+        }
+    }
+
     #[inline]
     fn claim(&mut self, payload_bytes: usize) -> Result<Option<Claim>> {
         let limit_bytes = self.payload_bytes_max();
@@ -194,6 +206,33 @@ impl Publisher {
         let position = self.writer.commit(claim, label)?;
         self.audience.wake(self.log.tail());
         Ok(Position(position))
+    }
+}
+
+/// A wait for space that does not borrow the publisher. It ends when the slowest receiver moves on or dies, and after a
+/// moment in any case: what a publisher must look at meanwhile (deadlines, a server's death) it looks at itself.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub(crate) struct Space {
+    log: Arc<MappedLog>,
+    owner: u8,
+    on: Option<(Arc<crate::log::mapped::ReceiverPage>, u64)>,
+}
+
+#[cfg(feature = "tokio")]
+impl Space {
+    pub(crate) fn wait(self) {
+        const MOMENT: Duration = Duration::from_millis(10);
+        let Some((page, cursor)) = self.on else {
+            std::thread::sleep(Duration::from_micros(50));
+            return;
+        };
+        await_space(self.log.tail(), self.owner);
+        let now = page.words().cursor.load(std::sync::atomic::Ordering::Acquire);
+        if now <= cursor {
+            let _ = causeway_os::futex::wait(page.cursor_futex(), cursor as u32, Some(MOMENT));
+        }
+        stop_awaiting_space(self.log.tail(), self.owner);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A receiver that has everything a receiver gets, and does its worst with it.
 #![cfg(not(loom))]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 mod common;
 
@@ -57,7 +58,7 @@ fn attack(path: &std::path::Path, seed: u64) -> ! {
             1 => page.atomic_u32(128).store(value as u32 | 1, Ordering::Relaxed),
             _ => page.atomic_u64(offset).store(value, Ordering::Relaxed),
         }
-        if random.next() % 1024 == 0 {
+        if random.next().is_multiple_of(1024) {
             let junk: Vec<u8> = (0..random.next() % 100).map(|_| random.next() as u8).collect();
             let _ = rustix::net::send(&socket, &junk, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             let mut request = subscribe_request(0);
@@ -173,7 +174,7 @@ fn a_server_that_answers_nonsense_is_an_error() {
     for (reply, fds) in
         [(&b"hello"[..], 0), (&granted(16), 0), (&granted(20), 0), (&granted(99), 0), (&[0; 200], 0)]
     {
-        let error = answering(reply, &vec![]);
+        let error = answering(reply, &[]);
         assert!(matches!(error, Error::Invalid { .. }), "{error} for {reply:?} with {fds} descriptors");
     }
     let (pipe, _end) = rustix::pipe::pipe().unwrap();

@@ -7,6 +7,7 @@
 //! `CAUSEWAY_KILL_EVERY` is the step from one k to the next, 1 for all. The short form samples; the long form is
 //! `CAUSEWAY_KILL_EVERY=1 cargo test -p causeway --release --test kill`.
 #![cfg(not(loom))]
+#![allow(clippy::print_stderr, reason = "how many kills there were is worth knowing")]
 
 mod common;
 

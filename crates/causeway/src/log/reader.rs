@@ -175,7 +175,7 @@ impl<M: Memory> Reader<M> {
     pub fn advance(&mut self, frame: &Frame) {
         debug_assert_eq!(frame.position, self.position);
         self.position = frame.end;
-        self.messages += 1;
+        self.messages = self.messages.wrapping_add(1); // its beginning came from the log
     }
 
     /// Whether publishers have been allowed to overwrite this reader's position.

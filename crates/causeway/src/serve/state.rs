@@ -314,7 +314,7 @@ impl State {
         connection.role = Role::Receiver { slot };
         let fds = [self.status_fd.as_fd(), self.log_fd.as_fd(), page_fd.as_fd(), bell_far.as_fd()];
         let _ = Message::new(Op::Granted, &[slot as u32, generation]).send(&connection.socket, &fds);
-        self.members.push(Member { slot, generation, policy, page, bell, seen: 0, rung: 0 });
+        self.members.push(Member { slot, generation, policy, page: Arc::new(page), bell, seen: 0, rung: 0 });
         self.pages.insert(slot, page_fd);
         Ok(())
     }
