@@ -1,6 +1,6 @@
 //! What the protocol asks of the memory it runs on, and the heap version that models and tests use.
 
-use super::atomic::{AtomicU64, Ordering};
+use super::atomic::{AtomicU64, Ordering, QuietU64};
 use super::layout::Tail;
 use super::word::{GRANULE_BYTES, HEADER_BYTES};
 
@@ -14,7 +14,7 @@ pub trait Memory {
     /// The first word of the granule at `position`, a multiple of 64.
     fn header(&self, position: u64) -> &AtomicU64;
     /// The three words after the header word of the frame at `position`.
-    fn meta(&self, position: u64) -> &[AtomicU64; 3];
+    fn meta(&self, position: u64) -> &[QuietU64; 3];
     /// Copies payload out of the frame at `position`. At most the capacity less the header is copied, whatever
     /// `into` asks.
     fn read_payload(&self, position: u64, into: &mut [u8]);
@@ -38,7 +38,7 @@ impl<M: Memory> Memory for &M {
     fn header(&self, position: u64) -> &AtomicU64 {
         (**self).header(position)
     }
-    fn meta(&self, position: u64) -> &[AtomicU64; 3] {
+    fn meta(&self, position: u64) -> &[QuietU64; 3] {
         (**self).meta(position)
     }
     fn read_payload(&self, position: u64, into: &mut [u8]) {
@@ -64,7 +64,7 @@ impl<M: Memory> Memory for std::sync::Arc<M> {
         (**self).header(position)
     }
     #[inline(always)]
-    fn meta(&self, position: u64) -> &[AtomicU64; 3] {
+    fn meta(&self, position: u64) -> &[QuietU64; 3] {
         (**self).meta(position)
     }
     #[inline(always)]
@@ -82,7 +82,7 @@ impl<M: Memory> Memory for std::sync::Arc<M> {
 #[derive(Debug)]
 struct Granule {
     header: AtomicU64,
-    meta: [AtomicU64; 3],
+    meta: [QuietU64; 3],
     payload: [AtomicU64; PAYLOAD_WORDS],
 }
 
@@ -171,7 +171,7 @@ impl Memory for HeapMemory {
         &self.granule(position).header
     }
 
-    fn meta(&self, position: u64) -> &[AtomicU64; 3] {
+    fn meta(&self, position: u64) -> &[QuietU64; 3] {
         &self.granule(position).meta
     }
 
