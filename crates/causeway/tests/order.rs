@@ -7,7 +7,7 @@ mod common;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use causeway::{Error, Gone, Group, GroupOptions, Policy, Published, Received};
+use causeway::{Error, Gone, Group, GroupOptions, Policy, Published, Received, SubscribeOptions};
 use common::{LONG, Peer, eventually, join, play, setting};
 
 const PUBLISHERS: u64 = 4;
@@ -38,7 +38,8 @@ fn publish(group: &Group) {
 /// Receives everything, checks each publisher's own order, and publishes the hash of it all to the collector.
 fn receive(group: &Group, results: &Group) {
     let mut results = results.publisher().unwrap();
-    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    // From the oldest: the group may be busy before this receiver has looked where the next message will be.
+    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).from_oldest()).unwrap();
     let mut hasher = DefaultHasher::new();
     let mut expected = [0u32; 64];
     let mut count = 0;
