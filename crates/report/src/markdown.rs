@@ -38,12 +38,12 @@ pub fn markdown(report: &Report) -> String {
                       `~`: not one steady state. –: skipped.";
         let _ = write!(out, "\n{legend}\n");
     }
-    for remarks in notes::remarks(report) {
+    for remarks in notes::remarks(report, &matrices) {
         let _ = write!(out, "\n## {}\n\n{}\n\n", escaped(remarks.title), remarks.meaning);
-        for note in &remarks.notes {
+        for note in &remarks.brief {
             let _ = writeln!(out, "- {}", escaped(&note.why));
-            for case in &note.cases {
-                let _ = writeln!(out, "  - {}", escaped(case));
+            for item in &note.items {
+                let _ = writeln!(out, "  - {}", escaped(&item.fitted(usize::MAX)));
             }
         }
     }

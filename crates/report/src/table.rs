@@ -52,7 +52,7 @@ pub fn table(report: &Report, style: Style) -> String {
         out.push('\n');
         wrapped(&mut out, figure::LEGEND, "", "", width);
     }
-    remarks(&mut out, report, width);
+    remarks(&mut out, report, &matrices, width);
     if style.colour { coloured(&out) } else { out }
 }
 
@@ -192,13 +192,13 @@ fn counts(matrix: &Matrix<'_>, width: usize) -> String {
     finished(table, 0)
 }
 
-fn remarks(out: &mut String, report: &Report, width: usize) {
-    for remarks in notes::remarks(report) {
+fn remarks(out: &mut String, report: &Report, matrices: &[Matrix<'_>], width: usize) {
+    for remarks in notes::remarks(report, matrices) {
         let _ = write!(out, "\n■ {}\n", remarks.title);
-        for note in &remarks.notes {
+        for note in &remarks.brief {
             wrapped(out, &note.why, "  ", "  ", width);
-            for case in &note.cases {
-                wrapped(out, case, "    ", "      ", width);
+            for item in &note.items {
+                wrapped(out, &item.fitted(width - 4), "    ", "      ", width);
             }
         }
     }
@@ -231,7 +231,11 @@ fn cell_width(head: &str, texts: &[String]) -> usize {
 }
 
 fn wrapped(out: &mut String, text: &str, first: &str, further: &str, width: usize) {
-    let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(further);
+    // Names and dates have hyphens in them and are kept whole.
+    let options = textwrap::Options::new(width)
+        .initial_indent(first)
+        .subsequent_indent(further)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
     let text = plain(text);
     for line in textwrap::wrap(&text, options) {
         out.push_str(line.trim_end());
