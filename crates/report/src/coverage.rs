@@ -37,20 +37,21 @@ pub fn described(report: &Report, some: &[&Measured], all: &[&Measured]) -> Vec<
 /// Cases by pattern and placement, in the order in which these first come.
 fn by_place<'a>(report: &Report, cases: &[&'a Measured]) -> Vec<((&'a str, &'a str), Variants)> {
     let mut places: Vec<((&str, &str), Variants)> = Vec::new();
-    let mut known: HashMap<(&str, &str), (usize, HashMap<String, usize>)> = HashMap::new();
+    let mut known_places = HashMap::new();
+    let mut known_variants = HashMap::new();
     for case in cases {
         let place = (case.id.pattern.as_str(), case.id.placement.as_str());
-        let (at, variants) = known.entry(place).or_insert_with(|| {
+        let at = *known_places.entry(place).or_insert_with(|| {
             places.push((place, Vec::new()));
-            (places.len() - 1, HashMap::new())
+            places.len() - 1
         });
-        let listed = &mut places[*at].1;
+        let variants = &mut places[at].1;
         let name = report.variant(case.source, &case.id);
-        let index = *variants.entry(name.clone()).or_insert_with(|| {
-            listed.push((name, BTreeSet::new()));
-            listed.len() - 1
+        let index = *known_variants.entry((at, name.clone())).or_insert_with(|| {
+            variants.push((name, BTreeSet::new()));
+            variants.len() - 1
         });
-        listed[index].1.insert(case.id.payload_bytes);
+        variants[index].1.insert(case.id.payload_bytes);
     }
     places
 }

@@ -11,6 +11,9 @@ use weighbridge_record::{
 
 use crate::unfinished;
 
+/// The mechanism that is the harness itself.
+pub const HARNESS: &str = "noop";
+
 /// Everything that the renderers show.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -91,7 +94,7 @@ impl Measured {
 
     /// The harness measured against itself; not a mechanism that anyone could choose.
     pub fn is_harness(&self) -> bool {
-        self.id.mechanism == "noop"
+        self.id.mechanism == HARNESS
     }
 }
 

@@ -81,7 +81,7 @@ pub struct Remarks {
 }
 
 /// So many items of a list are shown where there is no fold for the rest.
-const FEW: usize = 8;
+pub const FEW: usize = 8;
 
 /// The first few items; instead of the rest, their number.
 pub fn few(mut items: Vec<Item>) -> Vec<Item> {
