@@ -1,6 +1,6 @@
 //! What a pattern works with inside a peer: the meeting point, the timed batch, the counters.
 //!
-//! Only [`Ctx::sample`] and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
+//! Only `Ctx::sample` and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
 //! the timed interval, before the first counted batch and after the last.
 
 mod alone;
