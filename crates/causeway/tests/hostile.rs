@@ -59,7 +59,8 @@ fn attack(path: &std::path::Path, seed: u64) -> ! {
             _ => page.atomic_u64(offset).store(value, Ordering::Relaxed),
         }
         if random.next().is_multiple_of(1024) {
-            let junk: Vec<u8> = (0..random.next() % 100).map(|_| random.next() as u8).collect();
+            // Not empty: an empty message is taken for the end of the connection, and that would be the end of the attack.
+            let junk: Vec<u8> = (0..1 + random.next() % 100).map(|_| random.next() as u8).collect();
             let _ = rustix::net::send(&socket, &junk, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             let mut request = subscribe_request(0);
             request[8] = random.next() as u8 % 24;

@@ -179,7 +179,8 @@ impl State {
             (Op::Mapped, Role::Publisher { slot, mapped: false }) => self.publisher_mapped(token, slot),
             (Op::Subscribe, Role::Visitor) => self.subscribe(token, [message.words[0], message.words[1]]),
             (Op::Stat, _) => self.send_report(token),
-            (Op::Connect, _) => self.connect_another(epoll, token),
+            // Not for a receiver: a hostile one would take every place at the door.
+            (Op::Connect, Role::Visitor) => self.connect_another(epoll, token),
             _ => Err(Refusal::NotUnderstood),
         };
         if let Err(refusal) = answer {
