@@ -151,7 +151,7 @@ fn upright(matrix: &Matrix<'_>, counts: Vec<Texts>, width: usize) -> String {
     };
     let star = |column| if best == Some(column) { "*" } else { "" };
     let names = texts("mechanism", &|column| plain(&matrix.columns[column].name));
-    let mut columns = vec![
+    let columns = vec![
         texts("median", &|column| format!("{}{}", star(column), figure(column).value)),
         texts("interval", &|column| figure(column).reach),
         texts("", &|column| figure(column).marks),

@@ -19,7 +19,7 @@ const COLOURS: [(u8, u8, u8); 7] = [
 ];
 
 /// How one line is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     index: usize,
 }
