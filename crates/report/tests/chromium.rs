@@ -36,10 +36,13 @@ const LOOK: &str = r"<script>
   const root = document.documentElement;
   while (root.dataset.drawn === undefined && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
   for (const fold of document.querySelectorAll('details')) fold.open = true;
+  while (document.querySelector('.plot:not([data-drawn=done])') && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
   const overlap = (a, b) => a && b && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
     Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
   const box = (plot, selector) => plot.querySelector(selector)?.getBoundingClientRect();
   const charts = [...document.querySelectorAll('.plot')].map((plot) => ({
+    kind: plot.dataset.kind,
+    marks: plot.querySelectorAll('.shapelayer path').length,
     svg: plot.querySelectorAll('.main-svg').length,
     traces: plot.querySelectorAll('.scatterlayer .trace').length,
     wanted: JSON.parse(plot.nextElementSibling.textContent).data.filter((t) => t.visible !== 'legendonly').length,
@@ -232,10 +235,34 @@ fn a_whole_record_is_readable_on_a_laptop_and_a_phone_in_light_and_dark() {
             [18, 2, 18],
             "a band and a line for each of nine mechanisms, one of them pointed at"
         );
-        assert_eq!(laptop["charts"].as_array().unwrap().len(), 15, "4 medians, 3 single, 8 per operation");
+        assert_eq!(
+            laptop["charts"].as_array().unwrap().len(),
+            16,
+            "4 medians, 3 single, 1 scaling, 8 per operation"
+        );
         backgrounds.push(laptop["background"].clone());
     }
     assert_ne!(backgrounds[0], backgrounds[1]);
+}
+
+#[test]
+fn signals_streams_and_receivers_have_their_charts() {
+    let Some(program) = chromium() else { return };
+    let [laptop, phone] = look(&program, common::patterns(), Scheme::Dark, [1366, 390]);
+    check(&laptop, Scheme::Dark);
+    check(&phone, Scheme::Dark);
+    let charts = laptop["charts"].as_array().unwrap();
+    let of = |kind: &str| charts.iter().filter(|chart| chart["kind"] == kind).collect::<Vec<_>>();
+    assert_eq!(of("dots").len(), 5, "a chart of dots for each pattern");
+    assert_eq!(of("lines").len(), 3, "streams, receivers and roles");
+    assert_eq!(of("strips").len(), 12, "each fan-in and fan-out case");
+    // The samples and three series; the levels of the step, and where the run changes.
+    let steps: Vec<&u64> = vec![&0, &3];
+    for chart in of("strips") {
+        assert_eq!(chart["traces"], 4, "{chart}");
+        assert!(steps.iter().any(|count| chart["marks"] == **count), "{chart}");
+    }
+    assert_eq!(of("strips").iter().filter(|chart| chart["marks"] == 3).count(), 2);
 }
 
 #[test]

@@ -39,6 +39,18 @@ impl LogAxis {
         LogAxis { title: "payload".into(), ticks, low: low / 1.25, high: most as f64 * 1.25 }
     }
 
+    /// Numbers of something, each with a tick unless there are many.
+    pub fn numbers(title: &str, numbers: &[f64]) -> LogAxis {
+        let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = numbers.iter().copied().fold(1.0, f64::max);
+        let low = if low > 0.0 && low.is_finite() { low } else { 1.0 };
+        let ticks = match numbers.len() {
+            0..=8 => numbers.iter().map(|number| (*number, number.to_string())).collect(),
+            _ => value_ticks("", low, high),
+        };
+        LogAxis { title: title.into(), ticks, low: low / 1.25, high: high * 1.25 }
+    }
+
     /// Values in a unit of the record, from the lowest to the highest that will be drawn.
     pub fn values(unit: &str, low: f64, high: f64) -> LogAxis {
         let (low, high) = if low > 0.0 && high.is_finite() { (low / 1.15, high * 1.15) } else { (0.9, 11.0) };

@@ -25,6 +25,11 @@ pub struct Look {
 }
 
 impl Look {
+    /// The look of a line that is no mechanism of its own; neighbours differ.
+    pub fn nth(index: usize) -> Look {
+        Look { index }
+    }
+
     /// Its colour with an opacity from 0 to 1.
     pub fn colour(self, opacity: f64) -> String {
         let (red, green, blue) = COLOURS[self.index % COLOURS.len()];

@@ -27,12 +27,16 @@
       // A finger that scrolls the page must not zoom the chart.
       dragmode: touch.matches || width < 600 ? false : "zoom",
     };
-    for (const axis of ["xaxis", "yaxis"]) {
+    for (const axis of box.dataset.axes?.split(" ") ?? []) {
       out[axis + ".gridcolor"] = colour("--grid");
       out[axis + ".linecolor"] = colour("--line");
       out[axis + ".tickcolor"] = colour("--line");
     }
     out["font.size"] = width < 600 ? 11 : 12;
+    if (box.dataset.kind === "strips") {
+      out.height = 110 + (width < 600 ? 130 : 150) * names;
+      return out;
+    }
     if (box.dataset.kind === "dots") {
       out.height = 110 + 30 * names;
       return out;
@@ -82,17 +86,32 @@
     });
   }
 
+  async function drawOne(box) {
+    if (box.dataset.drawn) return;
+    box.dataset.drawn = "begun";
+    const chart = JSON.parse(box.nextElementSibling.textContent);
+    box.dataset.axes = Object.keys(chart.layout).filter((name) => /^[xy]axis\d*$/.test(name)).join(" ");
+    chart.layout.height = looks(box).height;
+    await Plotly.newPlot(box, chart.data, chart.layout, config);
+    await Plotly.relayout(box, looks(box));
+    if (box.dataset.kind === "lines") dims(box);
+    box.dataset.drawn = "done";
+  }
+
+  // What is behind a closed fold has no width yet and is drawn when the fold is opened.
+  const folded = (box) => box.closest("details:not([open])") !== null;
+
   async function draw() {
+    const open = boxes.filter((box) => !folded(box));
     // Room first, so that a link to a section below leads there and stays there.
-    for (const box of boxes) box.style.minHeight = looks(box).height + "px";
-    for (const box of boxes) {
-      const chart = JSON.parse(box.nextElementSibling.textContent);
-      chart.layout.height = looks(box).height;
-      await Plotly.newPlot(box, chart.data, chart.layout, config);
-      await Plotly.relayout(box, looks(box));
-      if (box.dataset.kind === "lines") dims(box);
+    for (const box of open) box.style.minHeight = looks(box).height + "px";
+    for (const box of open) await drawOne(box);
+    for (const fold of document.querySelectorAll("details")) {
+      fold.addEventListener("toggle", async () => {
+        for (const box of fold.querySelectorAll(".plot")) if (!folded(box)) await drawOne(box);
+      });
     }
-    document.documentElement.dataset.drawn = boxes.length;
+    document.documentElement.dataset.drawn = open.length;
   }
 
   let asked = 0;

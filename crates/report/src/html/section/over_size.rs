@@ -51,7 +51,7 @@ fn chart_of(matrix: &Matrix<'_>, title: &str, lines: &[Line]) -> String {
 ///
 /// A line is placed by its values relative to the middle of all values at the same size, since not every mechanism
 /// has every size.
-fn by_height(lines: &mut [Line]) {
+pub fn by_height(lines: &mut [Line]) {
     let mut at_size: HashMap<u64, Vec<f64>> = HashMap::new();
     for point in lines.iter().flat_map(|line| &line.points) {
         at_size.entry(point.x.to_bits()).or_default().push(point.y);
