@@ -66,6 +66,13 @@ fn shares(report: &Report) -> String {
     plain(&format!("{list} {verb} not in one steady state."))
 }
 
+/// `pipe 64 KiB stream two-cpus`.
+pub fn name(report: &Report, case: &Measured) -> String {
+    let id = &case.id;
+    let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
+    plain(&format!("{} {payload}{} {}", report.variant(case.source, id), id.pattern, id.placement))
+}
+
 /// A case with what departs in it.
 struct Departure<'a> {
     case: &'a Measured,
@@ -97,21 +104,14 @@ impl Departure<'_> {
             plain(&format!("{} {place}{levels}", kind(regime)))
         };
         let further = regimes.iter().enumerate().map(part).collect();
-        Item { text: self.name(report), further }
+        Item { text: name(report, self.case), further }
     }
 
     fn full(&self, report: &Report) -> Note {
         let sentence = |regime: &Regime| {
             plain(&format!("{}{}: {}", kind(regime), self.levels(regime), regime.detail)).into()
         };
-        Note { why: self.name(report), items: self.summary.regimes.iter().map(sentence).collect() }
-    }
-
-    fn name(&self, report: &Report) -> String {
-        let id = &self.case.id;
-        let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
-        let variant = report.variant(self.case.source, id);
-        plain(&format!("{variant} {payload}{} {}", id.pattern, id.placement))
+        Note { why: name(report, self.case), items: self.summary.regimes.iter().map(sentence).collect() }
     }
 
     /// ` (1.21 and 3.51 GiB/s)`; of a time only `µs`, since the pattern stands beside it.

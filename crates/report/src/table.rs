@@ -151,7 +151,7 @@ fn upright(matrix: &Matrix<'_>, counts: Vec<Texts>, width: usize) -> String {
     };
     let star = |column| if best == Some(column) { "*" } else { "" };
     let names = texts("mechanism", &|column| plain(&matrix.columns[column].name));
-    let mut columns = vec![
+    let columns = vec![
         texts("median", &|column| format!("{}{}", star(column), figure(column).value)),
         texts("interval", &|column| figure(column).reach),
         texts("", &|column| figure(column).marks),
@@ -289,15 +289,9 @@ fn head(column: &Column) -> String {
     plain(&column.name).replace(' ', "\n")
 }
 
-/// The name of a count on two lines that are about equally long.
+/// The name of a count on lines that are about as long as its figures.
 fn wrapped_head(name: &str) -> String {
-    let name = plain(name);
-    let blanks = name.match_indices(' ').map(|(at, _)| at);
-    let middle = blanks.min_by_key(|at| at.abs_diff(name.len() / 2));
-    match middle {
-        Some(at) => format!("{}\n{}", &name[..at], &name[at + 1..]),
-        None => name,
-    }
+    textwrap::fill(&plain(name), textwrap::Options::new(11).break_words(false))
 }
 
 fn wrapped(out: &mut String, text: &str, first: &str, further: &str, width: usize) {

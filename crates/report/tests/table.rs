@@ -43,11 +43,19 @@ fn two_records_side_by_side() {
 }
 
 #[test]
+fn signals_streams_and_receivers_at_100_columns() {
+    let text = text(&Report::from_reading(common::patterns()), 100);
+    assert_data_eq!(text, file!["snapshots/patterns-100.txt"].raw());
+}
+
+#[test]
 fn no_line_is_wider_than_the_terminal() {
-    let report = Report::from_reading(common::whole());
-    for width in [72, 80, 100, 140] {
-        for line in text(&report, width).lines() {
-            assert!(line.chars().count() <= usize::from(width), "at {width}: {line:?}");
+    for reading in [common::whole(), common::patterns(), common::unsteady()] {
+        let report = Report::from_reading(reading);
+        for width in [72, 80, 100, 140] {
+            for line in text(&report, width).lines() {
+                assert!(line.chars().count() <= usize::from(width), "at {width}: {line:?}");
+            }
         }
     }
 }
