@@ -34,7 +34,8 @@ pub struct OneWriter;
 
 impl Kind for OneWriter {
     const ID: &'static str = "causeway-sw";
-    const ABOUT: &'static str = "Causeway, a log in shared memory with one writer; receivers map it read-only";
+    const ABOUT: &'static str =
+        "Causeway, a log in shared memory with one writer; receivers map it read-only";
 
     fn options() -> GroupOptions {
         GroupOptions::new()
@@ -47,7 +48,8 @@ pub struct ManyWriters;
 
 impl Kind for ManyWriters {
     const ID: &'static str = "causeway-mw";
-    const ABOUT: &'static str = "Causeway, a log in shared memory that several may write, in one order for all receivers";
+    const ABOUT: &'static str =
+        "Causeway, a log in shared memory that several may write, in one order for all receivers";
 
     fn options() -> GroupOptions {
         GroupOptions::new().several_publishers()
@@ -87,7 +89,9 @@ impl<K: Kind> Mechanism for Causeway<K> {
     fn fit(_host: &Host, link: &Link) -> Fit {
         let (bytes, payload) = (capacity_bytes(link), link.payload_bytes);
         if bytes > MOST_BYTES {
-            return Fit::No(format!("a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"));
+            return Fit::No(format!(
+                "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
+            ));
         }
         if payload.saturating_mul(4) > bytes {
             return Fit::No(format!(
@@ -107,7 +111,8 @@ impl<K: Kind> Mechanism for Causeway<K> {
     fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<CausewayEnd> {
         let meeting = handoff.take_fd();
         let capacity_bytes = capacity_bytes(link) as u64;
-        let own = Group::create("weighbridge", K::options().capacity_bytes(capacity_bytes)).map_err(io::Error::other)?;
+        let own = Group::create("weighbridge", K::options().capacity_bytes(capacity_bytes))
+            .map_err(io::Error::other)?;
         let publisher = own.publisher().map_err(io::Error::other)?;
         let invitation = own.invite().map_err(io::Error::other)?;
         socket::send_with_fds(&meeting, &[0], &[invitation.as_fd()])?;
@@ -124,7 +129,14 @@ impl<K: Kind> Mechanism for Causeway<K> {
         // A message sent before the other end subscribed would not reach it.
         socket::send_with_fds(&meeting, &[0], &[])?;
         socket::recv_with_fds(&meeting, &mut [0], 0)?;
-        Ok(CausewayEnd { publisher, subscriber, set, wait: link.wait, capacity_bytes, _groups: [own, theirs] })
+        Ok(CausewayEnd {
+            publisher,
+            subscriber,
+            set,
+            wait: link.wait,
+            capacity_bytes,
+            _groups: [own, theirs],
+        })
     }
 }
 
@@ -160,7 +172,10 @@ impl CausewayEnd {
             }
             (_, Some(set)) => {
                 if self.subscriber.arm().map_err(io::Error::other)? {
-                    let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+                    let mut events = [epoll::Event {
+                        flags: epoll::EventFlags::empty(),
+                        data: epoll::EventData::new_u64(0),
+                    }];
                     epoll::wait(set, &mut events[..], None)?;
                 }
                 Ok(())
@@ -188,7 +203,8 @@ impl Endpoint for CausewayEnd {
     #[inline]
     fn loan(&mut self, len: usize) -> io::Result<Written<'_>> {
         let loan = self.publisher.loan_within(len, None).map_err(io::Error::other)?;
-        loan.map(Written).ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
+        loan.map(Written)
+            .ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
     }
 
     #[inline]
@@ -203,7 +219,9 @@ impl Endpoint for CausewayEnd {
         }
         match self.subscriber.receive().map_err(io::Error::other)? {
             Received::Message(message) => Ok(message.bytes),
-            Received::Lost { messages, .. } => Err(io::Error::other(format!("{messages} messages were lost"))),
+            Received::Lost { messages, .. } => {
+                Err(io::Error::other(format!("{messages} messages were lost")))
+            }
             Received::Empty => Err(io::Error::other("a log that was ready is empty")),
         }
     }
