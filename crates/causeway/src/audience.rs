@@ -18,7 +18,7 @@ use crate::log::mapped::{ReceiverPage, StatusPage};
 use crate::log::sleep::{Sleepy, wake_sleepers};
 use crate::member::Member;
 use crate::options::Policy;
-use crate::wire::{FDS_MAX, Incoming, Message, Op, receive};
+use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, answer, receive};
 
 /// While the server is alive it wakes publishers when a receiver dies. This bounds the wait if both die at once.
 const SLICE: Duration = Duration::from_millis(100);
@@ -39,11 +39,21 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// The audience that is announced on `socket`, which will no longer block.
-    pub fn new(socket: OwnedFd, status: StatusPage) -> Result<Audience> {
+    /// The audience that is announced on `socket`, which will no longer block. `present` receivers are there already;
+    /// a publisher that began without knowing them all could overwrite what they have not read.
+    pub fn new(socket: OwnedFd, status: StatusPage, present: u32) -> Result<Audience> {
+        let mut members = Vec::new();
+        for _ in 0..present.min(RECEIVERS_MAX as u32) {
+            match answer(&socket, Some(ANSWER_TIME))? {
+                (message, fds) if message.op == Op::Joined => members.push(admit(message, fds)?),
+                (message, _) => {
+                    return Err(Error::invalid("notice", format!("{:?} to a publisher", message.op)));
+                }
+            }
+        }
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
-        Ok(Audience { socket, status, members: Vec::new(), known: 0, server_gone: false, held_since: None })
+        Ok(Audience { socket, status, members, known: 0, server_gone: false, held_since: None })
     }
 
     /// Whether the process that serves the group is gone, as far as this publisher has noticed.

@@ -61,7 +61,7 @@ impl Publisher {
                 (Arc::new(log), status, None)
             }
         };
-        let audience = Audience::new(socket, StatusPage::open(&status)?)?;
+        let audience = Audience::new(socket, StatusPage::open(&status)?, granted.words[1])?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
         Ok(Publisher { log, writer, audience, _host: host })

@@ -36,7 +36,7 @@ pub enum Op {
     Stat = 4,
     /// Request: another connection.
     Connect = 5,
-    /// Answer: granted. A publisher gets `[slot]`, a receiver `[slot, generation]`.
+    /// Answer: granted. A publisher gets `[slot, receivers present]`, a receiver `[slot, generation]`.
     Granted = 16,
     /// Answer: refused. `[reason]`
     Refused = 17,

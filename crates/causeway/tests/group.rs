@@ -88,6 +88,22 @@ fn a_full_log_refuses_and_nobody_sees_what_was_refused() {
 }
 
 #[test]
+fn a_publisher_that_joins_late_waits_for_receivers_that_were_there_before() {
+    for _ in 0..200 {
+        let group = group(small().several_publishers());
+        let mut subscribers =
+            [group.subscribe(Policy::Reliable).unwrap(), group.subscribe(Policy::Reliable).unwrap()];
+        let mut publisher = group.publisher().unwrap();
+        let accepted =
+            (0..1000).take_while(|_| publisher.publish(&[0; 900]).unwrap() != Published::Full).count();
+        assert!(accepted < 5, "{accepted} messages of 900 bytes in a log of 4096");
+        for subscriber in &mut subscribers {
+            assert!(matches!(subscriber.receive().unwrap(), Received::Message(_)));
+        }
+    }
+}
+
+#[test]
 fn a_loan_is_written_in_place_and_one_that_is_dropped_publishes_nothing() {
     for options in [small(), small().several_publishers()] {
         let group = group(options);

@@ -226,7 +226,8 @@ impl State {
 
     fn admit_publisher(&mut self, token: u64, slot: u8, local: bool) -> Answer {
         let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
-        let granted = Message::new(Op::Granted, &[u32::from(slot)]);
+        // How many notices follow: until it has them all, the publisher must not free space.
+        let granted = Message::new(Op::Granted, &[u32::from(slot), self.members.len() as u32]);
         let both = [self.status_fd.as_fd(), self.log_fd.as_fd()];
         let fds = if local { &both[..1] } else { &both[..] };
         granted.send(&connection.socket, fds).map_err(|_| Refusal::PublisherStuck)?;
