@@ -3,6 +3,8 @@
 //! Only [`Ctx::sample`] and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
 //! the timed interval, before the first counted batch and after the last.
 
+mod interval;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +19,8 @@ use crate::buffer::Buffer;
 use crate::link::Link;
 use crate::planner::{Planner, Timing};
 use crate::shared::{Phase, Planned, Sample, Shared, Step};
+
+pub use interval::Flow;
 
 /// A batch of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,12 @@
 //! This crate never hears of tables or pages. Statistics are in `weighbridge-stats`.
 
 pub mod axis;
+mod board;
 pub mod buffer;
 pub mod contract;
 pub mod coordinator;
 pub mod ctx;
+mod fan_in;
 pub mod host;
 pub mod interrupt;
 pub mod link;
