@@ -1,11 +1,11 @@
-//! Words that the roles of a case share beside what they measure: counts of each role.
+//! Words that the roles of a case share beside what they measure: counts of each role, and one to wait on.
 //!
 //! A line of 128 bytes for each writer of words, so that two of them never write to the same cache line, nor to a
 //! neighbour that is fetched with it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use causeway_os::memory::{self, Access, Mapping};
 
@@ -46,6 +46,15 @@ impl Board {
     pub fn word(&self, line: usize, index: usize) -> &AtomicU64 {
         assert!(index < WORDS, "a line has {WORDS} words");
         self.map.atomic_u64(line * LINE_BYTES + index * 8)
+    }
+
+    /// The word of a line that holds nothing but a futex.
+    ///
+    /// # Panics
+    /// If there is no such line.
+    #[inline]
+    pub fn futex(&self, line: usize) -> &AtomicU32 {
+        self.map.atomic_u32(line * LINE_BYTES)
     }
 }
 
