@@ -1,61 +1,80 @@
 //! Weighs what it costs to move messages, wake-ups and memory between Linux processes.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
-use std::process::ExitCode;
-use weighbridge_lab as lab;
+//!
+//! The way of a command through this program: [`args`] is what was typed · [`scope`] turns that into cases with the help
+//! of [`select`] · [`commands`] has one file for each command · [`output`] is the only way to standard output and standard
+//! error. Everything that goes wrong comes back here as a [`Failure`], is printed once, and decides the exit code.
 
-struct S;
-impl lab::session::Sink for S {
-    fn line(&mut self, line: weighbridge_record::Line) -> std::io::Result<()> {
-        match line {
-            weighbridge_record::Line::Run(run) => println!(
-                "{} {} value {:.1} n {} spo {} startup {:.1} elapsed {:.1} coord {:?} vol {:.2} inv {:.2} flt {:.4} cpu {:.0} flags {:?}",
-                run.case,
-                run.run,
-                run.value,
-                run.samples.len(),
-                run.ops_per_sample,
-                run.startup_ms,
-                run.elapsed_ms,
-                run.noise.coordinator_switches,
-                run.per_op.voluntary_switches,
-                run.per_op.involuntary_switches,
-                run.per_op.minor_faults,
-                run.per_op.cpu_ns,
-                run.flags
-            ),
-            line => println!("{}", serde_json::to_string(&line).unwrap()),
-        }
-        Ok(())
+mod args;
+mod commands;
+mod destination;
+mod nearest;
+mod output;
+mod progress;
+mod recorder;
+mod scope;
+mod select;
+mod values;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::process::ExitCode;
+
+use weighbridge_lab::peer;
+
+/// How a command ended, other than by a [`Failure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// As asked.
+    Fine,
+    /// Something is missing, and that has been said.
+    Incomplete,
+    /// Ctrl-C or SIGTERM; what there is was kept.
+    Interrupted,
+}
+
+/// Why a command did not do what it was asked: one sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// With this sentence.
+    pub fn new(sentence: impl Into<String>) -> Failure {
+        Failure(sentence.into())
     }
-    fn progress(&mut self, _: &lab::session::Progress<'_>) {}
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    if args[1] == "__peer" {
-        return lab::peer::main(args[2].parse().unwrap(), causeway_os::process::inherited_fd(3).unwrap());
+    // A peer is this program too. It must come to its work before anything else is set up.
+    let mut typed = std::env::args_os();
+    if typed.nth(1).is_some_and(|first| first == peer::ARGUMENT) {
+        return be_a_peer(typed.next());
     }
-    let interrupt = lab::interrupt::Interrupt::install().unwrap();
-    let host = lab::host::Host::look().unwrap();
-    let cases = args[1..]
-        .iter()
-        .filter_map(|a| match lab::subject::prepare(&a.parse().unwrap(), &host) {
-            Ok(c) => Some(c),
-            Err(e) => {
-                println!("{a}: {e:?}");
-                None
-            }
-        })
-        .collect();
-    let suite = lab::plan::Suite::find("quick").unwrap();
-    let coordinator = lab::coordinator::Coordinator::new(&host, &interrupt, "/proc/self/exe".into(), 1);
-    let settings = lab::session::Settings {
-        precision: 0.02,
-        budget: std::time::Duration::from_secs(20),
-        timing: suite.timing,
-        seed: 7,
-        max_runs: 6,
-    };
-    lab::session::Session::new(settings, coordinator, &interrupt, cases).run(&mut S).unwrap();
-    ExitCode::SUCCESS
+    match args::parse().map(commands::execute) {
+        Err(code) => ExitCode::from(code),
+        Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,
+        Ok(Ok(Exit::Incomplete)) => ExitCode::from(2),
+        Ok(Ok(Exit::Interrupted)) => ExitCode::from(130),
+        Ok(Err(failure)) => {
+            output::say(&format!("error: {failure}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Descriptor 3 is the socket to the coordinator, whose process id is the only argument.
+fn be_a_peer(parent: Option<OsString>) -> ExitCode {
+    let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
+    match (parent, causeway_os::process::inherited_fd(3)) {
+        (Some(parent), Ok(control)) => peer::main(parent, control),
+        _ => {
+            output::say(&format!("error: {} is for this program itself", peer::ARGUMENT));
+            ExitCode::from(2)
+        }
+    }
 }

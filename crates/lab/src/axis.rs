@@ -124,8 +124,19 @@ pub const SCHED: Axis = Axis {
     about: "scheduling class, for all roles or each (other:fifo-10)",
 };
 
+/// What is counted.
+pub const COUNTERS: Axis = Axis {
+    name: "counters",
+    default: "usage",
+    values: Values::OneOf(&["usage", "events"]),
+    about: "usage: what the kernel counts anyway; events: cycles and instructions too, which slows context switches",
+};
+
+/// Name of the axis that says how many roles there are, in patterns where all of them do the same.
+pub const ROLES: &str = "roles";
+
 /// The axes that every case has.
-pub const COMMON: &[Axis] = &[WAIT, TOUCH, PEERS, NICE, SCHED];
+pub const COMMON: &[Axis] = &[WAIT, TOUCH, PEERS, NICE, SCHED, COUNTERS];
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //! A mechanism never learns which pattern drives it, and a pattern never learns which mechanism it drives. What a
 //! pattern needs to know about a mechanism is in [`Caps`]; what a mechanism needs to know about a case is in [`Link`].
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -74,12 +75,15 @@ pub struct Handoff {
     pub fds: Vec<OwnedFd>,
     /// Plain numbers, likewise.
     pub words: Vec<u64>,
+    /// Stays in the coordinator, and is dropped when the peers are gone: what takes away a name that descriptors do
+    /// not keep.
+    pub guard: Option<Box<dyn Any + Send>>,
 }
 
 impl Handoff {
     /// Descriptors only.
     pub fn of(fds: impl IntoIterator<Item = OwnedFd>) -> Handoff {
-        Handoff { fds: fds.into_iter().collect(), words: Vec::new() }
+        Handoff { fds: fds.into_iter().collect(), ..Handoff::default() }
     }
 
     /// Takes the next descriptor.
@@ -119,7 +123,7 @@ pub trait Mechanism: 'static {
     ///
     /// # Errors
     /// That of the kernel; the case is then skipped with it.
-    fn plan(link: &Link) -> io::Result<[Handoff; 2]>;
+    fn plan(host: &Host, link: &Link) -> io::Result<[Handoff; 2]>;
 
     /// In the peer, after it is pinned.
     ///
@@ -164,6 +168,14 @@ pub trait Endpoint {
     /// # Errors
     /// The kernel's; not being allowed to lock memory is a fact, not an error.
     fn prefault(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns when nothing that this end has sent needs it any more. Called before it is dropped.
+    ///
+    /// # Errors
+    /// The kernel's, or the peer is gone.
+    fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
 

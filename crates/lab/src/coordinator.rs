@@ -3,6 +3,7 @@
 //! While the peers measure, the coordinator lies in one `poll` on their process and control descriptors and on the
 //! signals that end the program. Its deadlines are the time-out of that call, so nothing wakes it in a run that goes well.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -13,20 +14,35 @@ use causeway_os::process::{self, Child, Exit, Spawn};
 use causeway_os::{sched, socket};
 use weighbridge_record as record;
 
+use crate::allocator;
 use crate::contract::{Facts, Handoff};
 use crate::peer::{self, Assignment, Report, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
 use crate::subject::Prepared;
-use crate::{host::Host, interrupt::Interrupt};
+use crate::{host::Host, interrupt::Interrupt, mechanism};
 
-/// From the start of the peers until all of them are ready.
-const SETUP_DEADLINE: Duration = Duration::from_secs(10);
-/// Beyond what the samples of a run are meant to take.
-const RUN_DEADLINE: Duration = Duration::from_secs(20);
-/// From the first failure until the cause of it is looked at: a peer that dies takes the other one with it.
-const GRACE: Duration = Duration::from_millis(100);
+/// How long the coordinator waits before it calls a run a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// From the start of the peers until all of them are ready.
+    pub setup: Duration,
+    /// From there to the end, beyond what the samples of the run are meant to take.
+    pub run: Duration,
+    /// From the first failure until the cause of it is looked at: a peer that dies takes the other one with it.
+    pub grace: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Deadlines {
+        Deadlines {
+            setup: Duration::from_secs(10),
+            run: Duration::from_secs(20),
+            grace: Duration::from_millis(100),
+        }
+    }
+}
 
 /// How a run ended.
 #[derive(Debug)]
@@ -35,7 +51,7 @@ pub enum Outcome {
     Measured(Box<Measured>),
     /// Without.
     Failed {
-        /// Where: a [`Step`]'s name, or `plan`.
+        /// Where: the name of a [`Step`](crate::shared::Step), or `plan`.
         step: String,
         /// Why.
         why: String,
@@ -69,12 +85,27 @@ pub struct Coordinator<'a> {
     program: PathBuf,
     paddings: Paddings,
     pinned_to: Vec<u32>,
+    deadlines: Deadlines,
 }
 
 impl<'a> Coordinator<'a> {
-    /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings.
+    /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings. Takes
+    /// away what programs that were killed have left behind.
     pub fn new(host: &'a Host, interrupt: &'a Interrupt, program: PathBuf, seed: u64) -> Coordinator<'a> {
-        Coordinator { host, interrupt, program, paddings: Paddings(seed | 1), pinned_to: Vec::new() }
+        mechanism::sweep();
+        Coordinator {
+            host,
+            interrupt,
+            program,
+            paddings: Paddings(seed | 1),
+            pinned_to: Vec::new(),
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    /// With other deadlines than the default ones.
+    pub fn with_deadlines(self, deadlines: Deadlines) -> Coordinator<'a> {
+        Coordinator { deadlines, ..self }
     }
 
     /// Measures a case once, with fresh peers. Nothing of the run is left when this returns.
@@ -90,7 +121,8 @@ impl<'a> Coordinator<'a> {
         self.stay_off(&case.link.cpus)?;
         let noise = SystemNoise::read();
         let shared = Shared::create()?;
-        let handoffs = (case.subject.plan)(&case.link)?;
+        let mut handoffs = (case.subject.plan)(self.host, &case.link)?;
+        let guards = handoffs.iter_mut().filter_map(|handoff| handoff.guard.take()).collect();
         let role_names = case.role_names();
         assert_eq!(handoffs.len(), role_names.len(), "a plan hands something to every role");
         let processes: Vec<Vec<(usize, Handoff)>> = match case.link.axis("peers") {
@@ -102,7 +134,7 @@ impl<'a> Coordinator<'a> {
             let peer = self.start_peer(case, timing, &shared, roles, role_names.len())?;
             peers.push(peer);
         }
-        Ok(Running { shared, peers, role_names, noise })
+        Ok(Running { shared, peers, guards, role_names, noise, deadlines: self.deadlines })
     }
 
     fn start_peer(
@@ -120,11 +152,15 @@ impl<'a> Coordinator<'a> {
             .arg(parent.to_string())
             .env("WEIGHBRIDGE_PADDING", self.paddings.next())
             .fd(theirs);
+        let spawn = match allocator::library(&case.link) {
+            Some(library) => spawn.env(allocator::PRELOAD, library),
+            None => spawn,
+        };
         let child = Child::spawn(spawn)?;
         let assignment = Assignment {
             case: case.link.id.clone(),
             cpus: case.link.cpus.clone(),
-            allowed_cpus: self.host.allowed_cpus.clone(),
+            allowed_cpus: self.host.measured_cpus.clone(),
             coordinator: parent,
             role_count,
             roles: roles
@@ -178,7 +214,7 @@ struct Peer {
 enum State {
     Working,
     Done(Vec<RoleReport>),
-    Failed { role: usize, why: String },
+    Failed { role: usize, why: String, is_consequence: bool },
     Gone(Exit),
 }
 
@@ -187,14 +223,18 @@ enum State {
 struct Running {
     shared: Shared,
     peers: Vec<Peer>,
+    // Dropped after the peers, which may hold what these take away.
+    #[expect(dead_code, reason = "held to be dropped")]
+    guards: Vec<Box<dyn Any + Send>>,
     role_names: Vec<&'static str>,
     noise: SystemNoise,
+    deadlines: Deadlines,
 }
 
 impl Running {
     fn finish(mut self, interrupt: &Interrupt, began: Instant, timing: Timing) -> Outcome {
-        let run_deadline = RUN_DEADLINE + Duration::from_nanos(timing.run_ns * 4);
-        let mut deadline = began + SETUP_DEADLINE;
+        let run_deadline = self.deadlines.run + Duration::from_nanos(timing.run_ns * 4);
+        let mut deadline = began + self.deadlines.setup;
         let mut has_started = false;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
             match self.wait(interrupt, deadline) {
@@ -205,8 +245,8 @@ impl Running {
                     deadline = Instant::now() + run_deadline;
                 }
                 Ok(Waited::TimedOut) => {
-                    let waited = began.elapsed().as_secs();
-                    return self.failed(format!("no progress: stopped after {waited} s"));
+                    let waited = began.elapsed().as_secs_f64();
+                    return self.failed(format!("no progress: stopped after {waited:.1} s"));
                 }
                 Ok(Waited::Something) => {}
             }
@@ -260,9 +300,13 @@ impl Running {
             if ready[0] {
                 peer.state = match peer::receive_report(peer.control.as_fd()) {
                     Ok(Some(Report::Done(reports))) => State::Done(reports),
-                    Ok(Some(Report::Failed { role, why })) => State::Failed { role, why },
+                    Ok(Some(Report::Failed { role, why, is_consequence })) => {
+                        State::Failed { role, why, is_consequence }
+                    }
                     Ok(None) => State::Gone(peer.exit()?),
-                    Err(error) => State::Failed { role: peer.roles[0], why: error.to_string() },
+                    Err(error) => {
+                        State::Failed { role: peer.roles[0], why: error.to_string(), is_consequence: false }
+                    }
                 };
             } else if ready[1] {
                 peer.state = State::Gone(peer.exit()?);
@@ -271,9 +315,10 @@ impl Running {
         Ok(Waited::Something)
     }
 
-    /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner.
+    /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
+    /// one that failed for another reason than that its partner was gone.
     fn explain(mut self, interrupt: &Interrupt) -> Outcome {
-        let until = Instant::now() + GRACE;
+        let until = Instant::now() + self.deadlines.grace;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
             match self.wait(interrupt, until) {
                 Ok(Waited::Interrupted) => return Outcome::Interrupted,
@@ -281,13 +326,17 @@ impl Running {
                 Err(_) => break,
             }
         }
-        let killed = self.peers.iter().find(|peer| matches!(peer.state, State::Gone(_)));
-        let failed = self.peers.iter().find(|peer| matches!(peer.state, State::Failed { .. }));
-        match killed.or(failed).map(|peer| (&peer.state, peer.roles[0])) {
+        let rank = |peer: &&Peer| match peer.state {
+            State::Gone(_) => 0,
+            State::Failed { is_consequence: false, .. } => 1,
+            State::Failed { .. } => 2,
+            State::Working | State::Done(_) => 3,
+        };
+        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.roles[0])) {
             Some((State::Gone(exit), role)) => {
                 self.outcome(role, format!("{} ended: {exit}", self.role_names[role]))
             }
-            Some((State::Failed { role, why }, _)) => {
+            Some((State::Failed { role, why, .. }, _)) => {
                 self.outcome(*role, format!("{}: {why}", self.role_names[*role]))
             }
             _ => unreachable!("called when a peer has failed"),

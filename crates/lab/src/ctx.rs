@@ -3,7 +3,11 @@
 //! Only [`Ctx::sample`] and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
 //! the timed interval, before the first counted batch and after the last.
 
+mod alone;
+mod crowd;
 mod interval;
+
+pub use crowd::Crowd;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,9 +16,10 @@ use std::thread;
 use std::time::Duration;
 
 use causeway_os::clock;
-use causeway_os::counters::{EventCounts, Events, TaskSwitches, ThreadCounters};
+use causeway_os::counters::{EventCounts, Events, TaskSwitches, ThreadCounters, ThreadMigrations};
 use serde::{Deserialize, Serialize};
 
+use crate::axis::COUNTERS;
 use crate::buffer::Buffer;
 use crate::link::Link;
 use crate::planner::{Planner, Timing};
@@ -119,9 +124,20 @@ pub struct Ctx<'a> {
     time: Time,
     coordinator: Option<TaskSwitches>,
     events: Events,
-    began: Option<(ThreadCounters, EventCounts, Option<u64>)>,
+    migrations: Option<ThreadMigrations>,
+    began: Option<Began>,
     counted: Counted,
     ops_each: u64,
+    loop_ns: f64,
+}
+
+/// Readings at the beginning of the counted part.
+#[derive(Debug)]
+struct Began {
+    thread: ThreadCounters,
+    events: EventCounts,
+    migrations: Option<u64>,
+    coordinator: Option<u64>,
 }
 
 /// From the moment at which the last role is ready to the beginning: longer than a wake-up of an idle virtual CPU.
@@ -137,7 +153,9 @@ impl<'a> Ctx<'a> {
         time: Time,
         coordinator: Option<TaskSwitches>,
     ) -> Ctx<'a> {
-        let events = Events::open();
+        // An attached event makes every context switch of the thread dearer, by a microsecond where we looked; see
+        // docs/decisions. So the case must ask for it.
+        let events = if link.axis(COUNTERS.name) == "events" { Events::open() } else { Events::none() };
         Ctx {
             link,
             role,
@@ -147,9 +165,11 @@ impl<'a> Ctx<'a> {
             time,
             coordinator,
             events,
+            migrations: ThreadMigrations::open().ok(),
             began: None,
             counted: Counted::default(),
             ops_each: 1,
+            loop_ns: 0.0,
         }
     }
 
@@ -220,13 +240,13 @@ impl<'a> Ctx<'a> {
         mut note: impl FnMut(Batch),
     ) -> io::Result<()> {
         let mut planner = Planner::new(self.timing);
-        let mut current = planner.next();
+        let mut current = planner.decide();
         self.shared.plan(0, current);
         self.meet()?;
         let (mut index, mut first, mut is_first_counted) = (0, 0, true);
         while let Planned::Batch { ops, counted } = current {
             index += 1;
-            let next = if index + 1 < Shared::max_batches() { planner.next() } else { Planned::End };
+            let next = if index + 1 < Shared::max_batches() { planner.decide() } else { Planned::End };
             self.shared.plan(index, next);
             if counted {
                 self.begin_counting()?;
@@ -241,8 +261,13 @@ impl<'a> Ctx<'a> {
             if counted {
                 self.count(ops, tally.bytes);
                 if !is_first_counted {
-                    let ops = ops * self.ops_each;
-                    let sample = Sample { elapsed_ns, ops, bytes: tally.bytes, preemptions, extra: 0 };
+                    let sample = Sample {
+                        elapsed_ns: self.without_loop(ops, elapsed_ns),
+                        ops: ops * self.ops_each,
+                        bytes: tally.bytes,
+                        preemptions,
+                        extra: elapsed_ns,
+                    };
                     self.shared.push_sample(sample);
                 }
                 is_first_counted = false;
@@ -296,6 +321,7 @@ impl<'a> Ctx<'a> {
     pub fn follow_nothing(&mut self) -> io::Result<()> {
         self.meet()?;
         self.set_step(Step::Report);
+        self.shared.set_feed_end(0);
         self.await_leader()
     }
 
@@ -358,6 +384,10 @@ impl<'a> Ctx<'a> {
             check(batch, tally, expect(batch))?;
             chunks += 1;
         }
+        // Where the sender cannot know that its last messages arrive, there is somebody to send them to.
+        while lossy && self.shared.feed_end().is_none() {
+            thread::yield_now();
+        }
         Ok(())
     }
 
@@ -392,7 +422,9 @@ impl<'a> Ctx<'a> {
             }
         }
         self.end_counting()?;
-        if !lossy {
+        if lossy {
+            self.shared.set_feed_end(chunks);
+        } else {
             self.shared.set_feed_end(chunks + 1);
             work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
         }
@@ -401,15 +433,16 @@ impl<'a> Ctx<'a> {
 
     /// Ends that share a CPU take turns of some milliseconds each, so a window must hold many turns.
     fn window_timing(&self) -> Timing {
+        if self.link.same_cpu() { self.timing_of_turns() } else { self.timing }
+    }
+
+    fn timing_of_turns(&self) -> Timing {
         const TURNS: u64 = 12;
-        match self.link.same_cpu() {
-            false => self.timing,
-            true => Timing {
-                sample_ns: self.timing.sample_ns * TURNS,
-                samples: self.timing.least_samples,
-                run_ns: self.timing.run_ns * TURNS,
-                ..self.timing
-            },
+        Timing {
+            sample_ns: self.timing.sample_ns * TURNS,
+            samples: self.timing.least_samples,
+            run_ns: self.timing.run_ns * TURNS,
+            ..self.timing
         }
     }
 
@@ -512,7 +545,12 @@ impl<'a> Ctx<'a> {
         if self.began.is_none() {
             self.set_step(Step::Batches);
             let coordinator = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
-            self.began = Some((ThreadCounters::read(), self.events.read(), coordinator));
+            self.began = Some(Began {
+                migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
+                events: self.events.read(),
+                thread: ThreadCounters::read(),
+                coordinator,
+            });
         }
         Ok(())
     }
@@ -523,10 +561,11 @@ impl<'a> Ctx<'a> {
     }
 
     fn end_counting(&mut self) -> io::Result<()> {
-        if let Some((thread, events, coordinator)) = self.began.take() {
+        if let Some(Began { thread, events, migrations, coordinator }) = self.began.take() {
             let thread = ThreadCounters::read().since(&thread);
             let events = self.events.read().since(&events);
             let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
+            let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
             self.counted = Counted {
                 ops: self.counted.ops,
                 received_bytes: self.counted.received_bytes,
@@ -535,7 +574,7 @@ impl<'a> Ctx<'a> {
                 minor_faults: thread.minor_faults,
                 major_faults: thread.major_faults,
                 cpu_ns: thread.cpu_ns,
-                migrations: events.migrations,
+                migrations: moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations),
                 cycles: events.cycles,
                 instructions: events.instructions,
                 coordinator_switches: now.zip(coordinator).map(|(now, then)| now - then),

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use causeway_os::sched;
 use causeway_os::topology::Topology;
+use causeway_os::{namespace, sched};
 
 /// What is known about this machine.
 #[derive(Debug)]
@@ -12,16 +12,20 @@ pub struct Host {
     pub topology: Topology,
     /// CPUs that this process may use, lowest first.
     pub allowed_cpus: Vec<u32>,
+    /// CPUs that peers may run on, in order of preference: those allowed, or those of them that the user chose.
+    pub measured_cpus: Vec<u32>,
     /// Why a thread cannot be pinned here, where it cannot.
     pub pin_refused: Option<String>,
     /// Why io_uring cannot be used here, where it cannot.
     pub uring_refused: Option<String>,
-    /// Has this process an IPC namespace of its own? Then System V objects cannot outlive it.
+    /// Has this process an IPC namespace of its own? Then message queues cannot outlive it.
     pub has_private_ipc: bool,
 }
 
 impl Host {
-    /// Looks at the machine. Pins the calling thread to where it already may run, to learn whether that is allowed.
+    /// Looks at the machine. Pins the calling thread to where it already may run, to learn whether that is allowed, and
+    /// gives it an IPC namespace of its own where it may have one, so that no queue outlives this program, whatever kills
+    /// it. Call it before other threads are started: a namespace belongs to a thread and those that it starts.
     ///
     /// # Errors
     /// Neither the CPUs nor the affinity of this process can be read.
@@ -40,10 +44,11 @@ impl Host {
         });
         Ok(Host {
             topology: Topology::read()?,
+            measured_cpus: allowed_cpus.clone(),
             allowed_cpus,
             pin_refused,
             uring_refused,
-            has_private_ipc: false,
+            has_private_ipc: namespace::private_ipc().is_ok(),
         })
     }
 

@@ -7,6 +7,9 @@
 //!
 //! This crate never hears of tables or pages. Statistics are in `weighbridge-stats`.
 
+#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+
+pub mod allocator;
 pub mod axis;
 mod board;
 pub mod buffer;
@@ -19,8 +22,10 @@ mod fan_out;
 pub mod host;
 pub mod interrupt;
 pub mod link;
+pub mod lock;
 pub mod machine;
 pub mod mechanism;
+pub mod op;
 pub mod pattern;
 pub mod peer;
 pub mod placement;
@@ -29,6 +34,7 @@ pub mod planner;
 pub mod session;
 pub mod shape;
 pub mod shared;
+pub mod signal;
 pub mod subject;
 pub mod summary;
 pub mod touch;

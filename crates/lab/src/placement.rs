@@ -49,7 +49,7 @@ impl Placed {
     }
 }
 
-/// Finds CPUs for a placement among those allowed.
+/// Finds CPUs for a placement among those that may be measured on.
 ///
 /// # Errors
 /// A sentence: there is no such placement, or this machine does not have it.
@@ -64,10 +64,10 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
     if let Some(why) = &host.pin_refused {
         return Err(format!("{name} needs to pin threads, and that is refused here: {why}; use free"));
     }
-    let places: Vec<Place> =
-        host.topology.cpus.iter().filter(|place| host.allowed_cpus.contains(&place.cpu)).copied().collect();
+    let place_of = |cpu: &u32| host.topology.cpus.iter().find(|place| place.cpu == *cpu).copied();
+    let places: Vec<Place> = host.measured_cpus.iter().filter_map(place_of).collect();
     let Some(first) = places.first().copied() else {
-        return Err("none of the CPUs this process may use is known to the system".into());
+        return Err("none of the CPUs that may be measured on is known to the system".into());
     };
     if name == "spread" {
         return Ok(Placed { resolved: name, cpus: places.iter().map(|place| place.cpu).collect() });
@@ -82,17 +82,17 @@ pub fn place(name: &str, host: &Host) -> Result<Placed, String> {
     match found {
         Some((resolved, a, b)) => Ok(Placed { resolved, cpus: vec![a, b] }),
         None if places.len() == 1 => {
-            Err(format!("{name} needs two CPUs, and this process may use only CPU {}", first.cpu))
+            Err(format!("{name} needs two CPUs, and only CPU {} may be measured on", first.cpu))
         }
         None => {
             let about =
                 ALL.iter().find(|placement| placement.name == name).map_or("", |placement| placement.about);
-            Err(format!("this machine has no {name} ({about}) among CPUs {}", list(&host.allowed_cpus)))
+            Err(format!("this machine has no {name} ({about}) among CPUs {}", list(&host.measured_cpus)))
         }
     }
 }
 
-/// The first pair, in the order of CPU numbers, that stands as `name` says.
+/// The first pair, in the order of preference, that stands as `name` says.
 fn pair(name: &'static str, places: &[Place]) -> Option<(&'static str, u32, u32)> {
     let stands = |a: &Place, b: &Place| {
         let same_core = (a.package, a.core) == (b.package, b.core);
@@ -131,6 +131,7 @@ mod tests {
             .collect();
         Host {
             allowed_cpus: cpus.iter().map(|place| place.cpu).collect(),
+            measured_cpus: cpus.iter().map(|place| place.cpu).collect(),
             topology: Topology { cpus, caches: Vec::new(), nodes: Vec::new() },
             pin_refused: None,
             uring_refused: None,
@@ -164,7 +165,7 @@ mod tests {
         let one = host(&[(3, 0, 3, 0)]);
         assert_eq!(
             place("two-cpus", &one).unwrap_err(),
-            "two-cpus needs two CPUs, and this process may use only CPU 3"
+            "two-cpus needs two CPUs, and only CPU 3 may be measured on"
         );
         assert_eq!(cpus("same-cpu", &one), (3, 3));
         let two = host(&[(0, 0, 0, 0), (1, 1, 0, 0)]);
@@ -176,6 +177,17 @@ mod tests {
     fn two_cpus_is_a_pair_of_siblings_only_where_there_is_no_other() {
         let siblings = host(&[(0, 0, 0, 0), (1, 0, 0, 0)]);
         assert_eq!(place("two-cpus", &siblings).unwrap().resolved, "smt");
+    }
+
+    #[test]
+    fn chosen_cpus_are_taken_in_their_order_and_the_others_are_left_to_the_coordinator() {
+        let mut three = host(&[(0, 0, 0, 0), (1, 1, 0, 0), (2, 2, 0, 0)]);
+        three.measured_cpus = vec![2, 1];
+        assert_eq!(cpus("same-cpu", &three), (2, 2));
+        assert_eq!(cpus("two-cpus", &three), (2, 1));
+        assert_eq!(coordinator_cpus(&three, &[2, 1]), [0]);
+        three.measured_cpus = vec![1];
+        assert!(place("two-cpus", &three).unwrap_err().contains("only CPU 1"));
     }
 
     #[test]

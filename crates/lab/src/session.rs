@@ -59,7 +59,8 @@ pub struct Progress<'a> {
     pub round: u32,
     /// Time used.
     pub elapsed: Duration,
-    /// Time until the next look at every open case, or what the budget leaves, whichever is less.
+    /// Time that is still needed at most: all runs that the open cases may make, or what the budget leaves. Cases that
+    /// reach their precision make it shorter.
     pub remaining: Duration,
 }
 
@@ -264,7 +265,8 @@ impl<'a> Session<'a> {
         let elapsed = self.began.elapsed();
         let open = self.cases.iter().filter(|open| open.state == CaseState::Open);
         let left = self.settings.budget.saturating_sub(elapsed);
-        let needed: Duration = open.clone().map(|open| open.cost * runs_to_next_look(open.runs.len())).sum();
+        let runs_left = |open: &Open| self.settings.max_runs.saturating_sub(open.runs.len()) as u32;
+        let needed: Duration = open.clone().map(|open| open.cost * runs_left(open)).sum();
         Progress {
             case: &self.cases[index].case.link.id,
             runs: self.runs,
@@ -326,10 +328,6 @@ fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
     let of_round: BTreeMap<u32, f64> = baseline.runs.iter().map(|run| (run.round, run.value)).collect();
     let pair = |run: &record::Run| of_round.get(&run.round).map(|value| (*value, run.value));
     candidate.runs.iter().filter_map(pair).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
-}
-
-fn runs_to_next_look(made: usize) -> u32 {
-    stats::stopping::LOOKS.into_iter().find(|look| *look > made).map_or(0, |look| (look - made) as u32)
 }
 
 fn values(runs: &[record::Run]) -> Vec<f64> {

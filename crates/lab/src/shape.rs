@@ -12,11 +12,25 @@ use crate::subject::Prepared;
 /// Up to this size a message crosses every mechanism in one piece.
 const ONE_PIECE_BYTES: usize = 4096;
 
-/// What is odd about the counts of a case. The harness itself has no shape; everybody else knows their own.
-pub fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+/// So many switches or faults in a whole run are the system's own, however few operations the run has.
+const STRAYS: f64 = 10.0;
+
+/// What is odd about the counts of a case whose runs count `ops` operations. The harness itself has no shape; everybody
+/// else knows their own.
+pub fn check(case: &Prepared, per_op: &PerOp, ops: f64) -> Vec<String> {
     match case.subject.caps.has(Caps::HARNESS) {
         true => Vec::new(),
-        false => (case.subject.shape)(case, per_op),
+        false => (case.subject.shape)(case, &without_strays(per_op, ops)),
+    }
+}
+
+fn without_strays(per_op: &PerOp, ops: f64) -> PerOp {
+    let unless_stray = |count: f64| if count * ops < STRAYS { 0.0 } else { count };
+    PerOp {
+        voluntary_switches: unless_stray(per_op.voluntary_switches),
+        involuntary_switches: unless_stray(per_op.involuntary_switches),
+        minor_faults: unless_stray(per_op.minor_faults),
+        ..per_op.clone()
     }
 }
 
@@ -52,6 +66,42 @@ pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
 /// Spinning roles that give up the CPU.
 pub fn blocked(switches: f64) -> Option<String> {
     (switches > 0.01).then(|| format!("{switches:.3} context switches per operation although all roles spin"))
+}
+
+/// What an operation of one role must not do.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet {
+    /// Give up the CPU.
+    pub switches: bool,
+    /// Fault more or less than it says.
+    pub faults: bool,
+}
+
+impl Quiet {
+    /// Neither.
+    pub const ALL: Quiet = Quiet { switches: true, faults: true };
+
+    /// What is odd about the counts of an operation that takes so many page faults, where that is known.
+    pub fn check(self, per_op: &PerOp, faults: Option<f64>) -> Vec<String> {
+        let mut odd = Vec::new();
+        if self.switches && per_op.voluntary_switches > 0.001 {
+            odd.push(format!(
+                "{:.3} voluntary context switches per operation, which has nothing to wait for",
+                per_op.voluntary_switches
+            ));
+        }
+        match faults {
+            Some(0.0) if self.faults => odd.extend(faulted(per_op.minor_faults)),
+            Some(faults) if self.faults && !(0.9..1.1).contains(&(per_op.minor_faults / faults)) => {
+                odd.push(format!(
+                    "{:.3} page faults per operation, where {faults:.3} belong to it",
+                    per_op.minor_faults
+                ));
+            }
+            _ => {}
+        }
+        odd
+    }
 }
 
 /// Faults on memory that was touched before anything was timed.
@@ -118,4 +168,71 @@ pub fn twin_of(case: &CaseId) -> Option<CaseId> {
         return Some(twin);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject;
+
+    const MANY: f64 = 1e6;
+
+    fn case(id: &str, cpus: [u32; 2]) -> Prepared {
+        let (subject, pattern, mut link) = subject::resolve(&id.parse().unwrap()).unwrap();
+        link.cpus = cpus.to_vec();
+        Prepared { link, subject, pattern, resolved_placement: "same-llc" }
+    }
+
+    fn counts(switches: f64, faults: f64) -> PerOp {
+        PerOp { voluntary_switches: switches, minor_faults: faults, ..PerOp::default() }
+    }
+
+    #[test]
+    fn a_round_trip_on_one_cpu_switches_about_once_per_hop() {
+        let pipe = case("roundtrip/pipe/1/same-cpu", [0, 0]);
+        assert_eq!(check(&pipe, &counts(2.0, 0.0), MANY), [] as [&str; 0]);
+        let few = check(&pipe, &counts(0.66, 0.0), MANY);
+        assert!(few[0].contains("0.33 context switches per hop"), "three loop turns per wake-up: {few:?}");
+        let many = check(&pipe, &counts(4.0, 0.0), MANY);
+        assert!(many[0].contains("2.00 context switches per hop"), "{many:?}");
+        let large = case("roundtrip/pipe/1048576/same-cpu", [0, 0]);
+        assert_eq!(check(&large, &counts(60.0, 0.0), MANY), [] as [&str; 0], "many pieces, many switches");
+    }
+
+    #[test]
+    fn who_spins_does_not_switch() {
+        let ring = case("roundtrip/ring-spin/1/two-cpus", [0, 1]);
+        assert_eq!(check(&ring, &counts(0.001, 0.0), MANY), [] as [&str; 0]);
+        assert!(check(&ring, &counts(0.5, 0.0), MANY)[0].contains("spin"));
+    }
+
+    #[test]
+    fn touched_memory_does_not_fault_unless_messages_are_mapped() {
+        let faults = counts(2.0, 1.0);
+        assert!(
+            check(&case("roundtrip/pipe/4096/same-cpu", [0, 0]), &faults, MANY)[0].contains("page faults")
+        );
+        assert_eq!(
+            check(&case("roundtrip/memfd-pass/4096/same-cpu", [0, 0]), &faults, MANY),
+            [] as [&str; 0]
+        );
+    }
+
+    #[test]
+    fn a_stray_fault_in_a_run_of_few_operations_is_none_of_theirs() {
+        let large = case("roundtrip/pipe/4194304/two-cpus", [0, 1]);
+        assert_eq!(check(&large, &counts(0.0, 0.05), 40.0), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn the_same_kernel_code_under_two_names_must_agree() {
+        let id: CaseId = "roundtrip/fifo/1/same-cpu".parse().unwrap();
+        let twin = twin_of(&id).unwrap();
+        assert_eq!(twin.to_string(), "roundtrip/pipe/1/same-cpu");
+        assert_eq!(twins(&id, &twin, &[(100.0, 103.0); 6]), None);
+        assert!(twins(&id, &twin, &[(100.0, 130.0); 6]).unwrap().contains("1.30 times"));
+        assert_eq!(twins(&id, &twin, &[(100.0, 130.0); 5]), None, "no interval below six pairs");
+        let shm: CaseId = "stream/ring-spin/1/two-cpus/backing=shm".parse().unwrap();
+        assert_eq!(twin_of(&shm).unwrap().to_string(), "stream/ring-spin/1/two-cpus");
+    }
 }

@@ -14,7 +14,7 @@ use crate::ctx::{Ctx, Time};
 use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::shared::MAX_ROLES;
-use crate::{fan_in, fan_out, mechanism, pattern, placement, shape};
+use crate::{fan_in, fan_out, lock, mechanism, op, pattern, placement, shape, signal};
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct Subject {
     /// May this case run here?
     pub fit: fn(&Host, &Link) -> Fit,
     /// Creates what the roles share, one handoff for each.
-    pub plan: fn(&Link) -> io::Result<Vec<Handoff>>,
+    pub plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
     /// Attaches and drives one role: pattern, handoff, case, context.
     pub drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
     /// What is odd about the counts of its cases: what its numbers must look like is known to whoever makes them.
@@ -58,7 +58,7 @@ impl Subject {
             axes: M::AXES,
             patterns: pattern::ALL,
             fit: M::fit,
-            plan: |link| M::plan(link).map(Vec::from),
+            plan: |host, link| M::plan(host, link).map(Vec::from),
             drive: pattern::drive::<M>,
             shape: shape::of_messages,
         }
@@ -89,7 +89,7 @@ pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-const FAMILIES: &[&[Subject]] = &[mechanism::ALL, fan_in::ALL, fan_out::ALL];
+const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL];
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static pattern::Info> {
@@ -170,6 +170,10 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
         )));
     }
     let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
+    // One for each CPU, unless the case says how many.
+    if link.axes.get(axis::ROLES).is_some_and(|roles| roles == "default") {
+        link.axes.insert(axis::ROLES.into(), host.allowed_cpus.len().to_string());
+    }
     let roles = (pattern.roles)(&link).len();
     if roles > MAX_ROLES {
         return Err(Refusal::NotHere(format!(

@@ -10,7 +10,9 @@ use weighbridge_stats as stats;
 
 use crate::contract::Facts;
 use crate::coordinator::{Measured, per_op};
+use crate::ctx::Time;
 use crate::pattern::Unit;
+use crate::peer::RoleReport;
 use crate::shape;
 use crate::shared::Sample;
 use crate::subject::Prepared;
@@ -50,8 +52,9 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             per_op: per_op(report),
         })
         .collect();
-    // On one CPU the other role preempts this one as a matter of course; there a preemption is no disturbance.
-    let is_noise = !case.link.same_cpu() || names.len() == 1;
+    // On one CPU the other role preempts this one as a matter of course; there a preemption is no disturbance. Nor is it in
+    // virtual time.
+    let is_noise = case.subject.time() == Time::Raw && (!case.link.same_cpu() || names.len() == 1);
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let mut line = Run {
         case: case.link.id.clone(),
@@ -60,7 +63,10 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         value: stats::run_value(&samples),
         ops_per_sample: measured.samples.first().map_or(0, |sample| sample.ops),
         samples,
-        per_op: sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
+        per_op: match case.pattern.is_symmetric {
+            true => pooled(&measured.roles),
+            false => sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
+        },
         roles,
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
         noise: Noise {
@@ -77,6 +83,10 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         elapsed_ms: measured.elapsed_ms,
         flags: Vec::new(),
     };
+    if case.subject.time() == Time::Virtual {
+        // Nothing can disturb it.
+        return line;
+    }
     let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
     line.flags = shape::flags(case, &line, copy_rate);
     let noisy = line.samples.len() as u64;
@@ -101,7 +111,8 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
     let samples: Vec<&[f64]> = runs.iter().map(|run| &run.samples[..]).collect();
     let summary = stats::summarise(&samples);
     let per_op = median(&runs.iter().map(|run| &run.per_op).collect::<Vec<_>>());
-    let mut shape = shape::check(case, &per_op);
+    let ops = runs.iter().map(|run| run.roles.iter().map(|role| role.ops).max().unwrap_or(0) as f64);
+    let mut shape = shape::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));
     shape.extend(repeated_flags(runs));
     Summary {
         case: case.link.id.clone(),
@@ -166,7 +177,8 @@ fn regime(found: stats::summary::CaseRegime) -> Regime {
 fn repeated_flags(runs: &[Run]) -> Vec<String> {
     let sort = |flag: &str| flag.split(':').next().unwrap_or("").to_owned();
     let mut by_sort: BTreeMap<String, (usize, &str)> = BTreeMap::new();
-    for flag in runs.iter().flat_map(|run| &run.flags) {
+    // Noise is seen in the spread; it says nothing of what was measured.
+    for flag in runs.iter().flat_map(|run| &run.flags).filter(|flag| !flag.starts_with("noisy")) {
         let entry = by_sort.entry(sort(flag)).or_insert((0, flag));
         *entry = (entry.0 + 1, flag);
     }
@@ -188,12 +200,21 @@ fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
     by_name.into_iter().map(|(name, values)| (name, stats::median(&values))).collect()
 }
 
+/// Counts per operation where every role has operations of its own: all that was counted over all that was done.
+fn pooled(roles: &[RoleReport]) -> PerOp {
+    let ops: u64 = roles.iter().map(|report| report.counted.ops).sum();
+    let share = |report: &RoleReport| report.counted.ops as f64 / ops.max(1) as f64;
+    let scaled: Vec<PerOp> =
+        roles.iter().map(|report| fold(&[&per_op(report)], |values| values[0] * share(report))).collect();
+    sum(&scaled.iter().collect::<Vec<_>>())
+}
+
 fn sum(all: &[&PerOp]) -> PerOp {
-    fold(all, |values| stats::order::sum(values))
+    fold(all, stats::order::sum)
 }
 
 fn median(all: &[&PerOp]) -> PerOp {
-    fold(all, |values| stats::median(values))
+    fold(all, stats::median)
 }
 
 fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {

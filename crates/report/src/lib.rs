@@ -12,6 +12,7 @@
 //! assert!(table(&report, Style::default()).contains("No case has a figure."));
 //! ```
 
+mod coverage;
 mod csv;
 mod figure;
 mod findings;
@@ -23,6 +24,7 @@ mod matrix;
 mod model;
 mod notes;
 mod per_op;
+mod regimes;
 mod table;
 mod unfinished;
 mod units;

@@ -23,6 +23,7 @@ use crate::axis::{Axis, Values};
 use crate::board::Board;
 use crate::contract::{Caps, Facts, Fit, Handoff};
 use crate::ctx::Ctx;
+use crate::host::Host;
 use crate::link::Link;
 use crate::pattern::{Info, Unit};
 use crate::shape;
@@ -44,7 +45,7 @@ pub const ALL: &[Subject] = &[
     Subject {
         caps: Caps::HARNESS,
         fit: |_, _| Fit::Yes,
-        plan: |link| Ok((0..=writers(link)).map(|_| Handoff::default()).collect()),
+        plan: |_, link| Ok((0..=writers(link)).map(|_| Handoff::default()).collect()),
         ..subject(
             "noop",
             "the harness itself: the reader's loop and its clock, without a call",
@@ -161,7 +162,7 @@ fn part(index: usize, writers: usize, streams: usize) -> impl Iterator<Item = us
 
 /// Nothing but the board, with a line for each role, and a socket from the reader to each writer. The streams are made by
 /// the reader, so that no process ever holds both ends of all of them: half as many would fit.
-fn plan(link: &Link) -> io::Result<Vec<Handoff>> {
+fn plan(_host: &Host, link: &Link) -> io::Result<Vec<Handoff>> {
     let writers = writers(link);
     let board = Board::create(writers + 1)?;
     let mut handoffs = vec![Handoff::of([board.try_clone()?])];

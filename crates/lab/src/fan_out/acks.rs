@@ -23,6 +23,8 @@ pub(super) const LOST: usize = 2;
 
 /// How long a sender waits for receivers that may never get its message.
 pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+/// The same before anything is timed, when some of them have yet to start.
+pub(super) const FIRST_PATIENCE: Duration = Duration::from_secs(8);
 
 /// Lines of the board.
 pub(super) fn lines(receivers: usize) -> usize {
@@ -47,6 +49,11 @@ impl<'a> Acks<'a> {
     /// A lossy mechanism needs an end of patience.
     pub(super) fn new(board: &'a Board, receivers: usize, patience: Option<Duration>) -> Acks<'a> {
         Acks { board, receivers: receivers as u64, target: 0, patience }
+    }
+
+    /// With another patience, where there is an end of it.
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.patience = self.patience.map(|_| patience);
     }
 
     /// Before messages up to `end` are sent: says what the count will be when all have them. It wraps around.

@@ -44,7 +44,7 @@ pub const ALL: &[Subject] = &[
         about: "the harness itself: touching, clock and acknowledgements, all by the sender",
         caps: Caps::HARNESS,
         fit: |_, _| Fit::Yes,
-        plan: |link| Ok((0..=receivers(link)).map(|_| Handoff::default()).collect()),
+        plan: |_, link| Ok((0..=receivers(link)).map(|_| Handoff::default()).collect()),
         drive: |_, _, link, cx| noop::drive(link, cx),
         ..subject::<ring::Ring>()
     },
@@ -123,7 +123,7 @@ fn fit<C: Cast>(host: &Host, link: &Link) -> Fit {
     }
 }
 
-fn plan<C: Cast>(link: &Link) -> io::Result<Vec<Handoff>> {
+fn plan<C: Cast>(_host: &Host, link: &Link) -> io::Result<Vec<Handoff>> {
     let receivers = receivers(link);
     let board = Board::create(acks::lines(receivers))?;
     let mut handoffs = C::plan(link, receivers)?;

@@ -6,7 +6,7 @@ use std::io;
 use causeway_os::clock;
 use causeway_os::counters::ThreadCounters;
 
-use super::acks::{self, Acks, PATIENCE};
+use super::acks::{self, Acks, FIRST_PATIENCE, PATIENCE};
 use super::cast::Send;
 use super::{VERIFIED, burst, message, receivers};
 use crate::board::Board;
@@ -24,7 +24,7 @@ pub(super) fn drive(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let is_lossy = caps.has(Caps::LOSSY);
-    let mut acks = Acks::new(board, receivers(link), is_lossy.then_some(PATIENCE));
+    let mut acks = Acks::new(board, receivers(link), is_lossy.then_some(FIRST_PATIENCE));
     cx.set_step(Step::Verify);
     for sequence in 0..VERIFIED {
         acks.expect(sequence + 1);
@@ -34,6 +34,7 @@ pub(super) fn drive(
             return Err(io::Error::other(format!("message {sequence} was lost with nothing else under way")));
         }
     }
+    acks.set_patience(PATIENCE);
     let touch = message::touch_of(caps, link.touch);
     let burst = burst(link);
     cx.set_ops_each(burst);

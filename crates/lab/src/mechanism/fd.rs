@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::epoll;
 
 use super::copying::Transport;
@@ -52,14 +52,10 @@ impl Reader {
         Ok(Reader { fd, way })
     }
 
-    /// The descriptor.
-    pub fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
-    /// One read, after waiting. What `read`, `recv` and `mq_receive` do differently is in `call`.
+    /// One call that takes something, after waiting for it. Only what `call` does differs from one kind of descriptor to
+    /// the next. Not for io_uring, which makes no call.
     #[inline]
-    fn wait_and(&mut self, mut call: impl FnMut(RawFd) -> isize) -> io::Result<usize> {
+    pub fn wait_and(&mut self, mut call: impl FnMut(RawFd) -> isize) -> io::Result<usize> {
         let fd = self.fd.as_raw_fd();
         loop {
             match &mut self.way {
@@ -68,7 +64,8 @@ impl Reader {
                 Way::Epoll(set) => {
                     let mut event = libc::epoll_event { events: 0, u64: 0 };
                     // SAFETY: `event` has room for the one event that is asked for.
-                    check(unsafe { libc::epoll_wait(set.as_raw_fd(), &mut event, 1, -1) } as isize)?;
+                    let waited = unsafe { libc::epoll_wait(set.as_raw_fd(), &mut event, 1, -1) };
+                    unless_interrupted(waited)?;
                 }
             }
             match check(call(fd)) {
@@ -79,35 +76,49 @@ impl Reader {
         }
     }
 
-    /// Some bytes of a byte stream, or one record.
+    /// Some bytes of a byte stream.
     #[inline]
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (pointer, len) = (buffer.as_mut_ptr(), buffer.len());
         if let Way::Uring(ring) = &mut self.way {
             let fd = types::Fd(self.fd.as_raw_fd());
-            return read_by_uring(ring, fd, buffer);
+            let entry = opcode::Read::new(fd, pointer, len as u32).offset(u64::MAX).build();
+            // SAFETY: pointer and length come from one slice, which is borrowed until the call returns.
+            return unsafe { by_uring(ring, &entry) };
         }
         // SAFETY: pointer and length come from one slice.
-        self.wait_and(|fd| unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) })
+        self.wait_and(|fd| unsafe { libc::read(fd, pointer.cast(), len) })
     }
 
-    /// One message of a POSIX queue. `buffer` must be as large as the queue's largest message.
+    /// One message of a socket that keeps them apart, and its length, which may exceed that of `buffer`. An empty
+    /// message needs a buffer of one byte: a socket that is asked for nothing gives nothing, without waiting.
     #[inline]
-    pub fn receive_queued(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (pointer, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: pointer and length come from one slice; no priority is asked for.
-        self.wait_and(|fd| unsafe { libc::mq_receive(fd, pointer, len, std::ptr::null_mut()) })
+    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (pointer, len) = (buffer.as_mut_ptr(), buffer.len());
+        if let Way::Uring(ring) = &mut self.way {
+            let fd = types::Fd(self.fd.as_raw_fd());
+            let entry = opcode::Recv::new(fd, pointer, len as u32).flags(libc::MSG_TRUNC).build();
+            // SAFETY: pointer and length come from one slice, which is borrowed until the call returns.
+            return unsafe { by_uring(ring, &entry) };
+        }
+        // SAFETY: pointer and length come from one slice.
+        self.wait_and(|fd| unsafe { libc::recv(fd, pointer.cast(), len, libc::MSG_TRUNC) })
     }
 }
 
-fn read_by_uring(ring: &mut IoUring, fd: types::Fd, buffer: &mut [u8]) -> io::Result<usize> {
-    let entry = opcode::Read::new(fd, buffer.as_mut_ptr(), buffer.len() as u32).offset(u64::MAX).build();
-    // SAFETY: the buffer outlives the entry: this function waits for its completion.
-    unsafe { ring.submission().push(&entry) }.expect("the queue is empty: every entry is waited for");
+/// Submits an entry and waits for its completion: one system call in all but the worst case.
+///
+/// # Safety
+/// What the entry points to lives and is not touched by others until this returns.
+unsafe fn by_uring(ring: &mut IoUring, entry: &squeue::Entry) -> io::Result<usize> {
+    // SAFETY: the caller's promise.
+    unsafe { ring.submission().push(entry) }.expect("the queue is empty: every entry is waited for");
     loop {
         match ring.submit_and_wait(1) {
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The entry may still be under way, and its memory must not be given back to the caller.
+            Err(error) => panic!("io_uring does not wait: {error}"),
         }
         if let Some(completion) = ring.completion().next() {
             return match completion.result() {
@@ -122,8 +133,16 @@ fn read_by_uring(ring: &mut IoUring, fd: types::Fd, buffer: &mut [u8]) -> io::Re
 fn poll_one(fd: RawFd, events: libc::c_short) -> io::Result<()> {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     // SAFETY: one entry is passed and one is announced.
-    check(unsafe { libc::poll(&mut entry, 1, -1) } as isize)?;
-    Ok(())
+    unless_interrupted(unsafe { libc::poll(&mut entry, 1, -1) })
+}
+
+/// A wait that a signal ended is followed by a call that finds nothing or blocks. A process that was stopped and goes on
+/// sees this without any handler (signal(7)).
+fn unless_interrupted(result: libc::c_int) -> io::Result<()> {
+    match check(result as isize) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// A call's result: a count, or the error that the kernel left.
@@ -137,46 +156,114 @@ pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Writes, waiting for room where the descriptor does not block by itself.
-#[inline]
-pub fn write_some(fd: RawFd, call: impl Fn() -> isize) -> io::Result<usize> {
-    loop {
-        match check(call()) {
-            Ok(count) => return Ok(count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => poll_one(fd, libc::POLLOUT)?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 /// What a gone peer looks like on a descriptor.
 pub fn peer_gone() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed its end")
 }
 
+/// Writes to a descriptor, waiting for room. What spins, spins here too.
+pub struct Writer {
+    fd: OwnedFd,
+    spins: bool,
+}
+
+impl Writer {
+    /// Takes the descriptor over. Spinning makes it non-blocking.
+    pub fn new(fd: OwnedFd, wait: Wait) -> io::Result<Writer> {
+        let spins = wait == Wait::Spin;
+        if spins {
+            rustix::io::ioctl_fionbio(&fd, true)?;
+        }
+        Ok(Writer { fd, spins })
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Does it spin for room?
+    pub fn spins(&self) -> bool {
+        self.spins
+    }
+
+    /// One call that gives something, again until there was room for at least some of it.
+    #[inline]
+    pub fn call(&self, call: impl Fn(RawFd) -> isize) -> io::Result<usize> {
+        let fd = self.fd.as_raw_fd();
+        loop {
+            match check(call(fd)) {
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.spins => {
+                    poll_one(fd, libc::POLLOUT)?;
+                }
+                Err(error) if is_transient(&error) => std::hint::spin_loop(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends one message of a socket that keeps them apart.
+    #[inline]
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+        let (pointer, len) = (message.as_ptr().cast(), message.len());
+        // SAFETY: pointer and length come from one slice.
+        self.call(|fd| unsafe { libc::send(fd, pointer, len, libc::MSG_NOSIGNAL) })?;
+        Ok(())
+    }
+}
+
+/// Reads settings of a descriptor back.
+pub type ReadFacts = fn(BorrowedFd<'_>) -> io::Result<Facts>;
+
+/// Facts of a descriptor that is open.
+pub fn facts_of(read: ReadFacts, fd: BorrowedFd<'_>) -> Facts {
+    read(fd).expect("reading settings of a descriptor that this end holds")
+}
+
+/// Fills a buffer from a byte stream.
+#[inline]
+pub fn read_exactly(reader: &mut Reader, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..])? {
+            0 => return Err(peer_gone()),
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
 /// A byte stream: messages are counted bytes, read until they are whole.
 pub struct ByteStream {
     reader: Reader,
-    writer: OwnedFd,
-    facts: Facts,
+    writer: Writer,
+    facts: ReadFacts,
 }
 
 impl ByteStream {
-    /// From a descriptor to read and one to write; they may be duplicates of one socket.
-    pub fn new(read: OwnedFd, write: OwnedFd, link: &Link, facts: Facts) -> io::Result<ByteStream> {
-        Ok(ByteStream { reader: Reader::new(read, link.wait)?, writer: write, facts })
+    /// From a descriptor to read and one to write; they may be duplicates of one socket. Facts are read of the second.
+    pub fn new(read: OwnedFd, write: OwnedFd, link: &Link, facts: ReadFacts) -> io::Result<ByteStream> {
+        Ok(ByteStream {
+            reader: Reader::new(read, link.wait)?,
+            writer: Writer::new(write, link.wait)?,
+            facts,
+        })
+    }
+
+    /// From a connected socket.
+    pub fn of_socket(socket: OwnedFd, link: &Link, facts: ReadFacts) -> io::Result<ByteStream> {
+        ByteStream::new(socket.try_clone()?, socket, link, facts)
     }
 }
 
 impl Transport for ByteStream {
     #[inline]
     fn send(&mut self, mut message: &[u8]) -> io::Result<()> {
-        let fd = self.writer.as_raw_fd();
         while !message.is_empty() {
+            let (pointer, len) = (message.as_ptr().cast(), message.len());
             // SAFETY: pointer and length come from one slice.
-            let count =
-                write_some(fd, || unsafe { libc::write(fd, message.as_ptr().cast(), message.len()) })?;
+            let count = self.writer.call(|fd| unsafe { libc::write(fd, pointer, len) })?;
             message = &message[count..];
         }
         Ok(())
@@ -184,52 +271,56 @@ impl Transport for ByteStream {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.reader.read(&mut buffer[filled..])? {
-                0 => return Err(peer_gone()),
-                count => filled += count,
-            }
-        }
-        Ok(filled)
+        read_exactly(&mut self.reader, buffer)
     }
 
     fn facts(&self) -> Facts {
-        self.facts.clone()
+        facts_of(self.facts, self.writer.fd())
     }
 }
 
-/// A socket that keeps records: one call a message, either way.
+/// A socket that keeps messages apart: one call for each, either way.
 pub struct Records {
     reader: Reader,
-    writer: OwnedFd,
-    facts: Facts,
+    writer: Writer,
+    facts: ReadFacts,
 }
 
 impl Records {
     /// From a connected socket.
-    pub fn new(socket: OwnedFd, link: &Link, facts: Facts) -> io::Result<Records> {
-        let writer = socket.try_clone()?;
-        Ok(Records { reader: Reader::new(socket, link.wait)?, writer, facts })
+    pub fn new(socket: OwnedFd, link: &Link, facts: ReadFacts) -> io::Result<Records> {
+        Ok(Records {
+            reader: Reader::new(socket.try_clone()?, link.wait)?,
+            writer: Writer::new(socket, link.wait)?,
+            facts,
+        })
     }
 }
 
 impl Transport for Records {
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let fd = self.writer.as_raw_fd();
-        let (pointer, len) = (message.as_ptr().cast(), message.len());
-        // SAFETY: pointer and length come from one slice.
-        write_some(fd, || unsafe { libc::send(fd, pointer, len, libc::MSG_NOSIGNAL) })?;
-        Ok(())
+        self.writer.send(message)
     }
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.reader.read(buffer)
+        match self.reader.receive(buffer)? {
+            // A closed socket looks like an empty message where one may come; the coordinator sees who is gone.
+            0 if buffer.len() > 1 => Err(peer_gone()),
+            count if count > buffer.len() => Err(io::Error::other(format!(
+                "a message of {count} bytes came where {} were expected",
+                buffer.len()
+            ))),
+            count => Ok(count),
+        }
+    }
+
+    fn least_buffer_bytes(&self) -> usize {
+        1
     }
 
     fn facts(&self) -> Facts {
-        self.facts.clone()
+        facts_of(self.facts, self.writer.fd())
     }
 }

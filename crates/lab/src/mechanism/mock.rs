@@ -6,6 +6,7 @@ use crate::axis::{Axis, Values};
 use crate::buffer::Buffer;
 use crate::contract::{Caps, Endpoint, Handoff, Mechanism, Side};
 use crate::ctx::advance_virtual_time;
+use crate::host::Host;
 use crate::link::{Link, Wait};
 
 /// Costs what its axes say, on every machine.
@@ -33,7 +34,7 @@ impl Mechanism for Mock {
     ];
     type End = MockEnd;
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
         Ok([Handoff::default(), Handoff::default()])
     }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::buffer::Buffer;
 use crate::contract::{Caps, Endpoint, Handoff, Mechanism, Side};
+use crate::host::Host;
 use crate::link::{Link, Wait};
 
 /// The harness itself.
@@ -17,7 +18,7 @@ impl Mechanism for Noop {
     const WAITS: &'static [Wait] = &[Wait::Block];
     type End = NoopEnd;
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
         Ok([Handoff::default(), Handoff::default()])
     }
 

@@ -1,7 +1,7 @@
 //! Anonymous pipes, one for each direction.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
@@ -36,10 +36,8 @@ impl Mechanism for Pipe {
         fits_pipe_size(host, link)
     }
 
-    fn plan(link: &Link) -> io::Result<[Handoff; 2]> {
-        let (request_read, request_write) = new_pipe(link)?;
-        let (reply_read, reply_write) = new_pipe(link)?;
-        Ok([Handoff::of([reply_read, request_write]), Handoff::of([request_read, reply_write])])
+    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
+        plan_two(link, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
     }
 
     fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<Self::End> {
@@ -47,19 +45,18 @@ impl Mechanism for Pipe {
     }
 }
 
-/// A pipe of the size that the case asks for.
-pub fn new_pipe(link: &Link) -> io::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    set_size(&write, link)?;
-    Ok((read, write))
-}
-
-/// Sets the size that the case asks for.
-pub fn set_size(pipe: impl AsFd, link: &Link) -> io::Result<()> {
-    if let Some(bytes) = link.number(PIPE_SIZE.name) {
-        fcntl_setpipe_size(pipe, bytes)?;
-    }
-    Ok(())
+/// Two pipes of the size that the case asks for, from whatever makes a reading and a writing end.
+pub fn plan_two(link: &Link, make: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>) -> io::Result<[Handoff; 2]> {
+    let make = || -> io::Result<_> {
+        let (read, write) = make()?;
+        if let Some(bytes) = link.number(PIPE_SIZE.name) {
+            fcntl_setpipe_size(&write, bytes)?;
+        }
+        Ok((read, write))
+    };
+    let (request_read, request_write) = make()?;
+    let (reply_read, reply_write) = make()?;
+    Ok([Handoff::of([reply_read, request_write]), Handoff::of([request_read, reply_write])])
 }
 
 /// May this case have a pipe of the size that it asks for?
@@ -76,6 +73,10 @@ pub fn fits_pipe_size(host: &Host, link: &Link) -> Fit {
 /// The two descriptors of one end, reading first.
 pub fn attach(mut handoff: Handoff, link: &Link) -> io::Result<Copying<ByteStream>> {
     let (read, write) = (handoff.take_fd(), handoff.take_fd());
-    let facts = Facts::from([("pipe_bytes".into(), fcntl_getpipe_size(&write)?.to_string())]);
     Copying::new(ByteStream::new(read, write, link, facts)?, link.payload_bytes)
+}
+
+/// How much a pipe holds.
+pub fn facts(pipe: BorrowedFd<'_>) -> io::Result<Facts> {
+    Ok(Facts::from([("pipe_bytes".into(), fcntl_getpipe_size(pipe)?.to_string())]))
 }

@@ -4,6 +4,7 @@ mod roundtrip;
 mod stream;
 
 use std::io;
+use std::sync::LazyLock;
 
 pub use roundtrip::Roundtrip;
 pub use stream::Stream;
@@ -12,6 +13,7 @@ use crate::axis::Axis;
 use crate::contract::{Caps, Endpoint, Handoff, Mechanism};
 use crate::ctx::Ctx;
 use crate::link::Link;
+use crate::shared::MAX_ROLES;
 
 /// How two ends of a mechanism talk.
 pub trait Pattern {
@@ -84,6 +86,14 @@ pub struct Info {
     pub is_symmetric: bool,
 }
 
+/// Names of `count` roles that all do the same: `role-0`, `role-1` …
+pub fn role_names(count: usize) -> Vec<&'static str> {
+    static NAMES: LazyLock<Vec<String>> =
+        LazyLock::new(|| (0..MAX_ROLES).map(|role| format!("role-{role}")).collect());
+    // More than there can be are refused before anybody is named.
+    (0..count).map(|role| NAMES.get(role).map_or("role", String::as_str)).collect()
+}
+
 /// Lists the patterns once; everything that asks "which" goes through what this makes.
 macro_rules! patterns {
     ($($pattern:ident),+ $(,)?) => {
@@ -127,5 +137,6 @@ fn drive_as<M: Mechanism, P: Pattern>(handoff: Handoff, link: &Link, cx: &mut Ct
     end.prefault()?;
     cx.set_step(Step::Verify);
     P::drive(&mut end, M::CAPS, cx)?;
+    end.settle()?;
     Ok(end.facts())
 }

@@ -88,6 +88,19 @@ impl Events {
         Events { migrations, cycles, instructions, kernel_included, missing }
     }
 
+    /// Counts nothing.
+    ///
+    /// A thread with any event attached pays for it at every context switch: the kernel saves and restores its events.
+    pub fn none() -> Events {
+        Events {
+            migrations: None,
+            cycles: None,
+            instructions: None,
+            kernel_included: false,
+            missing: Vec::new(),
+        }
+    }
+
     /// Reads all counters. No allocation; one system call for each counter that is there.
     pub fn read(&self) -> EventCounts {
         let count = |fd: &Option<OwnedFd>| {

@@ -104,12 +104,42 @@ impl TaskSwitches {
 }
 
 fn voluntary_switches(status: &[u8]) -> Option<u64> {
-    let line = status
-        .split_inclusive(|&byte| byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"voluntary_ctxt_switches:"))?;
+    number_after(status, b"voluntary_ctxt_switches")
+}
+
+/// The number behind `name` and a colon, at the start of a line.
+fn number_after(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = text.split_inclusive(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
     // A line without its end was cut, and its number may be too.
-    let number = line.strip_suffix(b"\n")?;
-    std::str::from_utf8(number).ok()?.trim().parse().ok()
+    let number = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    number.trim_start().strip_prefix(':')?.trim().parse().ok()
+}
+
+/// How often the calling thread was moved to another CPU, as the scheduler itself counts it: unlike a perf event, this
+/// costs nothing between two readings. Kernels built without scheduler debugging do not tell.
+#[derive(Debug)]
+pub struct ThreadMigrations {
+    sched: File,
+}
+
+impl ThreadMigrations {
+    /// Watches the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell.
+    pub fn open() -> Result<ThreadMigrations> {
+        let path = format!("/proc/self/task/{}/sched", rustix::thread::gettid().as_raw_nonzero());
+        let sched = File::open(&path).context("open", || path.as_str())?;
+        Ok(ThreadMigrations { sched })
+    }
+
+    /// Moves of that thread since it began; `None` where the kernel does not tell.
+    pub fn read(&self) -> Option<u64> {
+        let mut buf = [0u8; 8 * 1024];
+        let len = self.sched.read_at(&mut buf, 0).ok()?;
+        number_after(&buf[..len], b"se.nr_migrations")
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +160,26 @@ mod tests {
             assert!(start.elapsed() < LONG, "sleeping is not counted");
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+
+    /// Two CPUs, a step to each, and the count must have gone up.
+    #[test]
+    fn a_thread_that_is_moved_has_migrated() {
+        let Ok(migrations) = ThreadMigrations::open() else {
+            eprintln!("skipped: this kernel has no /proc/self/task/*/sched");
+            return;
+        };
+        let cpus = crate::sched::allowed_cpus().unwrap();
+        let (Some(before), [a, b, ..]) = (migrations.read(), &cpus[..]) else {
+            eprintln!("skipped: it takes two CPUs, and a kernel that counts migrations");
+            return;
+        };
+        for cpu in [a, b, a] {
+            crate::sched::pin(&[*cpu]).unwrap();
+        }
+        let after = migrations.read().unwrap();
+        crate::sched::pin(&cpus).unwrap();
+        assert!(after >= before + 2, "{before} before, {after} after two moves");
     }
 
     #[test]

@@ -243,6 +243,37 @@ pub fn whole() -> Reading {
     Reading { lines, problems: Vec::new() }
 }
 
+/// Twelve streams in two modes each, the later ones further apart; one also has a step in some runs.
+pub fn unsteady() -> Reading {
+    let mut lines = vec![header()];
+    for index in 0..12u32 {
+        let id = CaseId::new("stream", &format!("mechanism-{index}"), 65536, "two-cpus");
+        let low = 1.5 * f64::from(1 << 30);
+        let levels = [low, low * (1.5 + f64::from(index))];
+        lines.push(Line::Case(case(&id, "bytes/s")));
+        let mut summary = Summary { runs: 33, ..summary(&id, "bytes/s", levels[0]) };
+        summary.regimes.push(Regime {
+            regime: RegimeKind::TwoModes,
+            within: "samples".into(),
+            runs: 16,
+            detail: "in 16 of 33 runs; in the clearest, 10 of 15 lie near 1.346e9 and 5 near 3.813e9".into(),
+            levels: Some(levels),
+        });
+        if index == 11 {
+            summary.regimes.push(Regime {
+                regime: RegimeKind::Step,
+                runs: 8,
+                levels: Some([low, low * 1.1]),
+                ..summary.regimes[0].clone()
+            });
+        }
+        summary.stopped_by = StoppedBy::Budget;
+        lines.push(Line::Summary(summary));
+    }
+    lines.push(Line::End(End { complete: true, elapsed_s: 9.0 }));
+    Reading { lines, problems: Vec::new() }
+}
+
 pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
     Run {
         case: id.clone(),

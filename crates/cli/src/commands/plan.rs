@@ -1,0 +1,65 @@
+//! `weighbridge plan`, and `run --dry-run`: what would be measured, what not and why, and how long it takes.
+
+use std::fmt::Write;
+
+use weighbridge_stats::stopping::LOOKS;
+
+use super::look_at_host;
+use crate::args::Plan;
+use crate::scope::Scope;
+use crate::values::spoken;
+use crate::{Exit, Failure, output};
+
+/// Shows the plan.
+pub fn plan(args: &Plan) -> Result<Exit, Failure> {
+    let scope = Scope::new(&args.selection, &args.effort, &mut look_at_host()?)?;
+    show(&scope)
+}
+
+/// Prints a plan. One with nothing in it is a failure, as it is for `run`.
+pub fn show(scope: &Scope) -> Result<Exit, Failure> {
+    for note in &scope.notes {
+        output::warn(note);
+    }
+    output::print(text(scope))?;
+    scope.check_not_empty()?;
+    Ok(Exit::Fine)
+}
+
+fn text(scope: &Scope) -> String {
+    let mut out = String::new();
+    for case in &scope.cases {
+        let _ = writeln!(out, "{}", case.link.id);
+    }
+    for (index, skipped) in scope.skipped.iter().enumerate() {
+        if index == 0 {
+            out.push_str(if scope.cases.is_empty() { "skipped:\n" } else { "\nskipped:\n" });
+        }
+        let _ = writeln!(out, "{}\n    {}", skipped.case, skipped.why);
+    }
+    let planned = scope.cases.len();
+    let _ = write!(out, "\n{planned} of {} cases would be measured", planned + scope.skipped.len());
+    if planned > 0 {
+        out.push_str(&time(scope));
+    }
+    out.push_str(".\n");
+    out
+}
+
+fn time(scope: &Scope) -> String {
+    let estimate = scope.estimate();
+    let runs = LOOKS[0].min(scope.max_runs);
+    let each = if runs == 1 { "1 run".into() } else { format!("{runs} runs") };
+    let least = spoken(estimate.least);
+    if estimate.least == estimate.most {
+        return format!(" in about {least} ({each} of each, or as many as the budget allows)");
+    }
+    format!(
+        ", at least {each} of each: about {least} at best, {} at most (until ± {} % of the median, {} runs of each or \
+         the budget of {})",
+        spoken(estimate.most),
+        (scope.precision * 1e4).round() / 1e2,
+        scope.max_runs,
+        spoken(scope.budget)
+    )
+}

@@ -1,0 +1,160 @@
+//! `weighbridge run`: measures, and keeps what it measured whatever happens.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use weighbridge_lab::coordinator::Coordinator;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::machine;
+use weighbridge_lab::session::{Ended, Session, Settings, Sink};
+use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
+use weighbridge_report::{self as report, Report};
+
+use super::{look_at_host, plan};
+use crate::args::{COMMIT, PROFILE, Run, RunFormat};
+use crate::destination::{Destination, cannot_create};
+use crate::progress::Shown;
+use crate::recorder::Recorder;
+use crate::scope::Scope;
+use crate::{Exit, Failure, output};
+
+/// Even when the file was replaced while it runs, this is the program that runs.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// Measures cases.
+pub fn run(args: &Run) -> Result<Exit, Failure> {
+    // Before anything may start a thread, so that no thread has these signals open.
+    let interrupt = Interrupt::install()
+        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let mut host = look_at_host()?;
+    let scope = Scope::new(&args.selection, &args.effort, &mut host)?;
+    if args.dry_run {
+        return plan::show(&scope);
+    }
+    scope.check_not_empty()?;
+    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
+    warn_beforehand(&scope);
+    measure(args, scope, &host, &interrupt, destination)
+}
+
+fn warn_beforehand(scope: &Scope) {
+    if PROFILE == "debug" {
+        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
+    }
+    for note in &scope.notes {
+        output::warn(note);
+    }
+}
+
+fn measure(
+    args: &Run,
+    scope: Scope,
+    host: &Host,
+    interrupt: &Interrupt,
+    destination: Destination,
+) -> Result<Exit, Failure> {
+    let began = Instant::now();
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let progress = if args.quiet { Shown::Not } else { Shown::on_stderr() };
+    let mut recorder = Recorder::new(destination.writer, progress);
+    let header = header(args, &scope, host, seed);
+    let opening = std::iter::once(Line::Header(Box::new(header)))
+        .chain(scope.skipped.into_iter().map(Line::Skipped))
+        .try_for_each(|line| recorder.line(line));
+    let settings = Settings {
+        precision: scope.precision,
+        budget: scope.budget,
+        timing: scope.suite.timing,
+        seed,
+        max_runs: scope.max_runs,
+    };
+    let coordinator = Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
+    let ended =
+        opening.and_then(|()| Session::new(settings, coordinator, interrupt, scope.cases).run(&mut recorder));
+    let complete = matches!(ended, Ok(Ended::Complete));
+    let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
+    let has_numbers = recorder.has_numbers();
+    let report = Report::from_reading(recorder.into_reading());
+
+    // What was measured is shown and kept before anything is said about what went wrong.
+    let printed = output::print(rendered(&report, args.format));
+    let page = destination.page.map(|page| write_page(&report, &page));
+    if !args.quiet {
+        output::say(&format!("record: {}", destination.record.display()));
+        if let Some(Ok(page)) = &page {
+            output::say(&format!("page:   {}", page.display()));
+        }
+    }
+    let ended = ended.and_then(|ended| closing.map(|()| ended)).map_err(|error| {
+        Failure::new(format!(
+            "cannot write to `{}`: {error}; it holds what was measured until then",
+            destination.record.display()
+        ))
+    });
+    conclude(ended, [printed, page.transpose().map(|_| ())], has_numbers)
+}
+
+/// One sentence for each thing that went wrong, and the exit code of the worst.
+fn conclude(
+    ended: Result<Ended, Failure>,
+    afterwards: [Result<(), Failure>; 2],
+    has_numbers: bool,
+) -> Result<Exit, Failure> {
+    let mut exit = Exit::Fine;
+    for failure in afterwards.into_iter().filter_map(Result::err) {
+        output::say(&format!("error: {failure}"));
+        exit = Exit::Incomplete;
+    }
+    match ended? {
+        Ended::Interrupted => {
+            output::say("interrupted: the record is valid, and holds what was measured until then");
+            Ok(Exit::Interrupted)
+        }
+        Ended::Complete if !has_numbers => {
+            Err(Failure::new("no case gave a number; the record has the reasons"))
+        }
+        Ended::Complete => Ok(exit),
+    }
+}
+
+fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
+    Header {
+        schema: SCHEMA,
+        tool: Tool {
+            name: env!("CARGO_PKG_NAME").into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: COMMIT.map(str::to_owned),
+            profile: PROFILE.into(),
+        },
+        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        seed,
+        settings: scope.settings(&args.selection),
+        machine: machine::describe(host),
+    }
+}
+
+/// Small enough for every reader of JSON to keep it exact.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 4];
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
+        Ok(_) => u32::from_ne_bytes(bytes).into(),
+        // Only the order of runs depends on it.
+        Err(_) => std::process::id().into(),
+    }
+}
+
+fn rendered(report: &Report, format: RunFormat) -> String {
+    match format {
+        RunFormat::Table => report::table(report, output::style()),
+        RunFormat::Markdown => report::markdown(report),
+        RunFormat::Csv => report::csv(report),
+        RunFormat::Json => report::json(report),
+    }
+}
+
+fn write_page(report: &Report, page: &Path) -> Result<PathBuf, Failure> {
+    super::report::write_new(page, report::html(report).as_bytes())
+        .map_err(|error| cannot_create(page, "--html", &error))?;
+    Ok(page.to_owned())
+}

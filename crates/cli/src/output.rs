@@ -1,0 +1,48 @@
+//! The only way to standard output and standard error.
+//!
+//! Results go to the one, progress and warnings to the other. A reader who has seen enough and closed its end is no error;
+//! a standard error that nobody reads is not worth ending for.
+
+use std::io::{self, IsTerminal, Write};
+
+use weighbridge_report::Style;
+
+use crate::Failure;
+
+/// Writes a result to standard output.
+///
+/// # Errors
+/// It cannot be written, except that nobody reads it any more.
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to standard error.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Writes a warning to standard error.
+pub fn warn(sentence: &str) {
+    say(&format!("warning: {sentence}"));
+}
+
+/// How a table may look on standard output.
+pub fn style() -> Style {
+    if !io::stdout().is_terminal() {
+        return Style::default();
+    }
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    Style {
+        colour: !is_set("NO_COLOR") && !is_dumb,
+        width: size.map(|size| size.ws_col).filter(|columns| *columns > 0),
+    }
+}

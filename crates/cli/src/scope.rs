@@ -1,0 +1,199 @@
+//! What would be measured on this machine, what not, and how long it takes: common to `run` and `plan`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weighbridge_lab::host::Host;
+use weighbridge_lab::plan::{self, Changes, Estimate, SUITES, Suite};
+use weighbridge_lab::session::expected_run;
+use weighbridge_lab::subject::{self, Prepared, Refusal};
+use weighbridge_record::Skipped;
+use weighbridge_stats::stopping::LOOKS;
+
+use crate::Failure;
+use crate::args::{Effort, Selection};
+use crate::select;
+use crate::values::{spoken, spoken_size};
+
+/// The cases of an invocation and the effort that they are worth.
+#[derive(Debug)]
+pub struct Scope {
+    /// Whose timing is used.
+    pub suite: &'static Suite,
+    /// To be measured.
+    pub cases: Vec<Prepared>,
+    /// Not to be measured here, and why.
+    pub skipped: Vec<Skipped>,
+    /// What the user should know before it begins.
+    pub notes: Vec<String>,
+    /// Relative half-width of the interval to be reached.
+    pub precision: f64,
+    /// Time for all runs together.
+    pub budget: Duration,
+    /// Most runs of a case.
+    pub max_runs: usize,
+}
+
+impl Scope {
+    /// Works out what the command line means here. `host` learns which CPUs may be measured on.
+    ///
+    /// # Errors
+    /// A selection that selects nothing, or that this machine cannot hold; a budget too small for one run.
+    pub fn new(selection: &Selection, effort: &Effort, host: &mut Host) -> Result<Scope, Failure> {
+        choose_cpus(selection, host)?;
+        let suite = selection.suite.as_deref().and_then(Suite::find);
+        let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
+        let suite = suite.unwrap_or(&SUITES[0]);
+        let mut scope = Scope {
+            suite,
+            cases: Vec::new(),
+            skipped: Vec::new(),
+            notes: selected.notes,
+            precision: effort.precision.unwrap_or(suite.precision),
+            budget: effort.budget.unwrap_or(suite.budget),
+            max_runs: effort.max_runs.into(),
+        };
+        let memory_bytes = memory_bytes();
+        for id in selected.ids {
+            if id.payload_bytes > memory_bytes / 8 {
+                return Err(too_large(id.payload_bytes, memory_bytes));
+            }
+            match subject::prepare(&id, host) {
+                Ok(case) => scope.cases.push(case),
+                Err(Refusal::NotHere(why)) => {
+                    scope.skipped.push(Skipped { case: id, step: "fit".into(), why })
+                }
+                Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
+            }
+        }
+        scope.check_budget()?;
+        Ok(scope)
+    }
+
+    /// The fewest and the most that it takes.
+    pub fn estimate(&self) -> Estimate {
+        plan::estimate(self.cases.len(), self.suite.timing, self.budget, self.max_runs)
+    }
+
+    /// Is there anything to measure?
+    ///
+    /// # Errors
+    /// There is not; the sentence has a reason.
+    pub fn check_not_empty(&self) -> Result<(), Failure> {
+        match self.skipped.first() {
+            Some(first) if self.cases.is_empty() => Err(Failure::new(format!(
+                "nothing is left to measure: {} skipped here, {}: {}",
+                match self.skipped.len() {
+                    1 => "the only case is".into(),
+                    count => format!("all {count} cases are"),
+                },
+                first.case,
+                first.why
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_budget(&mut self) -> Result<(), Failure> {
+        let one_run = expected_run(self.suite.timing);
+        if self.budget < one_run {
+            return Err(Failure::new(format!(
+                "--budget {} is too small for one run, which takes about {}; give more",
+                spoken(self.budget),
+                spoken(one_run)
+            )));
+        }
+        let unbounded = plan::estimate(self.cases.len(), self.suite.timing, Duration::MAX, self.max_runs);
+        if unbounded.least > self.budget {
+            self.notes.push(format!(
+                "{} runs of each of {} cases take about {}, more than the budget of {}: some cases will have no \
+                 interval; raise --budget, or select fewer cases",
+                LOOKS[0].min(self.max_runs),
+                self.cases.len(),
+                spoken(unbounded.least),
+                spoken(self.budget)
+            ));
+        }
+        if self.max_runs < LOOKS[0] {
+            self.notes.push(format!(
+                "--max-runs {} gives no intervals; an interval of 95 % needs {} runs",
+                self.max_runs, LOOKS[0]
+            ));
+        }
+        Ok(())
+    }
+
+    /// What was asked for, by the name of the flag, as the record keeps it.
+    pub fn settings(&self, selection: &Selection) -> BTreeMap<String, String> {
+        let mut settings = BTreeMap::from([
+            ("suite".to_owned(), self.suite.name.to_owned()),
+            ("precision".to_owned(), format!("{}", self.precision)),
+            ("budget".to_owned(), format!("{}s", self.budget.as_secs_f64())),
+            ("max-runs".to_owned(), self.max_runs.to_string()),
+        ]);
+        let mut add = |name: &str, values: Vec<String>| {
+            if !values.is_empty() {
+                settings.insert(name.to_owned(), values.join(","));
+            }
+        };
+        let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+        add("cases", selection.globs.clone());
+        add("sizes", selection.sizes.as_ref().map_or(Vec::new(), |sizes| numbers(&sizes.0)));
+        add("place", selection.place.clone());
+        add("wait", selection.wait.clone());
+        for set in &selection.set {
+            add(&format!("set.{}", set.axis), set.values.clone());
+        }
+        let cpus = selection.cpus.as_ref().map_or(&[][..], |cpus| &cpus.0);
+        add("cpus", cpus.iter().map(u32::to_string).collect());
+        settings
+    }
+}
+
+fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
+    let Some(cpus) = &selection.cpus else { return Ok(()) };
+    if let Some(why) = &host.pin_refused {
+        return Err(Failure::new(format!("--cpus needs to pin threads, and that is refused here: {why}")));
+    }
+    if let Some(cpu) = cpus.0.iter().find(|cpu| !host.allowed_cpus.contains(cpu)) {
+        let allowed: Vec<String> = host.allowed_cpus.iter().map(u32::to_string).collect();
+        return Err(Failure::new(format!(
+            "CPU {cpu} is none that this process may use; it may use {}",
+            allowed.join(",")
+        )));
+    }
+    host.measured_cpus.clone_from(&cpus.0);
+    Ok(())
+}
+
+fn changes(selection: &Selection) -> Result<Changes, Failure> {
+    let mut axes: Vec<(String, Vec<String>)> = Vec::new();
+    if !selection.wait.is_empty() {
+        axes.push(("wait".into(), selection.wait.clone()));
+    }
+    for set in &selection.set {
+        if axes.iter().any(|(axis, _)| *axis == set.axis) {
+            return Err(Failure::new(format!(
+                "axis {} is set twice; give all its values at once, as in --set {0}=V1,V2",
+                set.axis
+            )));
+        }
+        axes.push((set.axis.clone(), set.values.clone()));
+    }
+    let placements = Some(selection.place.clone()).filter(|place| !place.is_empty());
+    Ok(Changes { sizes: selection.sizes.as_ref().map(|sizes| sizes.0.clone()), placements, axes })
+}
+
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(info.mem_unit.into())
+}
+
+fn too_large(payload_bytes: u64, memory_bytes: u64) -> Failure {
+    Failure::new(format!(
+        "a payload of {} is more than an eighth of this machine's memory ({} MiB); the largest here is {} MiB",
+        spoken_size(payload_bytes),
+        memory_bytes >> 20,
+        memory_bytes >> 23
+    ))
+}

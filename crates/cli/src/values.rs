@@ -1,0 +1,237 @@
+//! Sizes, times, shares and lists as people type them.
+//!
+//! Every parser returns a sentence that says what the text is not, and how it is written.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Payload sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes(pub Vec<u64>);
+
+/// Numbers of CPUs, in the order of preference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus(pub Vec<u32>);
+
+/// An axis and the values that it is to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AxisValues {
+    /// Its name.
+    pub axis: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+/// Where a page goes, if anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// Nowhere.
+    None,
+    /// To this file.
+    File(PathBuf),
+}
+
+const SIZE_FORM: &str = "write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)";
+
+/// One size, such as `4K`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "k" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return Err(format!("`{text}` is no size; {SIZE_FORM}")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no size; {SIZE_FORM}"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more than any memory holds"))
+}
+
+/// A list such as `0,64,4K,1M..4M`; a range doubles from its first size and ends at its last.
+pub fn sizes(text: &str) -> Result<Sizes, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            None => sizes.push(size(part)?),
+            Some((first, last)) => {
+                let (first, last) = (size(first)?, size(last)?);
+                if first == 0 || first > last {
+                    return Err(format!("`{part}` is no range; it doubles from 1 or more, as in 1..4M"));
+                }
+                let doubled = |size: &u64| size.checked_mul(2).filter(|next| *next <= last);
+                sizes.extend(std::iter::successors(Some(first), doubled));
+            }
+        }
+    }
+    Ok(Sizes(without_repeats(sizes)))
+}
+
+/// A list such as `2,0-1`.
+pub fn cpus(text: &str) -> Result<Cpus, String> {
+    // More than any Linux has; a longer range is a slip, not a wish.
+    const MOST: u32 = 8192;
+    let no = || format!("`{text}` is no list of CPUs; write it as 2,0-1");
+    let number = |text: &str| text.parse::<u32>().ok().filter(|cpu| *cpu < MOST).ok_or_else(no);
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            None => cpus.push(number(part)?),
+            Some((first, last)) => {
+                let range = number(first)?..=number(last)?;
+                if range.is_empty() {
+                    return Err(no());
+                }
+                cpus.extend(range);
+            }
+        }
+    }
+    Ok(Cpus(without_repeats(cpus)))
+}
+
+/// `AXIS=V1,V2`.
+pub fn axis_values(text: &str) -> Result<AxisValues, String> {
+    let no = || format!("`{text}` sets no axis; write NAME=VALUE or NAME=VALUE,VALUE, as in touch=none,all");
+    let (axis, values) = text.split_once('=').ok_or_else(no)?;
+    let values: Vec<String> = values.split(',').map(str::to_owned).collect();
+    if axis.is_empty() || values.iter().any(|value| value.is_empty() || value.contains(['/', '='])) {
+        return Err(no());
+    }
+    Ok(AxisValues { axis: axis.into(), values: without_repeats(values) })
+}
+
+/// A share: `2%` or `0.02`.
+pub fn precision(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    match share {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        Ok(_) => Err(format!("`{text}` is not between 0 and 100 %; write 2% or 0.02 for ± 2 %")),
+        Err(_) => Err(format!("`{text}` is no share; write 2% or 0.02 for ± 2 %")),
+    }
+}
+
+/// A time: `90s`, `2m`, `1h30m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let form = "write a time with its unit, as in 500ms, 90s, 2m or 1h30m";
+    let time: jiff::SignedDuration = text.parse().map_err(|_| format!("`{text}` is no time; {form}"))?;
+    Duration::try_from(time)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("`{text}` is not longer than nothing; {form}"))
+}
+
+/// A file name, or `none`.
+pub fn page(text: &str) -> Result<Page, String> {
+    match text {
+        "none" => Ok(Page::None),
+        "" => Err("the name of the page is empty; write `none` for no page".into()),
+        file => Ok(Page::File(file.into())),
+    }
+}
+
+fn without_repeats<T: PartialEq>(items: Vec<T>) -> Vec<T> {
+    let mut kept = Vec::with_capacity(items.len());
+    for item in items {
+        if !kept.contains(&item) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
+/// A time for people, such as `1m 30s`.
+pub fn spoken(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match time.as_millis() {
+        millis @ ..1000 => format!("{millis} ms"),
+        _ if seconds < 120 => format!("{} s", time.as_secs_f64().round()),
+        _ if seconds < 2 * 3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Bytes for people: `4 KiB` where that is exact.
+pub fn spoken_size(bytes: u64) -> String {
+    match bytes {
+        0 => "0 B".into(),
+        _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_with_binary_units_and_ranges_double() {
+        assert_eq!(sizes("0,1,64,4K,64KiB,1M").unwrap().0, [0, 1, 64, 4096, 65536, 1 << 20]);
+        assert_eq!(sizes("1..8,8,3..20").unwrap().0, [1, 2, 4, 8, 3, 6, 12]);
+        assert_eq!(sizes("1..4M").unwrap().0.len(), 23);
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_how_to_write_one() {
+        for text in ["", "K", "4Q", "4KB", "-1", "1,,2", "1.5K", "64 K"] {
+            assert!(sizes(text).unwrap_err().contains("write bytes as"), "{text:?}");
+        }
+        for text in ["0..4", "4..1"] {
+            assert!(sizes(text).unwrap_err().contains("doubles"), "{text:?}");
+        }
+        assert!(sizes("18446744073709551615K").unwrap_err().contains("more than any memory"));
+    }
+
+    #[test]
+    fn cpus_keep_their_order() {
+        assert_eq!(cpus("3,0-2").unwrap().0, [3, 0, 1, 2]);
+        for text in ["", "a", "2-0", "0-4000000000", "1,", "-1"] {
+            assert!(cpus(text).unwrap_err().contains("write it as"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_precision_is_a_share_in_either_form() {
+        assert_eq!(precision("2%"), Ok(0.02));
+        assert_eq!(precision("0.5 %"), Ok(0.005));
+        assert_eq!(precision("0.02"), Ok(0.02));
+        for text in ["2", "0", "-1%", "100%", "NaN", "inf", "two"] {
+            assert!(precision(text).unwrap_err().contains("2% or 0.02"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_needs_its_unit() {
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["", "90", "0s", "-1s", "soon", "1s ago"] {
+            assert!(duration(text).unwrap_err().contains("as in 500ms"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_axis_is_set_to_one_value_or_several() {
+        let set = axis_values("touch=none,all,none").unwrap();
+        assert_eq!((set.axis.as_str(), set.values), ("touch", vec!["none".to_owned(), "all".to_owned()]));
+        for text in ["touch", "=all", "touch=", "touch=a,,b", "touch=a=b", "touch=a/b"] {
+            assert!(axis_values(text).unwrap_err().contains("NAME=VALUE"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn times_and_sizes_are_said_in_the_unit_that_suits_them() {
+        assert_eq!(spoken(Duration::from_millis(94)), "94 ms");
+        assert_eq!(spoken(Duration::from_millis(41_600)), "42 s");
+        assert_eq!(spoken(Duration::from_secs(150)), "2 min 30 s");
+        assert_eq!(spoken(Duration::from_secs(21_600)), "6 h 0 min");
+        assert_eq!(
+            (spoken_size(4096), spoken_size(1), spoken_size(3 << 30)),
+            ("4 KiB".into(), "1 B".into(), "3 GiB".into())
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Named pipes, whose names nobody ever sees.
+//!
+//! Both are made in a file system that is mounted nowhere. Where the kernel allows that only to root, they are made in a
+//! directory of their own below the temporary one, which is gone again before a peer is started. A program that is killed
+//! in between leaves it; the next one takes it away, see [`leftovers`](super::leftovers).
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use causeway_os::namespace;
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+
+use super::copying::Copying;
+use super::fd::{self, ByteStream};
+use super::{leftovers, pipe};
+use crate::axis::Axis;
+use crate::contract::{Caps, Fit, Handoff, Mechanism, Side};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+
+/// `mkfifo(3)`.
+#[derive(Debug)]
+pub struct Fifo;
+
+impl Mechanism for Fifo {
+    const ID: &'static str = "fifo";
+    const ABOUT: &'static str = "mkfifo(3), one for each direction; in the kernel the same as a pipe";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
+    const WAITS: &'static [Wait] = fd::WAITS;
+    const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
+    type End = Copying<ByteStream>;
+
+    fn fit(host: &Host, link: &Link) -> Fit {
+        pipe::fits_pipe_size(host, link)
+    }
+
+    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
+        pipe::plan_two(link, || match namespace::private_tmpfs() {
+            Ok(dir) => make_in(dir.as_fd()),
+            Err(_) => make_in_temporary_dir(),
+        })
+    }
+
+    fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<Self::End> {
+        pipe::attach(handoff, link)
+    }
+}
+
+const WHAT: &str = "fifo";
+const NAME: &str = "fifo";
+
+/// Both ends of a FIFO that has no name any more.
+fn make_in(dir: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+    namespace::make_fifo(dir, NAME)?;
+    let ends = open_both(dir);
+    unlinkat(dir, NAME, AtFlags::empty())?;
+    ends
+}
+
+/// A reader that would wait for a writer that waits for a reader never opens; so this one does not wait, until it reads.
+fn open_both(dir: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+    let open = |flags| openat(dir, NAME, flags | OFlags::CLOEXEC, Mode::empty());
+    let read = open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let write = open(OFlags::WRONLY)?;
+    rustix::io::ioctl_fionbio(&read, false)?;
+    Ok((read, write))
+}
+
+fn make_in_temporary_dir() -> io::Result<(OwnedFd, OwnedFd)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let path = std::env::temp_dir().join(leftovers::name(WHAT, COUNT.fetch_add(1, Ordering::Relaxed)));
+    DirBuilder::new().mode(0o700).create(&path)?;
+    let ends = File::open(&path).and_then(|dir| make_in(dir.as_fd()));
+    fs::remove_dir(&path)?;
+    ends
+}
+
+/// Takes away the directories of dead programs.
+pub fn sweep() {
+    leftovers::sweep_dir(&std::env::temp_dir(), WHAT, |path| {
+        // Another user's is not ours to remove, and cannot be.
+        let _ = fs::remove_file(path.join(NAME));
+        let _ = fs::remove_dir(path);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    fn ours() -> Vec<String> {
+        let ours = format!("{}{WHAT}-{}-", leftovers::PREFIX, std::process::id());
+        let entries = fs::read_dir(std::env::temp_dir()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap_or_default());
+        names.filter(|name| name.starts_with(&ours)).collect()
+    }
+
+    #[test]
+    fn a_fifo_made_without_privilege_works_and_has_left_no_name() {
+        let (read, write) = make_in_temporary_dir().unwrap();
+        assert_eq!(ours(), [""; 0]);
+        File::from(write).write_all(b"through").unwrap();
+        let mut got = String::new();
+        File::from(read).read_to_string(&mut got).unwrap();
+        assert_eq!(got, "through");
+    }
+
+    #[test]
+    fn what_a_dead_program_left_is_taken_away_and_what_a_living_one_has_is_not() {
+        let mut child =
+            Command::new("/bin/sh").arg("-c").arg("read x").stdin(Stdio::piped()).spawn().unwrap();
+        let path = std::env::temp_dir().join(format!("{}{WHAT}-{}-7", leftovers::PREFIX, child.id()));
+        fs::create_dir(&path).unwrap();
+        let dir = File::open(&path).unwrap();
+        namespace::make_fifo(dir.as_fd(), NAME).unwrap();
+        sweep();
+        assert!(path.exists());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        sweep();
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,47 @@
+//! What programs that were killed have left behind.
+//!
+//! Nearly everything here has no name, or none for longer than two system calls. Where the machine forbids that, names
+//! carry the process id of their maker, and whoever starts next takes away those of the dead.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+/// Takes away what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed,
+/// System V queues and semaphores. What cannot be taken away stays; the next one tries again.
+pub fn sweep() {
+    super::fifo::sweep();
+    super::mq_posix::sweep();
+    super::msg_sysv::sweep();
+    crate::signal::sweep();
+}
+
+/// The beginning of every name that we give.
+pub const PREFIX: &str = "weighbridge-";
+
+/// A name of ours: what it is for, our process id, and which of ours it is.
+pub fn name(what: &str, count: u64) -> String {
+    format!("{PREFIX}{what}-{}-{count}", std::process::id())
+}
+
+/// Calls `remove` for every entry of `dir` that [`name`] gave `what` in a process that is dead.
+pub fn sweep_dir(dir: &Path, what: &str, remove: impl Fn(&Path)) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let file_name = entry.file_name();
+        let maker = file_name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.strip_prefix(what)?.strip_prefix('-'))
+            .and_then(|rest| rest.split('-').next()?.parse().ok());
+        if maker.is_some_and(is_dead) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Is there no process with this number?
+pub fn is_dead(pid: i32) -> bool {
+    Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}

@@ -1,0 +1,204 @@
+//! POSIX message queues, one for each direction.
+//!
+//! A queue has a name for as long as it takes to open and unlink it; peers are handed descriptors, which can be polled.
+//! The name is in the kernel's own list: no mounted `/dev/mqueue` is needed.
+//!
+//! # Safety
+//! The calls take pointer and length from one slice, a text that ends with zero, or a local structure.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::copying::{Copying, Transport};
+use super::fd::{self, Reader, Writer};
+use super::leftovers;
+use crate::axis::{Axis, Values};
+use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+
+/// `mq_open(3)`.
+#[derive(Debug)]
+pub struct MqPosix;
+
+const DEPTH: Axis = Axis {
+    name: "depth",
+    default: "default",
+    values: Values::Count,
+    about: "messages that a queue holds; default is 10, or fs.mqueue.msg_max where that is less",
+};
+const DEFAULT_DEPTH: u64 = 10;
+const MSGSIZE_MAX: &str = "fs/mqueue/msgsize_max";
+const MSG_MAX: &str = "fs/mqueue/msg_max";
+
+impl Mechanism for MqPosix {
+    const ID: &'static str = "mq-posix";
+    const ABOUT: &'static str = "POSIX message queues, one for each direction, all messages of one priority";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
+    const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
+    const AXES: &'static [Axis] = &[DEPTH];
+    type End = Copying<Queues>;
+
+    fn fit(host: &Host, link: &Link) -> Fit {
+        let (Some(size_max), Some(depth_max)) =
+            (host.sysctl_number(MSGSIZE_MAX), host.sysctl_number(MSG_MAX))
+        else {
+            return Fit::No("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into());
+        };
+        let (size, depth) = (message_bytes(link), depth(host, link));
+        if size > size_max {
+            return Fit::No(format!(
+                "a message of {size} bytes exceeds fs.mqueue.msgsize_max = {size_max}; \
+                 raise it with sysctl fs.mqueue.msgsize_max={size}"
+            ));
+        }
+        if depth > depth_max {
+            return Fit::No(format!(
+                "depth={depth} exceeds fs.mqueue.msg_max = {depth_max}; raise it with sysctl fs.mqueue.msg_max={depth}"
+            ));
+        }
+        let (needed, most) = (2 * queue_bytes(size, depth), rlimit());
+        if needed > most {
+            return Fit::No(format!(
+                "two queues of {depth} messages of {size} bytes take {needed} bytes, more than RLIMIT_MSGQUEUE = \
+                 {most}; raise it with ulimit -q {needed}, or lower depth"
+            ));
+        }
+        Fit::Yes
+    }
+
+    fn plan(host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
+        let make = || make(message_bytes(link), depth(host, link));
+        let (request, reply) = (make()?, make()?);
+        let (request2, reply2) = (request.try_clone()?, reply.try_clone()?);
+        Ok([Handoff::of([reply, request]), Handoff::of([request2, reply2])])
+    }
+
+    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
+        let (incoming, outgoing) = (handoff.take_fd(), handoff.take_fd());
+        let most_bytes = attributes(&incoming)?.mq_msgsize as usize;
+        let reader = Reader::new(incoming, link.wait)?;
+        let writer = Writer::new(outgoing, link.wait)?;
+        Copying::new(Queues { reader, writer, most_bytes }, link.payload_bytes)
+    }
+}
+
+/// A queue for messages of no bytes cannot be made.
+fn message_bytes(link: &Link) -> u64 {
+    link.payload_bytes.max(1) as u64
+}
+
+fn depth(host: &Host, link: &Link) -> u64 {
+    let most = host.sysctl_number(MSG_MAX).unwrap_or(DEFAULT_DEPTH);
+    link.number(DEPTH.name).map_or(DEFAULT_DEPTH.min(most), |depth| depth as u64)
+}
+
+/// What a queue counts for towards RLIMIT_MSGQUEUE: each message with its header, and a node for each priority that
+/// may be waiting (getrlimit(2)).
+fn queue_bytes(size: u64, depth: u64) -> u64 {
+    const HEADER: u64 = 48;
+    const NODE: u64 = 48;
+    const PRIORITIES: u64 = 32_768;
+    depth.saturating_mul(size.saturating_add(HEADER)).saturating_add(depth.min(PRIORITIES) * NODE)
+}
+
+fn rlimit() -> u64 {
+    getrlimit(Resource::Msgqueue).current.unwrap_or(u64::MAX)
+}
+
+fn make(size: u64, depth: u64) -> io::Result<OwnedFd> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("/{}", leftovers::name(WHAT, COUNT.fetch_add(1, Ordering::Relaxed)));
+    let name = CString::new(name).expect("a name of letters and digits");
+    // SAFETY: all zeros is a valid value of these numbers; some C libraries have more of them than are documented.
+    let mut attributes: libc::mq_attr = unsafe { MaybeUninit::zeroed().assume_init() };
+    attributes.mq_maxmsg = depth as _;
+    attributes.mq_msgsize = size as _;
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+    // SAFETY: the name ends with zero; mode and attributes are what O_CREAT asks for.
+    let queue = unsafe { libc::mq_open(name.as_ptr(), flags, 0o600 as libc::mode_t, &raw const attributes) };
+    let queue = fd::check(queue as isize).map_err(explain)?;
+    // SAFETY: the call made this descriptor, and nobody else has it.
+    let queue = unsafe { OwnedFd::from_raw_fd(queue as i32) };
+    // SAFETY: the name ends with zero.
+    fd::check(unsafe { libc::mq_unlink(name.as_ptr()) } as isize)?;
+    Ok(queue)
+}
+
+fn explain(error: io::Error) -> io::Error {
+    let why = match error.raw_os_error() {
+        Some(libc::EMFILE) => format!(
+            "other queues of this user take too much of RLIMIT_MSGQUEUE = {}; close them, or raise it with ulimit -q",
+            rlimit()
+        ),
+        Some(libc::ENOSPC) => "there are fs.mqueue.queues_max queues already; raise it with sysctl".into(),
+        Some(libc::ENOSYS) => "this kernel has no POSIX message queues".into(),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("cannot open a message queue: {why} ({error})"))
+}
+
+const WHAT: &str = "mq";
+
+/// Takes away the queues of programs that were killed between opening and unlinking, where they can be listed.
+pub fn sweep() {
+    leftovers::sweep_dir(Path::new("/dev/mqueue"), WHAT, |path| {
+        let _ = fs::remove_file(path);
+    });
+}
+
+fn attributes(queue: &impl AsRawFd) -> io::Result<libc::mq_attr> {
+    let mut attributes = MaybeUninit::<libc::mq_attr>::zeroed();
+    // SAFETY: the kernel writes the structure that is passed.
+    fd::check(unsafe { libc::mq_getattr(queue.as_raw_fd(), attributes.as_mut_ptr()) } as isize)?;
+    // SAFETY: zeroed, then written by the kernel; any numbers are a valid value.
+    Ok(unsafe { attributes.assume_init() })
+}
+
+/// A queue to receive from, and one to send to.
+pub struct Queues {
+    reader: Reader,
+    writer: Writer,
+    most_bytes: usize,
+}
+
+impl Transport for Queues {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let (pointer, len) = (message.as_ptr().cast(), message.len());
+        // SAFETY: pointer and length come from one slice.
+        self.writer.call(|queue| unsafe { libc::mq_send(queue, pointer, len, 0) } as isize)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (pointer, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: pointer and length come from one slice; no priority is asked for.
+        self.reader.wait_and(|queue| unsafe { libc::mq_receive(queue, pointer, len, std::ptr::null_mut()) })
+    }
+
+    fn least_buffer_bytes(&self) -> usize {
+        self.most_bytes
+    }
+
+    fn facts(&self) -> Facts {
+        fd::facts_of(facts, self.writer.fd())
+    }
+}
+
+fn facts(queue: BorrowedFd<'_>) -> io::Result<Facts> {
+    let attributes = attributes(&queue)?;
+    Ok(Facts::from([
+        ("queue_messages".into(), attributes.mq_maxmsg.to_string()),
+        ("queue_message_bytes".into(), attributes.mq_msgsize.to_string()),
+    ]))
+}

@@ -1,0 +1,99 @@
+//! TCP over the loopback interface.
+//!
+//! # Safety
+//! `getsockopt` is given a local number with its true size.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::sockopt::{set_tcp_nodelay, tcp_congestion, tcp_nodelay};
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketFlags, SocketType, accept_with, bind, connect, getpeername,
+    getsockname, listen, socket_with,
+};
+
+use super::copying::Copying;
+use super::fd::{self, ByteStream};
+use super::socket;
+use crate::axis::{Axis, Values};
+use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+
+/// A connection to 127.0.0.1.
+#[derive(Debug)]
+pub struct Tcp;
+
+const NODELAY: Axis = Axis {
+    name: "nodelay",
+    default: "yes",
+    values: Values::OneOf(&["yes", "no"]),
+    about: "TCP_NODELAY: send small pieces at once instead of collecting them (Nagle's algorithm)",
+};
+
+impl Mechanism for Tcp {
+    const ID: &'static str = "tcp";
+    const ABOUT: &'static str = "a TCP connection over loopback, without Nagle's delay unless nodelay=no";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
+    const WAITS: &'static [Wait] = fd::WAITS;
+    const AXES: &'static [Axis] = &[NODELAY, socket::AXES[0], socket::AXES[1]];
+    type End = Copying<ByteStream>;
+
+    fn fit(host: &Host, link: &Link) -> Fit {
+        socket::fits_buffers(host, link)
+    }
+
+    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
+        let listener = local_socket(SocketType::STREAM, link)?;
+        listen(&listener, 1)?;
+        // The window scale is settled when a connection begins, so its ends have their buffers before.
+        let near = local_socket(SocketType::STREAM, link)?;
+        connect(&near, &getsockname(&listener)?)?;
+        let far = accept_with(&listener, SocketFlags::CLOEXEC)?;
+        if getpeername(&far)? != Some(getsockname(&near)?) {
+            return Err(io::Error::other("somebody else connected to the port of this run"));
+        }
+        for socket in [&near, &far] {
+            set_tcp_nodelay(socket, link.axis(NODELAY.name) == "yes")?;
+        }
+        Ok([Handoff::of([near]), Handoff::of([far])])
+    }
+
+    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
+        Copying::new(ByteStream::of_socket(handoff.take_fd(), link, facts)?, link.payload_bytes)
+    }
+}
+
+/// A socket on a free port of 127.0.0.1, with the buffers that the case asks for.
+///
+/// # Errors
+/// The kernel's, as where there is no loopback interface.
+pub fn local_socket(kind: SocketType, link: &Link) -> io::Result<OwnedFd> {
+    let made = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?;
+    socket::set_buffers(&made, link)?;
+    bind(&made, &SocketAddrAny::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
+    Ok(made)
+}
+
+fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
+    let mut facts = socket::facts(socket)?;
+    let nodelay = if tcp_nodelay(socket)? { "yes" } else { "no" };
+    facts.insert("nodelay".into(), nodelay.into());
+    facts.insert("congestion_control".into(), tcp_congestion(socket)?);
+    facts.insert("mss_bytes".into(), mss_bytes(socket)?.to_string());
+    Ok(facts)
+}
+
+fn mss_bytes(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    let mut bytes: libc::c_int = 0;
+    let mut len = size_of_val(&bytes) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `bytes`, which has them.
+    let done = unsafe {
+        let value = std::ptr::from_mut(&mut bytes).cast();
+        libc::getsockopt(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, value, &mut len)
+    };
+    fd::check(done as isize)?;
+    Ok(bytes)
+}

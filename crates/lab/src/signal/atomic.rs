@@ -1,0 +1,125 @@
+//! Words in shared memory, spun on: what a handoff costs when nobody asks the kernel.
+
+use std::hint;
+use std::io;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use super::Signal;
+use super::page::{LINES, Page, Word};
+use crate::axis::{Axis, Values};
+use crate::contract::{Handoff, Side};
+use crate::link::{Link, Wait};
+
+/// One word for each direction.
+#[derive(Debug)]
+pub struct Atomic {
+    words: Turns,
+    order: Order,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    SeqCst,
+    AcqRel,
+    Relaxed,
+}
+
+/// The word that an end writes, the word that it reads, and how far each has come.
+#[derive(Debug)]
+pub(super) struct Turns {
+    pub mine: Word<AtomicU32>,
+    pub theirs: Word<AtomicU32>,
+    pub posted: u32,
+    pub seen: u32,
+}
+
+impl Turns {
+    /// Words that are `apart` bytes apart.
+    pub fn attach(side: Side, mut handoff: Handoff, apart: usize) -> io::Result<Turns> {
+        let page = Page::attach(&mut handoff)?;
+        let (mine, theirs) = match side {
+            Side::Near => (0, apart),
+            Side::Far => (apart, 0),
+        };
+        Ok(Turns { mine: page.word(mine), theirs: page.word(theirs), posted: 0, seen: 0 })
+    }
+
+    /// The value that the next post stores.
+    #[inline]
+    pub fn next_post(&mut self) -> u32 {
+        self.posted = self.posted.wrapping_add(1);
+        self.posted
+    }
+
+    /// The value that the next wait waits for.
+    #[inline]
+    pub fn next_seen(&mut self) -> u32 {
+        self.seen = self.seen.wrapping_add(1);
+        self.seen
+    }
+}
+
+impl Signal for Atomic {
+    const ID: &'static str = "atomic";
+    const ABOUT: &'static str =
+        "a word in shared memory for each direction, stored by one and spun on by the other";
+    const WAITS: &'static [Wait] = &[Wait::Spin];
+    const AXES: &'static [Axis] = &[
+        Axis {
+            name: "layout",
+            default: "two-lines",
+            values: Values::OneOf(&["two-lines", "one-line"]),
+            about: "the two words stand on cache lines of their own, or share one",
+        },
+        Axis {
+            name: "order",
+            default: "seqcst",
+            values: Values::OneOf(&["seqcst", "acqrel", "relaxed"]),
+            about: "memory order of stores and loads",
+        },
+    ];
+
+    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+        Page::plan_two(|_| Ok(()))
+    }
+
+    fn attach(side: Side, handoff: Handoff, link: &Link) -> io::Result<Atomic> {
+        let apart = if link.axis("layout") == "one-line" { size_of::<AtomicU32>() } else { LINES };
+        let order = match link.axis("order") {
+            "relaxed" => Order::Relaxed,
+            "acqrel" => Order::AcqRel,
+            _ => Order::SeqCst,
+        };
+        Ok(Atomic { words: Turns::attach(side, handoff, apart)?, order })
+    }
+
+    #[inline]
+    fn post(&mut self) -> io::Result<()> {
+        let turn = self.words.next_post();
+        let word = &self.words.mine;
+        // PAIR atomic-turn: the load in `wait`. One order for both sides, chosen by the case.
+        match self.order {
+            Order::SeqCst => word.store(turn, SeqCst),
+            Order::AcqRel => word.store(turn, Release),
+            Order::Relaxed => word.store(turn, Relaxed),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn wait(&mut self) -> io::Result<()> {
+        let turn = self.words.next_seen();
+        let word = &self.words.theirs;
+        let order = match self.order {
+            Order::SeqCst => SeqCst,
+            Order::AcqRel => Acquire,
+            Order::Relaxed => Relaxed,
+        };
+        while word.load(order) != turn {
+            // PAIR atomic-turn
+            hint::spin_loop();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! A sense-reversing barrier in shared memory, its count guarded by a POSIX semaphore.
+//!
+//! The two roles meet at it twice in a round: whoever posts finds the other already there, whoever waits is there first. So
+//! one crossing is one hop.
+//!
+//! # Safety
+//! The semaphore is initialised by `plan` before a role sees it, and lives in a mapping that the end holds.
+#![allow(unsafe_code)]
+
+use std::hint;
+use std::io;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::Signal;
+use super::page::{LINES, Page, Word};
+use super::sem_posix::Semaphore;
+use crate::contract::{Handoff, Side};
+use crate::link::{Link, Wait};
+
+const COUNT: usize = 0;
+const SENSE: usize = LINES;
+const GUARD: usize = 2 * LINES;
+const ROLES: u32 = 2;
+
+/// Semaphore, count and sense.
+#[derive(Debug)]
+pub struct Barrier {
+    guard: Semaphore,
+    count: Word<AtomicU32>,
+    sense: Word<AtomicU32>,
+    own_sense: u32,
+}
+
+impl Barrier {
+    fn cross(&mut self) -> io::Result<()> {
+        self.own_sense ^= 1;
+        self.guard.wait()?;
+        // Only under the semaphore; its orders are those that matter.
+        let arrived = self.count.load(Relaxed) + 1;
+        if arrived == ROLES {
+            self.count.store(0, Relaxed);
+            self.guard.post()?;
+            self.sense.store(self.own_sense, Release); // PAIR barrier-sense
+        } else {
+            self.count.store(arrived, Relaxed);
+            self.guard.post()?;
+            while self.sense.load(Acquire) != self.own_sense {
+                // PAIR barrier-sense
+                hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Signal for Barrier {
+    const ID: &'static str = "barrier";
+    const ABOUT: &'static str = "a sense-reversing barrier in shared memory, its count guarded by a POSIX semaphore; waits by spinning";
+    const WAITS: &'static [Wait] = &[Wait::Spin];
+
+    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+        Page::plan_two(|page| Semaphore::init(page, GUARD, 1))
+    }
+
+    fn attach(_side: Side, mut handoff: Handoff, _link: &Link) -> io::Result<Barrier> {
+        let page = Page::attach(&mut handoff)?;
+        // SAFETY: `plan` has initialised it.
+        let guard = unsafe { Semaphore::attach(&page, GUARD) };
+        Ok(Barrier { guard, count: page.word(COUNT), sense: page.word(SENSE), own_sense: 0 })
+    }
+
+    #[inline]
+    fn post(&mut self) -> io::Result<()> {
+        self.cross()
+    }
+
+    #[inline]
+    fn wait(&mut self) -> io::Result<()> {
+        self.cross()
+    }
+}

@@ -1,0 +1,52 @@
+//! What signals over descriptors share: a descriptor to read and one to write, a few bytes that mean nothing.
+//!
+//! # Safety
+//! The call takes pointer and length of one array that lives across it, and a descriptor that the end owns.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use crate::contract::Handoff;
+use crate::link::Link;
+use crate::mechanism::fd::{Reader, Writer, peer_gone};
+
+/// One end; a signal is `N` bytes.
+pub struct Descriptor<const N: usize> {
+    reader: Reader,
+    writer: Writer,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Descriptor<N> {
+    /// From the handoff's descriptors: one to read, one to write. A post writes `bytes`.
+    pub fn attach(mut handoff: Handoff, bytes: [u8; N], link: &Link) -> io::Result<Descriptor<N>> {
+        let (read, write) = (handoff.take_fd(), handoff.take_fd());
+        Ok(Descriptor {
+            reader: Reader::new(read, link.wait)?,
+            writer: Writer::new(write, link.wait)?,
+            bytes,
+        })
+    }
+
+    /// One write.
+    #[inline]
+    pub fn post(&mut self) -> io::Result<()> {
+        let bytes = self.bytes.as_ptr().cast();
+        // SAFETY: pointer and length come from one array.
+        match self.writer.call(|fd| unsafe { libc::write(fd, bytes, N) })? {
+            written if written == N => Ok(()),
+            written => Err(io::Error::other(format!("{written} of {N} bytes were written"))),
+        }
+    }
+
+    /// One read, after waiting as the case says.
+    #[inline]
+    pub fn wait(&mut self) -> io::Result<()> {
+        let mut bytes = [0; N];
+        match self.reader.read(&mut bytes)? {
+            read if read == N => Ok(()),
+            0 => Err(peer_gone()),
+            read => Err(io::Error::other(format!("{read} of {N} bytes were read"))),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Handoff: two roles hand a token back and forth; one operation is one hop, from a post to the return of the wait for it.
+//!
+//! Measures latency one way, as half of a way there and back. The counters beside it say what the hop really was: a
+//! signal that completes several rounds for one wake-up shows as fewer than one context switch per hop.
+
+use std::hint;
+use std::io;
+
+use weighbridge_record::PerOp;
+
+use super::Signal;
+use crate::contract::{Caps, Facts, Handoff, Side};
+use crate::ctx::{Batch, Ctx, Tally};
+use crate::link::{Link, Wait};
+use crate::pattern::{Info, Unit};
+use crate::shape;
+use crate::shared::Step;
+use crate::subject::Prepared;
+
+/// The pattern.
+pub(super) const INFO: Info = Info {
+    id: "handoff",
+    about: "two roles hand a token back and forth: latency of a wake-up, one way",
+    needs: Caps::NONE,
+    roles: |_| vec!["first", "second"],
+    axes: &[],
+    unit: Unit::NanosPer("hop"),
+    is_symmetric: false,
+};
+
+const HOPS_OF_A_ROUND: u64 = 2;
+
+/// Attaches and drives one role.
+pub(super) fn drive<S: Signal>(
+    _pattern: &str,
+    handoff: Handoff,
+    link: &Link,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let side = if cx.role == 0 { Side::Near } else { Side::Far };
+    cx.set_step(Step::Attach);
+    let mut signal = S::attach(side, handoff, link)?;
+    cx.set_ops_each(HOPS_OF_A_ROUND);
+    cx.set_step(Step::Verify);
+    if S::CAPS.has(Caps::HARNESS) {
+        match side {
+            Side::Near => cx.lead(|batch| there_and_back(&mut signal, batch), |_| None)?,
+            Side::Far => cx.follow_nothing()?,
+        }
+        return Ok(signal.facts());
+    }
+    match side {
+        Side::Near => {
+            verify_first(&mut signal, cx)?;
+            cx.lead(|batch| there_and_back(&mut signal, batch), |_| None)?;
+        }
+        Side::Far => {
+            verify_second(&mut signal, cx)?;
+            cx.follow(|batch| back_and_there(&mut signal, batch), |_| None)?;
+        }
+    }
+    Ok(signal.facts())
+}
+
+#[inline]
+fn there_and_back<S: Signal>(signal: &mut S, batch: Batch) -> io::Result<Tally> {
+    for _ in 0..batch.ops {
+        signal.post()?;
+        signal.wait()?;
+    }
+    Ok(Tally::default())
+}
+
+#[inline]
+fn back_and_there<S: Signal>(signal: &mut S, batch: Batch) -> io::Result<Tally> {
+    for _ in 0..batch.ops {
+        signal.wait()?;
+        signal.post()?;
+    }
+    Ok(Tally::default())
+}
+
+/// Rounds before anything is timed.
+const VERIFIED_ROUNDS: u64 = 64;
+
+/// In these rounds each role counts one further before it posts, and whoever returns from a wait must find that the other
+/// has counted. A signal that wakes its own sender, or that keeps a post from earlier, is found out by that.
+fn verify_first<S: Signal>(signal: &mut S, cx: &Ctx<'_>) -> io::Result<()> {
+    for round in 0..VERIFIED_ROUNDS {
+        cx.add_verified();
+        signal.post()?;
+        signal.wait()?;
+        expect_count(cx, 2 * round + 2)?;
+    }
+    Ok(())
+}
+
+fn verify_second<S: Signal>(signal: &mut S, cx: &Ctx<'_>) -> io::Result<()> {
+    for round in 0..VERIFIED_ROUNDS {
+        signal.wait()?;
+        expect_count(cx, 2 * round + 1)?;
+        cx.add_verified();
+        signal.post()?;
+    }
+    Ok(())
+}
+
+fn expect_count(cx: &Ctx<'_>, wanted: u64) -> io::Result<()> {
+    // With relaxed ordering the count may come a moment after the signal.
+    const LOOKS: u32 = 1000;
+    for _ in 0..LOOKS {
+        if cx.verified() == wanted {
+            return Ok(());
+        }
+        hint::spin_loop();
+    }
+    Err(io::Error::other(format!(
+        "a wait returned although the other role had not posted: count {} instead of {wanted}",
+        cx.verified()
+    )))
+}
+
+/// A blocking handoff on one CPU switches about once per hop; a spinning one never does.
+pub(super) fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let switches = per_op.voluntary_switches + per_op.involuntary_switches;
+    let mut odd = Vec::new();
+    match case.link.wait {
+        Wait::Spin => odd.extend(shape::blocked(switches)),
+        _ if !case.link.same_cpu() => {}
+        _ if switches < 0.9 => odd.push(format!(
+            "{switches:.2} context switches per hop on one CPU; a token cannot change hands without one"
+        )),
+        _ if switches > 1.5 => odd.push(format!(
+            "{switches:.2} context switches per hop on one CPU, where one suffices: \
+             a role runs without having the token"
+        )),
+        _ => {}
+    }
+    odd.extend(shape::faulted(per_op.minor_faults));
+    odd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::axis;
+    use crate::ctx::Time;
+    use crate::planner::Timing;
+    use crate::shared::Shared;
+    use weighbridge_record::CaseId;
+
+    /// A signal whose wait returns at once, as that of a pipe does whose writer reads it himself.
+    struct ToItself;
+
+    impl Signal for ToItself {
+        const ID: &'static str = "to-itself";
+        const ABOUT: &'static str = "";
+        const WAITS: &'static [Wait] = &[Wait::Block];
+
+        fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+            Ok([Handoff::default(), Handoff::default()])
+        }
+
+        fn attach(_side: Side, _handoff: Handoff, _link: &Link) -> io::Result<ToItself> {
+            Ok(ToItself)
+        }
+
+        fn post(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wait(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_signal_that_talks_to_itself_is_noticed_by_both_roles() {
+        let id = CaseId::new("handoff", "to-itself", 0, "free");
+        let link = Link::new(&id, axis::COMMON, ToItself::WAITS).unwrap();
+        let timing = Timing { sample_ns: 1, samples: 1, least_samples: 1, run_ns: 1 };
+        for (role, verify) in [(0, verify_first as fn(&mut ToItself, &Ctx<'_>) -> _), (1, verify_second)] {
+            let shared = Shared::create().unwrap();
+            let cx = Ctx::new(&shared, &link, (role, 2), timing, Time::Raw, None);
+            let why = verify(&mut ToItself, &cx).unwrap_err().to_string();
+            assert!(why.contains("although the other role had not posted"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Signals: primitives that wake somebody and carry nothing. One file each, and one line in the list below.
+//!
+//! They are driven by [`handoff`]: two roles that hand a token back and forth.
+
+mod atomic;
+mod barrier;
+mod condvar;
+mod descriptor;
+mod eventfd;
+mod futex;
+mod handoff;
+mod noop;
+pub(crate) mod page;
+mod pipe_byte;
+mod sem_posix;
+mod sem_sysv;
+mod sigqueue;
+mod socket_byte;
+mod spin_yield;
+mod uring_msg;
+
+pub(crate) use condvar::{check, init_mutex};
+pub use sem_sysv::sweep;
+
+use std::io;
+
+use crate::axis::Axis;
+use crate::contract::{Caps, Facts, Fit, Handoff, Side};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+use crate::subject::Subject;
+
+/// One end of a way to wake somebody.
+///
+/// The two ends take turns: an end that has posted waits before it posts again. More is not asked of a signal, so each
+/// may be as simple as that allows.
+pub trait Signal: Sized + 'static {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+    /// [`Caps::HARNESS`], or nothing.
+    const CAPS: Caps = Caps::NONE;
+    /// Ways to wait; the first is the default.
+    const WAITS: &'static [Wait];
+    /// Settings of its own.
+    const AXES: &'static [Axis] = &[];
+
+    /// May this case run here?
+    fn fit(_host: &Host, _link: &Link) -> Fit {
+        Fit::Yes
+    }
+
+    /// In the coordinator: creates what the two ends share, near end first.
+    ///
+    /// # Errors
+    /// That of the kernel; the case is then skipped with it.
+    fn plan(link: &Link) -> io::Result<[Handoff; 2]>;
+
+    /// In the peer, after it is pinned.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    fn attach(side: Side, handoff: Handoff, link: &Link) -> io::Result<Self>;
+
+    /// Wakes the other end.
+    ///
+    /// # Errors
+    /// The kernel's, or the peer is gone.
+    fn post(&mut self) -> io::Result<()>;
+
+    /// Returns when the other end has posted once more than it had at the last return.
+    ///
+    /// # Errors
+    /// The kernel's, or the peer is gone.
+    fn wait(&mut self) -> io::Result<()>;
+
+    /// Effective settings, read back.
+    fn facts(&self) -> Facts {
+        Facts::new()
+    }
+}
+
+/// Every signal, in the order in which people read of them.
+pub const ALL: &[Subject] = &[
+    of::<noop::Noop>(),
+    of::<atomic::Atomic>(),
+    of::<spin_yield::SpinYield>(),
+    of::<barrier::Barrier>(),
+    of::<futex::Futex>(),
+    of::<sem_posix::SemPosix>(),
+    of::<sem_sysv::SemSysv>(),
+    of::<condvar::Condvar>(),
+    of::<eventfd::EventFd>(),
+    of::<pipe_byte::PipeByte>(),
+    of::<socket_byte::SocketByte>(),
+    of::<sigqueue::Sigqueue>(),
+    of::<uring_msg::UringMsg>(),
+];
+
+const fn of<S: Signal>() -> Subject {
+    Subject {
+        id: S::ID,
+        about: S::ABOUT,
+        caps: S::CAPS,
+        waits: S::WAITS,
+        axes: S::AXES,
+        patterns: &[handoff::INFO],
+        fit: |host, link| match carries_nothing(link) {
+            Fit::Yes => S::fit(host, link),
+            no => no,
+        },
+        plan: |_, link| S::plan(link).map(Vec::from),
+        drive: handoff::drive::<S>,
+        shape: handoff::shape,
+    }
+}
+
+/// The third part of the id of a case without payload is 0.
+pub(crate) fn carries_nothing(link: &Link) -> Fit {
+    match link.payload_bytes {
+        0 => Fit::Yes,
+        _ => Fit::No(format!("{} carries no payload; the third part of its id is 0", link.id.mechanism)),
+    }
+}

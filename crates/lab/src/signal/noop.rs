@@ -1,0 +1,42 @@
+//! Nothing: the loop of the pattern without a signal.
+
+use std::hint;
+use std::io;
+
+use super::Signal;
+use crate::contract::{Caps, Handoff, Side};
+use crate::link::{Link, Wait};
+
+/// The harness itself.
+#[derive(Debug)]
+pub struct Noop {
+    count: u64,
+}
+
+impl Signal for Noop {
+    const ID: &'static str = "noop";
+    const ABOUT: &'static str = "the harness itself: the loop without any signal";
+    const CAPS: Caps = Caps::HARNESS;
+    const WAITS: &'static [Wait] = &[Wait::Block];
+
+    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+        Ok([Handoff::default(), Handoff::default()])
+    }
+
+    fn attach(_side: Side, _handoff: Handoff, _link: &Link) -> io::Result<Noop> {
+        Ok(Noop { count: 0 })
+    }
+
+    #[inline]
+    fn post(&mut self) -> io::Result<()> {
+        // Otherwise the compiler sees that nothing happens, and the loop is no loop.
+        self.count = hint::black_box(self.count + 1);
+        Ok(())
+    }
+
+    #[inline]
+    fn wait(&mut self) -> io::Result<()> {
+        self.count = hint::black_box(self.count + 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Pages of shared memory with words and objects at fixed places, for signals and locks that live there.
+//!
+//! # Safety
+//! A word or object lies inside the mapping and is aligned (checked when its place is computed), and holds on to the
+//! mapping. Words are only accessed atomically. What an object may be used for is said where it is used.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use causeway_os::futex;
+use causeway_os::memory::{self, Access, Mapping};
+
+use crate::contract::{Handoff, Side};
+
+/// Two lines: the neighbour of a line is fetched with it on many CPUs.
+pub const LINES: usize = 128;
+const LEN: usize = 4096;
+
+/// A page that the roles of a case share.
+#[derive(Clone, Debug)]
+pub struct Page(Arc<Mapping>);
+
+impl Page {
+    /// A page of zeros, arranged by `init`, and a handoff of it for each of `roles` roles.
+    pub fn plan(roles: usize, init: impl FnOnce(&Page) -> io::Result<()>) -> io::Result<Vec<Handoff>> {
+        let fd = memory::memfd("weighbridge-signal", LEN as u64)?;
+        init(&Page::map(&fd)?)?;
+        (0..roles).map(|_| Ok(Handoff::of([fd.try_clone()?]))).collect()
+    }
+
+    /// The same for the two ends of a signal.
+    pub fn plan_two(init: impl FnOnce(&Page) -> io::Result<()>) -> io::Result<[Handoff; 2]> {
+        Ok(Page::plan(2, init)?.try_into().expect("two were asked for"))
+    }
+
+    /// In a role: the page, touched.
+    pub fn attach(handoff: &mut Handoff) -> io::Result<Page> {
+        let page = Page::map(&handoff.take_fd())?;
+        page.0.prefault()?;
+        Ok(page)
+    }
+
+    fn map(fd: &OwnedFd) -> io::Result<Page> {
+        Ok(Page(Arc::new(Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?)))
+    }
+
+    /// The 32-bit word at a byte offset.
+    pub fn word(&self, offset: usize) -> Word<AtomicU32> {
+        Word { at: NonNull::from(self.0.atomic_u32(offset)), _page: self.clone() }
+    }
+
+    /// The 64-bit word at a byte offset.
+    pub fn long(&self, offset: usize) -> Word<AtomicU64> {
+        Word { at: NonNull::from(self.0.atomic_u64(offset)), _page: self.clone() }
+    }
+
+    /// Tells the other end two numbers, and waits for those that it tells: what only a role itself knows, such as its
+    /// process id. Uses the last lines of the page.
+    pub fn exchange(&self, side: Side, told: [u64; 2]) -> io::Result<[u64; 2]> {
+        const NEAR: usize = LEN - 2 * LINES;
+        const FAR: usize = LEN - LINES;
+        let (mine, theirs) = if side == Side::Near { (NEAR, FAR) } else { (FAR, NEAR) };
+        for (index, number) in told.into_iter().enumerate() {
+            self.long(mine + 8 + index * 8).store(number, Relaxed);
+        }
+        let (has_told, has_been_told) = (self.word(mine), self.word(theirs));
+        has_told.store(1, Release); // PAIR exchange
+        futex::wake(&has_told, 1)?;
+        while has_been_told.load(Acquire) == 0 {
+            // PAIR exchange
+            let _ = futex::wait(&has_been_told, 0, None)?;
+        }
+        Ok([8, 16].map(|offset| self.long(theirs + offset).load(Relaxed)))
+    }
+
+    /// Where an object of type `T` lies, two lines aligned.
+    ///
+    /// # Panics
+    /// If it does not lie inside the page: a bug of the caller.
+    pub fn object<T>(&self, offset: usize) -> *mut T {
+        assert!(offset.is_multiple_of(LINES) && offset + size_of::<T>() <= LEN && align_of::<T>() <= LINES);
+        // SAFETY: the offset lies inside the mapping.
+        unsafe { self.0.as_ptr().add(offset).cast() }
+    }
+}
+
+/// A word of a page, without a check each time that it is used.
+#[derive(Debug)]
+pub struct Word<T> {
+    at: NonNull<T>,
+    _page: Page,
+}
+
+impl<T> Deref for Word<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: made from a reference into the mapping that `_page` keeps; `T` is an atomic.
+        unsafe { self.at.as_ref() }
+    }
+}

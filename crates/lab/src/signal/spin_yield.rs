@@ -1,0 +1,47 @@
+//! Words in shared memory, with the CPU given up between two looks.
+
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::thread;
+
+use super::Signal;
+use super::atomic::Turns;
+use super::page::{LINES, Page};
+use crate::contract::{Handoff, Side};
+use crate::link::{Link, Wait};
+
+/// As `atomic`, with `sched_yield`.
+#[derive(Debug)]
+pub struct SpinYield(Turns);
+
+impl Signal for SpinYield {
+    const ID: &'static str = "spin-yield";
+    const ABOUT: &'static str =
+        "a word in shared memory for each direction, and sched_yield between two looks at it";
+    const WAITS: &'static [Wait] = &[Wait::Yield];
+
+    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+        Page::plan_two(|_| Ok(()))
+    }
+
+    fn attach(side: Side, handoff: Handoff, _link: &Link) -> io::Result<SpinYield> {
+        Ok(SpinYield(Turns::attach(side, handoff, LINES)?))
+    }
+
+    #[inline]
+    fn post(&mut self) -> io::Result<()> {
+        let turn = self.0.next_post();
+        self.0.mine.store(turn, Release); // PAIR yield-turn
+        Ok(())
+    }
+
+    #[inline]
+    fn wait(&mut self) -> io::Result<()> {
+        let turn = self.0.next_seen();
+        while self.0.theirs.load(Acquire) != turn {
+            // PAIR yield-turn
+            thread::yield_now();
+        }
+        Ok(())
+    }
+}
