@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use causeway_os::memory::{self, Access, Mapping};
 
@@ -46,6 +46,15 @@ impl Board {
     pub fn word(&self, line: usize, index: usize) -> &AtomicU64 {
         assert!(index < WORDS, "a line has {WORDS} words");
         self.map.atomic_u64(line * LINE_BYTES + index * 8)
+    }
+
+    /// The word of a line that holds nothing but a futex.
+    ///
+    /// # Panics
+    /// If there is no such line.
+    #[inline]
+    pub fn futex(&self, line: usize) -> &AtomicU32 {
+        self.map.atomic_u32(line * LINE_BYTES)
     }
 }
 

@@ -222,8 +222,22 @@ impl<'a> Ctx<'a> {
     /// That of `work`, or a sentence if something else arrived than was sent.
     pub fn lead(
         &mut self,
+        work: impl FnMut(Batch) -> io::Result<Tally>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+    ) -> io::Result<()> {
+        self.lead_noting(work, expect, |_| {})
+    }
+
+    /// As [`Ctx::lead`], and after each batch calls `note`, outside of what is timed. The batches that became samples are
+    /// the last ones.
+    ///
+    /// # Errors
+    /// As [`Ctx::lead`].
+    pub fn lead_noting(
+        &mut self,
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
+        mut note: impl FnMut(Batch),
     ) -> io::Result<()> {
         let mut planner = Planner::new(self.timing);
         let mut current = planner.decide();
@@ -243,6 +257,7 @@ impl<'a> Ctx<'a> {
             let preemptions = ThreadCounters::read().since(&before).involuntary_switches;
             planner.learn(ops, elapsed_ns);
             check(batch, tally, expect(batch))?;
+            note(batch);
             if counted {
                 self.count(ops, tally.bytes);
                 if !is_first_counted {

@@ -9,7 +9,6 @@ use std::io;
 use causeway_os::counters::ThreadCounters;
 
 use super::Ctx;
-use crate::planner::Timing;
 use crate::shared::{Phase, Sample};
 
 /// System calls between two looks at the clock.
@@ -55,8 +54,9 @@ impl Ctx<'_> {
     /// That of the flow.
     pub fn lead_intervals(&mut self, flow: &mut impl Flow) -> io::Result<()> {
         self.meet()?;
-        let Timing { sample_ns, samples, .. } = self.timing;
-        let interval_ns = sample_ns.max(if self.has_cpus_alone() { ALONE_NS } else { TURNS_NS });
+        let interval_ns = self.interval_ns();
+        // Where roles share a CPU they preempt each other as a matter of course.
+        let is_disturbance = u64::from(self.has_cpus_alone());
         for interval in 0..LONGEST_WARM_UP {
             self.interval(flow, self.now_ns() + interval_ns)?;
             if interval > 0 && flow.count().0 >= flow.warm_ops() {
@@ -69,7 +69,7 @@ impl Ctx<'_> {
         let mut began_ns = self.interval(flow, self.now_ns() + interval_ns)?;
         flow.edge(began_ns);
         let mut before = (flow.count(), ThreadCounters::read());
-        let count = samples.min(MOST_INTERVALS);
+        let count = self.timing.samples.min(MOST_INTERVALS);
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
             let now_ns = self.interval(flow, began_ns + interval_ns)?;
@@ -79,7 +79,7 @@ impl Ctx<'_> {
                 elapsed_ns: now_ns - began_ns,
                 ops: now.0.0 - before.0.0,
                 bytes: now.0.1 - before.0.1,
-                preemptions: now.1.since(&before.1).involuntary_switches,
+                preemptions: now.1.since(&before.1).involuntary_switches * is_disturbance,
                 extra: 0,
             });
             (began_ns, before) = (now_ns, now);
@@ -120,6 +120,11 @@ impl Ctx<'_> {
         self.await_leader()?;
         self.counted.ops = ops();
         Ok(())
+    }
+
+    /// Length of the intervals of this run.
+    pub fn interval_ns(&self) -> u64 {
+        self.timing.sample_ns.max(if self.has_cpus_alone() { ALONE_NS } else { TURNS_NS })
     }
 
     /// Steps until `end_ns` has passed; returns when that was seen.

@@ -1,16 +1,15 @@
 //! Which cases a machine can have, and what raises the limit of those that it cannot.
 
-use causeway_os::limits;
-use rustix::process::{Resource, Rlimit, setrlimit};
-
 use super::{ORDER, STREAMS, WAIT, count, writers};
+use crate::axis;
 use crate::contract::Fit;
+use crate::descriptors;
 use crate::host::Host;
 use crate::link::Link;
 
 /// Descriptors of a process beside those of the streams: its own, those of the roles, and some to spare.
 const OTHERS: usize = 64;
-/// Of each role, in the coordinator: process, control socket, board.
+/// Of each role, in the coordinator: process, sockets, board.
 const EACH_ROLE: usize = 8;
 /// FD_SETSIZE of `select(2)`.
 pub(super) const SELECT_FDS: usize = 1024;
@@ -43,29 +42,12 @@ pub(super) fn fit(host: &Host, link: &Link) -> Fit {
         }
         _ => {}
     }
-    // Both ends of every stream are in the coordinator until they are sent, and in a process that has all roles.
-    let needed = streams * 2 + EACH_ROLE * (writers + 1) + OTHERS;
-    match raise_nofile(needed as u64) {
-        Ok(()) => Fit::Yes,
-        Err(most) => Fit::No(format!(
-            "{streams} streams need {needed} descriptors, and the hard limit RLIMIT_NOFILE is {most}; raise it with \
-             ulimit -Hn {needed} as root, or with `* hard nofile {needed}` in /etc/security/limits.conf"
-        )),
-    }
-}
-
-/// Sees to it that this process, and those that it starts from now on, may have so many descriptors: the soft limit is
-/// raised to the hard one, and where that is too low and this process may, the hard one too. Otherwise the hard limit.
-fn raise_nofile(needed: u64) -> Result<(), u64> {
-    let (soft, hard) = limits::nofile();
-    if soft >= needed {
-        return Ok(());
-    }
-    if hard >= needed {
-        return limits::raise_nofile().map(|_| ()).map_err(|_| soft);
-    }
-    let limit = Rlimit { current: Some(needed), maximum: Some(needed) };
-    setrlimit(Resource::Nofile, limit).map_err(|_| hard)
+    let is_one_process = link.axis(axis::PEERS.name) == "thread";
+    let ends = if is_one_process { streams * 2 } else { streams };
+    // The reader keeps the writers' ends until a message for each is full.
+    let on_the_way = if is_one_process { 0 } else { (writers * 200).min(streams) };
+    let needed = ends + on_the_way + EACH_ROLE * (writers + 1) + OTHERS;
+    descriptors::fit(needed, &format!("{streams} streams"))
 }
 
 /// What an error on the way to so many streams is about.
@@ -81,18 +63,4 @@ pub(super) fn explain(error: std::io::Error, index: usize, streams: usize) -> st
         _ => "",
     };
     std::io::Error::new(error.kind(), format!("stream {} of {streams}: {error}{hint}", index + 1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_descriptors_than_any_kernel_gives_are_refused_with_the_limit() {
-        let (_, hard) = limits::nofile();
-        assert_eq!(raise_nofile(1), Ok(()));
-        // Above what fs.nr_open can be set to; root may not have them either.
-        assert_eq!(raise_nofile(1 << 40), Err(hard));
-        assert_eq!(limits::nofile().1, hard);
-    }
 }

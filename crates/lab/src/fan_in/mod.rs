@@ -17,6 +17,8 @@ mod writer;
 
 use std::io;
 
+use causeway_os::socket;
+
 use crate::axis::{Axis, Values};
 use crate::board::Board;
 use crate::contract::{Caps, Facts, Fit, Handoff};
@@ -31,23 +33,24 @@ use streams::Kind;
 
 /// Everything that can be read from by the thousand.
 pub const ALL: &[Subject] = &[
-    subject("pipe", "a pipe for each stream", &[], |_, link| plan(Kind::Pipe, link)),
-    subject("unix-stream", "a Unix stream socket pair for each stream", &[], |_, link| {
-        plan(Kind::UnixStream, link)
+    subject("pipe", "a pipe for each stream", &[], |_, handoff, link, cx| {
+        drive(Kind::Pipe, handoff, link, cx)
     }),
-    subject("tcp", "a TCP connection over loopback for each stream", &[NODELAY], |_, link| {
-        plan(Kind::Tcp, link)
+    subject("unix-stream", "a Unix stream socket pair for each stream", &[], |_, handoff, link, cx| {
+        drive(Kind::UnixStream, handoff, link, cx)
+    }),
+    subject("tcp", "a TCP connection over loopback for each stream", &[NODELAY], |_, handoff, link, cx| {
+        drive(Kind::Tcp, handoff, link, cx)
     }),
     Subject {
         caps: Caps::HARNESS,
         fit: |_, _| Fit::Yes,
         plan: |_, link| Ok((0..=writers(link)).map(|_| Handoff::default()).collect()),
-        drive: |_, _, link, cx| noop::drive(link, cx),
         ..subject(
             "noop",
             "the harness itself: the reader's loop and its clock, without a call",
             &[],
-            |_, _| unreachable!("replaced above"),
+            |_, _, link, cx| noop::drive(link, cx),
         )
     },
 ];
@@ -56,7 +59,7 @@ const fn subject(
     id: &'static str,
     about: &'static str,
     axes: &'static [Axis],
-    plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
+    drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
 ) -> Subject {
     Subject {
         id,
@@ -157,30 +160,30 @@ fn part(index: usize, writers: usize, streams: usize) -> impl Iterator<Item = us
     (index..streams).step_by(writers)
 }
 
-/// The board has a line for each role.
-fn plan(kind: Kind, link: &Link) -> io::Result<Vec<Handoff>> {
-    let (streams, writers) = (count(link, STREAMS), writers(link));
+/// Nothing but the board, with a line for each role, and a socket from the reader to each writer. The streams are made by
+/// the reader, so that no process ever holds both ends of all of them: half as many would fit.
+fn plan(_host: &Host, link: &Link) -> io::Result<Vec<Handoff>> {
+    let writers = writers(link);
     let board = Board::create(writers + 1)?;
-    let mut handoffs = Vec::with_capacity(writers + 1);
-    for _ in 0..=writers {
-        handoffs.push(Handoff::of([board.try_clone()?]));
+    let mut handoffs = vec![Handoff::of([board.try_clone()?])];
+    for _ in 0..writers {
+        let (of_reader, of_writer) = socket::seqpacket_pair()?;
+        handoffs[0].fds.push(of_reader);
+        handoffs.push(Handoff::of([board.try_clone()?, of_writer]));
     }
-    streams::create(kind, streams, link, |index, read, write| {
-        handoffs[0].fds.push(read);
-        handoffs[1 + index % writers].fds.push(write);
-    })?;
     Ok(handoffs)
 }
 
-fn drive(_pattern: &str, handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive(kind: Kind, mut handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let mut fds = handoff.fds.into_iter();
-    let board = fds.next().expect("a plan hands the board to every role");
-    let board = Board::open(board, writers(link) + 1)?;
-    let ends: Vec<_> = fds.collect();
+    let (streams, writers) = (count(link, STREAMS), writers(link));
+    let board = Board::open(handoff.take_fd(), writers + 1)?;
     match cx.role {
-        0 => reader::drive(&ends, board, link, cx),
-        role => writer::drive(role, &ends, board, link, cx),
+        0 => reader::drive(&streams::make(kind, streams, link, handoff.fds)?, board, link, cx),
+        role => {
+            let ends = streams::receive(handoff.take_fd(), part(role - 1, writers, streams).count())?;
+            writer::drive(role, &ends, board, link, cx)
+        }
     }
 }
 

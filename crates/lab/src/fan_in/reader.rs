@@ -63,6 +63,7 @@ fn run<W: Waiter>(
     cx.lead_intervals(&mut reader)?;
     note(&reader.edges, cx);
     let mut facts = facts(ends, link)?;
+    facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
     facts.extend(reader.accounts());
     Ok(facts)
 }
@@ -197,11 +198,11 @@ impl<W: Waiter> Reader<W> {
         let Intake { events, bytes, empty, interrupted, .. } = &self.intake;
         let interrupted = interrupted + self.of_writers(writer::INTERRUPTED);
         Facts::from([
-            ("run0_reads".into(), events.to_string()),
-            ("run0_writes".into(), self.of_writers(writer::WRITES).to_string()),
-            ("run0_bytes_written".into(), self.of_writers(writer::BYTES).to_string()),
-            ("run0_bytes_read".into(), bytes.to_string()),
-            ("run0_errors".into(), format!("EAGAIN {empty}, EINTR {interrupted}")),
+            ("first_run_reads".into(), events.to_string()),
+            ("first_run_writes".into(), self.of_writers(writer::WRITES).to_string()),
+            ("first_run_bytes_written".into(), self.of_writers(writer::BYTES).to_string()),
+            ("first_run_bytes_read".into(), bytes.to_string()),
+            ("first_run_errors".into(), format!("EAGAIN {empty}, EINTR {interrupted}")),
         ])
     }
 }
@@ -288,8 +289,6 @@ fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
     let per_second = |of: fn(&Edge) -> u64| {
         series(&|a, b| (of(b) - of(a)) as f64 * 1e9 / (b.now_ns - a.now_ns).max(1) as f64)
     };
-    let began_ns = edges.first().map_or(0, |edge| edge.now_ns);
-    cx.note_series("elapsed_s", series(&|_, b| (b.now_ns - began_ns) as f64 / 1e9));
     let per_call = |a: &Edge, b: &Edge| (b.events - a.events) as f64 / (b.calls - a.calls).max(1) as f64;
     cx.note_series("events_per_call", series(&per_call));
     cx.note_series("bytes_per_s", per_second(|edge| edge.bytes));

@@ -1,4 +1,4 @@
-//! Makes the streams, in the coordinator.
+//! Makes the streams, in the reader, and hands their other ends to the writers.
 //!
 //! # Safety
 //! `setsockopt` is given a local number with its true size.
@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_os::socket;
@@ -14,8 +14,8 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::NODELAY;
 use super::limits::explain;
-use super::{NODELAY, STREAMS, count};
 use crate::link::Link;
 
 /// What a stream is.
@@ -31,16 +31,20 @@ const OF_ONE_LISTENER: usize = 4096;
 /// A handshake over loopback is over before `connect` returns, unless something stands in its way.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Makes all streams, and gives away the ends of each: its index, the end to read, the end to write.
-pub(super) fn create(
+/// Descriptors in one message; the kernel allows 253.
+const FDS_PER_MESSAGE: usize = 200;
+
+/// In the reader: makes all streams, sends the ends to write to the writers, each its part, and keeps the others.
+pub(super) fn make(
     kind: Kind,
     streams: usize,
     link: &Link,
-    mut give: impl FnMut(usize, OwnedFd, OwnedFd),
-) -> io::Result<()> {
-    debug_assert_eq!(streams, count(link, STREAMS));
-    let mut connections =
-        Connections { listener: None, nodelay: kind == Kind::Tcp && link.axis(NODELAY.name) == "yes" };
+    writers: Vec<OwnedFd>,
+) -> io::Result<Vec<OwnedFd>> {
+    let nodelay = kind == Kind::Tcp && link.axis(NODELAY.name) == "yes";
+    let mut connections = Connections { listener: None, nodelay };
+    let mut unsent: Vec<Vec<OwnedFd>> = writers.iter().map(|_| Vec::new()).collect();
+    let mut ends = Vec::with_capacity(streams);
     for index in 0..streams {
         let made = match kind {
             Kind::Pipe => pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from),
@@ -48,9 +52,40 @@ pub(super) fn create(
             Kind::Tcp => connections.next(index),
         };
         let (read, write) = made.map_err(|error| explain(error, index, streams))?;
-        give(index, read, write);
+        ends.push(read);
+        let writer = index % writers.len();
+        unsent[writer].push(write);
+        if unsent[writer].len() == FDS_PER_MESSAGE {
+            send(&writers[writer], &mut unsent[writer])?;
+        }
     }
+    for (socket, unsent) in writers.iter().zip(&mut unsent).filter(|(_, unsent)| !unsent.is_empty()) {
+        send(socket, unsent)?;
+    }
+    Ok(ends)
+}
+
+fn send(socket: &OwnedFd, unsent: &mut Vec<OwnedFd>) -> io::Result<()> {
+    let fds: Vec<_> = unsent.iter().map(AsFd::as_fd).collect();
+    socket::send_with_fds(socket, &[0], &fds)?;
+    unsent.clear();
     Ok(())
+}
+
+/// In a writer: its ends, in the order of streams.
+pub(super) fn receive(socket: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let mut ends = Vec::with_capacity(count);
+    while ends.len() < count {
+        let (len, more) = socket::recv_with_fds(&socket, &mut [0], FDS_PER_MESSAGE)?;
+        if len == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the reader ended before all streams were made",
+            ));
+        }
+        ends.extend(more);
+    }
+    Ok(ends)
 }
 
 /// TCP connections over loopback, with so many listeners and source addresses that ports never run out.

@@ -1,0 +1,116 @@
+//! Netlink multicast between programs: what udev does.
+//!
+//! The kernel lets every program send to a group of `NETLINK_USERSOCK`, but only one with CAP_NET_ADMIN join it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use causeway_os::socket;
+use rustix::io::Errno;
+use rustix::net::netlink::{SocketAddrNetlink, USERSOCK};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect};
+
+use super::cast::{Cast, Send};
+use super::udp::Receiver;
+use super::unicast::fits_send_buffer;
+use crate::buffer::Buffer;
+use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::host::Host;
+use crate::link::Link;
+
+/// A group of netlink.
+#[derive(Debug)]
+pub(super) struct NetlinkMulticast;
+
+impl Cast for NetlinkMulticast {
+    const ID: &'static str = "netlink-multicast";
+    const ABOUT: &'static str = "one message to a group of NETLINK_USERSOCK, as udev sends its events";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::LOSSY);
+    type Sender = Sender;
+    type Receiver = Receiver;
+
+    fn fit(host: &Host, link: &Link) -> Fit {
+        static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
+        match WORKS.get_or_init(|| member().map(|_| ()).map_err(|error| error.to_string())) {
+            Ok(()) => fits_send_buffer(host, link),
+            Err(why) => Fit::No(format!(
+                "joining a group of NETLINK_USERSOCK is refused: {why}; it needs CAP_NET_ADMIN, so run it as root"
+            )),
+        }
+    }
+
+    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+        let sender = new()?;
+        bind(&sender, &SocketAddrNetlink::new(0, 0))?;
+        connect(&sender, &SocketAddrNetlink::new(0, group()))?;
+        let mut handoffs = vec![Handoff::of([sender])];
+        for _ in 0..receivers {
+            handoffs.push(Handoff::of([member()?]));
+        }
+        Ok(handoffs)
+    }
+
+    fn sender(mut handoff: Handoff, link: &Link) -> io::Result<Sender> {
+        let mut message = Buffer::new(link.payload_bytes)?;
+        message.prefault()?;
+        Ok(Sender { socket: handoff.take_fd(), message, len: link.payload_bytes })
+    }
+
+    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
+        Receiver::new(handoff.take_fd(), link)
+    }
+}
+
+fn new() -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(USERSOCK),
+    )?;
+    Ok(socket)
+}
+
+/// A group as a bit: one of 32, by the number of this process, so that two programs rarely meet. Where they do, messages
+/// that are not ours end the run.
+fn group() -> u32 {
+    1 << (std::process::id() % 32)
+}
+
+fn member() -> io::Result<OwnedFd> {
+    let socket = new()?;
+    bind(&socket, &SocketAddrNetlink::new(0, group()))?;
+    Ok(socket)
+}
+
+/// A socket connected to the group, and one message.
+#[derive(Debug)]
+pub(super) struct Sender {
+    socket: OwnedFd,
+    message: Buffer,
+    len: usize,
+}
+
+impl Send for Sender {
+    #[inline]
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.message.bytes_mut()[..self.len]
+    }
+
+    #[inline]
+    fn emit(&mut self) -> io::Result<()> {
+        let message = &self.message.bytes()[..self.len];
+        match rustix::io::retry_on_intr(|| rustix::io::write(&self.socket, message)) {
+            // After the group, the kernel sends a copy to port 0, where nobody listens for this protocol. udev ignores
+            // that answer too.
+            Ok(_) | Err(Errno::CONNREFUSED) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let sndbuf = socket::send_buffer_bytes(&self.socket).ok();
+        sndbuf.map(|bytes| ("sndbuf_bytes".into(), bytes.to_string())).into_iter().collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! The sender: a burst to all, then sleep until all have it.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+
+use causeway_os::clock;
+use causeway_os::counters::ThreadCounters;
+
+use super::acks::{self, Acks, FIRST_PATIENCE, PATIENCE};
+use super::cast::Send;
+use super::{VERIFIED, burst, message, receivers};
+use crate::board::Board;
+use crate::contract::{Caps, Facts};
+use crate::ctx::{Batch, Ctx, Tally};
+use crate::link::{Link, Touch};
+use crate::shared::Step;
+
+/// The whole life of this role.
+pub(super) fn drive(
+    mut end: impl Send,
+    caps: Caps,
+    board: &Board,
+    link: &Link,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let is_lossy = caps.has(Caps::LOSSY);
+    let mut acks = Acks::new(board, receivers(link), is_lossy.then_some(FIRST_PATIENCE));
+    cx.set_step(Step::Verify);
+    for sequence in 0..VERIFIED {
+        acks.expect(sequence + 1);
+        message::write(end.room(), sequence, Touch::All);
+        end.emit()?;
+        if !acks.wait(sequence + 1)? {
+            return Err(io::Error::other(format!("message {sequence} was lost with nothing else under way")));
+        }
+    }
+    acks.set_patience(PATIENCE);
+    let touch = message::touch_of(caps, link.touch);
+    let burst = burst(link);
+    cx.set_ops_each(burst);
+    let (sender_ns, given_up) = (Cell::new(0), Cell::new(0u64));
+    let work = |batch: Batch| {
+        for turn in batch.sequences() {
+            let first = VERIFIED + turn * burst;
+            acks.expect(first + burst);
+            let began_ns = clock::now_ns();
+            for sequence in first..first + burst {
+                message::write(end.room(), sequence, touch);
+                end.emit()?;
+            }
+            sender_ns.set(sender_ns.get() + clock::now_ns() - began_ns);
+            if !acks.wait(first + burst)? {
+                given_up.set(given_up.get() + 1);
+            }
+        }
+        Ok(Tally::default())
+    };
+    let notes = RefCell::new(Notes::new(board, receivers(link)));
+    cx.lead_noting(work, |_| None, |batch| notes.borrow_mut().take(batch.ops * burst, sender_ns.get()))?;
+    let mut facts = end.facts();
+    let notes = notes.into_inner();
+    if is_lossy {
+        let lost: Vec<String> = notes.lost_by_receiver().map(|lost| lost.to_string()).collect();
+        facts.insert("first_run_lost_by_receiver".into(), lost.join(" "));
+        facts.insert("first_run_waits_given_up".into(), given_up.get().to_string());
+    }
+    notes.tell(cx);
+    Ok(facts)
+}
+
+/// What stood beside each batch.
+pub(super) struct Notes<'a> {
+    board: &'a Board,
+    receivers: usize,
+    batches: Vec<Note>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Note {
+    messages: u64,
+    sender_ns: u64,
+    voluntary: u64,
+    involuntary: u64,
+    lost: u64,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn new(board: &'a Board, receivers: usize) -> Notes<'a> {
+        let mut notes = Notes { board, receivers, batches: Vec::with_capacity(1024) };
+        notes.take(0, 0);
+        notes
+    }
+
+    /// After a batch. `sender_ns` is counted from the beginning.
+    pub(super) fn take(&mut self, messages: u64, sender_ns: u64) {
+        let own = ThreadCounters::read();
+        let of_receivers = |word| acks::sum(self.board, self.receivers, word);
+        self.batches.push(Note {
+            messages,
+            sender_ns,
+            voluntary: own.voluntary_switches + of_receivers(acks::VOLUNTARY),
+            involuntary: own.involuntary_switches + of_receivers(acks::INVOLUNTARY),
+            lost: of_receivers(acks::LOST),
+        });
+    }
+
+    fn lost_by_receiver(&self) -> impl Iterator<Item = u64> {
+        use std::sync::atomic::Ordering::Relaxed;
+        (1..=self.receivers).map(|role| self.board.word(acks::line(role), acks::LOST).load(Relaxed))
+    }
+
+    /// Keeps the figures of those batches that became samples.
+    pub(super) fn tell(&self, cx: &mut Ctx<'_>) {
+        let skipped = self.batches.len().saturating_sub(cx.samples().len() + 1);
+        let series = |of: &dyn Fn(&Note, &Note) -> f64| -> Vec<f64> {
+            let rounded = |figure: f64| (figure * 1e3).round() / 1e3;
+            self.batches[skipped..].windows(2).map(|pair| rounded(of(&pair[0], &pair[1]))).collect()
+        };
+        let per_message = |of: fn(&Note) -> u64| {
+            series(&|before, note| (of(note) - of(before)) as f64 / note.messages.max(1) as f64)
+        };
+        cx.note_series("sender_ns", per_message(|note| note.sender_ns));
+        cx.note_series("switches_per_message", per_message(|note| note.voluntary + note.involuntary));
+        cx.note_series("voluntary_switches_per_message", per_message(|note| note.voluntary));
+        cx.note_series("involuntary_switches_per_message", per_message(|note| note.involuntary));
+        cx.note_series("lost", series(&|before, note| (note.lost - before.lost) as f64));
+    }
+}

@@ -1,0 +1,126 @@
+//! `tee(2)`: a message is written once into a pipe, its pages are lent to the pipe of every receiver, and the last one gets
+//! them with `splice(2)`. Receivers read.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, pipe_with, splice, tee};
+
+use super::burst;
+use super::cast::{Cast, Send};
+use super::unicast::Receiver;
+use crate::buffer::Buffer;
+use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::host::Host;
+use crate::link::Link;
+
+/// A pipe to copy from, and one for each receiver.
+#[derive(Debug)]
+pub(super) struct PipeTee;
+
+/// Pages of a pipe, unless it was resized; each message takes at least one.
+const PIPE_PAGES: u64 = 16;
+
+impl Cast for PipeTee {
+    const ID: &'static str = "pipe-tee";
+    const ABOUT: &'static str =
+        "written once into a pipe, then tee(2) to the pipe of each receiver and splice(2) to the last";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::BYTE_STREAM);
+    type Sender = Sender;
+    type Receiver = Receiver<true>;
+
+    fn fit(_host: &Host, link: &Link) -> Fit {
+        let page = causeway_os::memory::page_bytes() as u64;
+        let pages = (link.payload_bytes as u64).div_ceil(page) * burst(link);
+        match pages > PIPE_PAGES {
+            false => Fit::Yes,
+            true => Fit::No(format!(
+                "{pages} pages for each receiver are more than the {PIPE_PAGES} of a pipe, and tee into a full pipe would \
+                 lend a message in parts that cannot be put together; use smaller messages or bursts"
+            )),
+        }
+    }
+
+    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+        let (source_read, source_write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut handoffs = vec![Handoff::of([source_read, source_write])];
+        for _ in 0..receivers {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+            handoffs[0].fds.push(write);
+            handoffs.push(Handoff::of([read]));
+        }
+        Ok(handoffs)
+    }
+
+    fn sender(mut handoff: Handoff, link: &Link) -> io::Result<Sender> {
+        let (source_read, source_write) = (handoff.take_fd(), handoff.take_fd());
+        let last = handoff.fds.pop().ok_or_else(|| io::Error::other("there is no receiver"))?;
+        let sizes = handoff.fds.iter().chain([&source_read, &last]).map(fcntl_getpipe_size);
+        let pipe_bytes = sizes.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0);
+        let page = causeway_os::memory::page_bytes();
+        if pipe_bytes < PIPE_PAGES as usize * page {
+            return Err(io::Error::other(format!(
+                "a pipe has only {pipe_bytes} bytes: fs.pipe-user-pages-soft is used up; raise it with sysctl"
+            )));
+        }
+        let mut message = Buffer::new(link.payload_bytes)?;
+        message.prefault()?;
+        Ok(Sender {
+            source_read,
+            source_write,
+            others: handoff.fds,
+            last,
+            message,
+            len: link.payload_bytes,
+            pipe_bytes,
+        })
+    }
+
+    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Self::Receiver> {
+        Receiver::new(handoff.take_fd(), link)
+    }
+}
+
+/// The pipe to copy from, the pipes to copy to, and one message.
+#[derive(Debug)]
+pub(super) struct Sender {
+    source_read: OwnedFd,
+    source_write: OwnedFd,
+    others: Vec<OwnedFd>,
+    last: OwnedFd,
+    message: Buffer,
+    len: usize,
+    pipe_bytes: usize,
+}
+
+impl Send for Sender {
+    #[inline]
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.message.bytes_mut()[..self.len]
+    }
+
+    #[inline]
+    fn emit(&mut self) -> io::Result<()> {
+        let message = &self.message.bytes()[..self.len];
+        let none = SpliceFlags::empty();
+        whole(self.len, || rustix::io::write(&self.source_write, message))?;
+        for other in &self.others {
+            whole(self.len, || tee(&self.source_read, other, self.len, none))?;
+        }
+        whole(self.len, || splice(&self.source_read, None, &self.last, None, self.len, none))
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::from([("pipe_bytes".into(), self.pipe_bytes.to_string())])
+    }
+}
+
+/// There is room for all of it, so nothing less may come of it.
+#[inline]
+fn whole(len: usize, call: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
+    match rustix::io::retry_on_intr(call)? {
+        count if count == len => Ok(()),
+        count => Err(io::Error::other(format!("{count} of {len} bytes went on"))),
+    }
+}

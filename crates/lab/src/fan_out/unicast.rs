@@ -1,0 +1,186 @@
+//! One unicast after the other over Unix sockets: what a D-Bus daemon does with a signal.
+//!
+//! # Safety
+//! The calls take a pointer and a length from one slice that lives across the call.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use causeway_os::socket;
+
+use super::cast::{Cast, Receive, Send};
+use crate::buffer::Buffer;
+use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::host::Host;
+use crate::link::Link;
+
+/// Over stream sockets.
+#[derive(Debug)]
+pub(super) struct UnixStream;
+
+impl Cast for UnixStream {
+    const ID: &'static str = "unix-stream";
+    const ABOUT: &'static str = "a send to each Unix stream socket, one receiver after the other";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::BYTE_STREAM);
+    type Sender = Sender;
+    type Receiver = Receiver<true>;
+
+    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+        pairs(receivers, || Ok(socket::stream_pair()?))
+    }
+
+    fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
+        Sender::new(handoff.fds, link)
+    }
+
+    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Self::Receiver> {
+        Receiver::new(handoff.take_fd(), link)
+    }
+}
+
+/// Over sockets that keep records.
+#[derive(Debug)]
+pub(super) struct UnixSeqpacket;
+
+impl Cast for UnixSeqpacket {
+    const ID: &'static str = "unix-seqpacket";
+    const ABOUT: &'static str = "a send to each Unix seqpacket socket, one receiver after the other";
+    const CAPS: Caps = Caps::PAYLOAD;
+    type Sender = Sender;
+    type Receiver = Receiver<false>;
+
+    fn fit(host: &Host, link: &Link) -> Fit {
+        fits_send_buffer(host, link)
+    }
+
+    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+        pairs(receivers, || Ok(socket::seqpacket_pair()?))
+    }
+
+    fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
+        Sender::new(handoff.fds, link)
+    }
+
+    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Self::Receiver> {
+        Receiver::new(handoff.take_fd(), link)
+    }
+}
+
+/// A record is at most as long as the send buffer less what the kernel keeps of it.
+pub(super) fn fits_send_buffer(host: &Host, link: &Link) -> Fit {
+    let buffer = host.sysctl_number("net/core/wmem_default").unwrap_or(u64::MAX);
+    match link.payload_bytes as u64 > buffer.saturating_sub(32) {
+        false => Fit::Yes,
+        true => Fit::No(format!(
+            "a record of {} bytes exceeds the send buffer of net.core.wmem_default = {buffer} bytes; raise it with \
+             sysctl net.core.wmem_default={}",
+            link.payload_bytes,
+            link.payload_bytes + 32
+        )),
+    }
+}
+
+/// The sender has one end of every pair.
+fn pairs(receivers: usize, pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>) -> io::Result<Vec<Handoff>> {
+    let mut handoffs = vec![Handoff::default()];
+    for _ in 0..receivers {
+        let (near, far) = pair()?;
+        handoffs[0].fds.push(near);
+        handoffs.push(Handoff::of([far]));
+    }
+    Ok(handoffs)
+}
+
+/// All sockets, and one message.
+#[derive(Debug)]
+pub(super) struct Sender {
+    sockets: Vec<OwnedFd>,
+    message: Buffer,
+    len: usize,
+}
+
+impl Sender {
+    fn new(sockets: Vec<OwnedFd>, link: &Link) -> io::Result<Sender> {
+        let mut message = Buffer::new(link.payload_bytes)?;
+        message.prefault()?;
+        Ok(Sender { sockets, message, len: link.payload_bytes })
+    }
+}
+
+impl Send for Sender {
+    #[inline]
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.message.bytes_mut()[..self.len]
+    }
+
+    #[inline]
+    fn emit(&mut self) -> io::Result<()> {
+        let message = &self.message.bytes()[..self.len];
+        self.sockets.iter().try_for_each(|socket| send_all(socket.as_raw_fd(), message))
+    }
+
+    fn facts(&self) -> Facts {
+        let sndbuf = self.sockets.first().and_then(|socket| socket::send_buffer_bytes(socket).ok());
+        sndbuf.map(|bytes| ("sndbuf_bytes".into(), bytes.to_string())).into_iter().collect()
+    }
+}
+
+#[inline]
+fn send_all(fd: RawFd, mut message: &[u8]) -> io::Result<()> {
+    loop {
+        // SAFETY: pointer and length come from one slice.
+        let sent = unsafe { libc::send(fd, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL) };
+        match usize::try_from(sent) {
+            Ok(sent) if sent == message.len() => return Ok(()),
+            Ok(sent) => message = &message[sent..],
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+/// One socket. `WHOLE`: reads until a message is whole, because the socket keeps no boundaries.
+#[derive(Debug)]
+pub(super) struct Receiver<const WHOLE: bool> {
+    socket: OwnedFd,
+    message: Buffer,
+    len: usize,
+}
+
+impl<const WHOLE: bool> Receiver<WHOLE> {
+    pub(super) fn new(socket: OwnedFd, link: &Link) -> io::Result<Self> {
+        let mut message = Buffer::new(link.payload_bytes)?;
+        message.prefault()?;
+        Ok(Receiver { socket, message, len: link.payload_bytes })
+    }
+}
+
+impl<const WHOLE: bool> Receive for Receiver<WHOLE> {
+    #[inline]
+    fn take(&mut self) -> io::Result<Option<&[u8]>> {
+        let fd = self.socket.as_raw_fd();
+        let message = &mut self.message.bytes_mut()[..self.len];
+        let mut filled = 0;
+        loop {
+            let rest = &mut message[filled..];
+            // SAFETY: pointer and length come from one slice.
+            let count = unsafe { libc::read(fd, rest.as_mut_ptr().cast(), rest.len()) };
+            match usize::try_from(count) {
+                Ok(0) => {
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender closed its end"));
+                }
+                Ok(count) => filled += count,
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => continue,
+                    error => return Err(error),
+                },
+            }
+            if !WHOLE || filled == self.len {
+                return Ok(Some(&self.message.bytes()[..filled]));
+            }
+        }
+    }
+}
