@@ -128,6 +128,9 @@ pub const COUNTERS: Axis = Axis {
     about: "usage: what the kernel counts anyway; events: cycles and instructions too, which slows context switches",
 };
 
+/// Name of the axis that says how many roles there are, in patterns where all of them do the same.
+pub const ROLES: &str = "roles";
+
 /// The axes that every case has.
 pub const COMMON: &[Axis] = &[WAIT, TOUCH, PEERS, NICE, SCHED, COUNTERS];
 

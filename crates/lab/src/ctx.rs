@@ -3,6 +3,10 @@
 //! Only [`Ctx::sample`] and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
 //! the timed interval, before the first counted batch and after the last.
 
+mod crowd;
+
+pub use crowd::Crowd;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
@@ -402,15 +406,16 @@ impl<'a> Ctx<'a> {
 
     /// Ends that share a CPU take turns of some milliseconds each, so a window must hold many turns.
     fn window_timing(&self) -> Timing {
+        if self.link.same_cpu() { self.timing_of_turns() } else { self.timing }
+    }
+
+    fn timing_of_turns(&self) -> Timing {
         const TURNS: u64 = 12;
-        match self.link.same_cpu() {
-            false => self.timing,
-            true => Timing {
-                sample_ns: self.timing.sample_ns * TURNS,
-                samples: self.timing.least_samples,
-                run_ns: self.timing.run_ns * TURNS,
-                ..self.timing
-            },
+        Timing {
+            sample_ns: self.timing.sample_ns * TURNS,
+            samples: self.timing.least_samples,
+            run_ns: self.timing.run_ns * TURNS,
+            ..self.timing
         }
     }
 

@@ -7,6 +7,8 @@
 //!
 //! This crate never hears of tables or pages. Statistics are in `weighbridge-stats`.
 
+#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+
 pub mod axis;
 pub mod buffer;
 pub mod contract;
@@ -15,6 +17,7 @@ pub mod ctx;
 pub mod host;
 pub mod interrupt;
 pub mod link;
+pub mod lock;
 pub mod machine;
 pub mod mechanism;
 pub mod pattern;

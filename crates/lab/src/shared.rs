@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
@@ -27,10 +27,14 @@ const FEED_END: usize = 0x200;
 const FINISHED: usize = 0x380;
 const VERIFIED: usize = 0x280;
 const SAMPLE_COUNT: usize = 0x300;
+const PACE: usize = 0x400;
+const LEFT: usize = 0x480;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
 const LEN: usize = SAMPLES + MAX_SAMPLES * COLUMNS * 8;
+
+const PACE_STOP: u64 = u64::MAX;
 
 /// Where a peer is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +131,31 @@ pub enum Phase {
     Timed,
     /// The last window is over.
     Over,
+}
+
+/// What each role of a crowd does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// So many operations, then a look at this again.
+    Go {
+        /// Operations.
+        ops: u64,
+        /// Past the warm-up?
+        counted: bool,
+    },
+    /// Nothing more.
+    Stop,
+}
+
+/// How far a role of a crowd has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Chunks finished.
+    pub chunks: u64,
+    /// Operations in them.
+    pub ops: u64,
+    /// When the last was finished, where somebody noted that; else 0.
+    pub at_ns: u64,
 }
 
 /// One timed batch.
@@ -307,6 +336,65 @@ impl Shared {
         self.u64(VERIFIED).fetch_add(1, Release);
     }
 
+    /// Sets the pace of a crowd.
+    pub fn set_pace(&self, pace: Pace) {
+        let word = match pace {
+            Pace::Go { ops, counted } => ops << 1 | u64::from(counted),
+            Pace::Stop => PACE_STOP,
+        };
+        self.u64(PACE).store(word, Relaxed);
+    }
+
+    /// The pace of a crowd. Relaxed: it guards nothing.
+    #[inline]
+    pub fn pace(&self) -> Pace {
+        match self.u64(PACE).load(Relaxed) {
+            PACE_STOP => Pace::Stop,
+            // Not decided yet: one at a time.
+            0 => Pace::Go { ops: 1, counted: false },
+            word => Pace::Go { ops: word >> 1, counted: word & 1 != 0 },
+        }
+    }
+
+    /// Notes how far a role has come. It has two places and uses them in turn, so that what it wrote last can be read
+    /// while it writes the next.
+    #[inline]
+    pub fn set_progress(&self, role: usize, progress: Progress) {
+        assert!(role < MAX_ROLES);
+        let line = STEPS + role * 128;
+        let place = line + 16 + (progress.chunks % 2) as usize * 16;
+        self.u64(place).store(progress.ops, Relaxed);
+        self.u64(place + 8).store(progress.at_ns, Relaxed);
+        self.u64(line + 8).store(progress.chunks, Release); // PAIR progress
+    }
+
+    /// How far a role has come.
+    pub fn progress(&self, role: usize) -> Progress {
+        assert!(role < MAX_ROLES);
+        let line = STEPS + role * 128;
+        loop {
+            let chunks = self.u64(line + 8).load(Acquire); // PAIR progress
+            let place = line + 16 + (chunks % 2) as usize * 16;
+            let ops = self.u64(place).load(Relaxed);
+            let at_ns = self.u64(place + 8).load(Relaxed);
+            fence(Acquire);
+            // Two chunks later the same place is written again.
+            if self.u64(line + 8).load(Relaxed) <= chunks + 1 {
+                return Progress { chunks, ops, at_ns };
+            }
+        }
+    }
+
+    /// A role of a crowd has stopped.
+    pub fn leave(&self) {
+        self.u32(LEFT).fetch_add(1, Release); // PAIR leave
+    }
+
+    /// How many have.
+    pub fn left(&self) -> u32 {
+        self.u32(LEFT).load(Acquire) // PAIR leave
+    }
+
     /// Keeps a sample. Beyond [`MAX_SAMPLES`] it is dropped.
     pub fn push_sample(&self, sample: Sample) {
         let count = self.u64(SAMPLE_COUNT);
@@ -363,6 +451,37 @@ mod tests {
         let samples = shared.samples();
         assert_eq!(samples.len(), MAX_SAMPLES);
         assert!(samples.iter().enumerate().all(|(index, sample)| sample.ops == index as u64));
+    }
+
+    #[test]
+    fn progress_is_read_whole_while_it_is_written() {
+        let shared = Shared::create().unwrap();
+        let other = Shared::open(shared.fd().try_clone_to_owned().unwrap()).unwrap();
+        let last = 200_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for chunks in 1..=last {
+                    other.set_progress(3, Progress { chunks, ops: chunks * 7, at_ns: chunks * 11 });
+                }
+            });
+            loop {
+                let seen = shared.progress(3);
+                assert_eq!((seen.ops, seen.at_ns), (seen.chunks * 7, seen.chunks * 11));
+                if seen.chunks == last {
+                    break;
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_crowd_goes_one_at_a_time_until_told_otherwise() {
+        let shared = Shared::create().unwrap();
+        assert_eq!(shared.pace(), Pace::Go { ops: 1, counted: false });
+        for pace in [Pace::Go { ops: 300, counted: true }, Pace::Stop] {
+            shared.set_pace(pace);
+            assert_eq!(shared.pace(), pace);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::ctx::{Ctx, Time};
 use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::shared::MAX_ROLES;
-use crate::{mechanism, pattern, placement, shape, signal};
+use crate::{lock, mechanism, pattern, placement, shape, signal};
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL];
+const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL];
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static pattern::Info> {
@@ -167,6 +167,10 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
         )));
     }
     let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
+    // One for each CPU, unless the case says how many.
+    if link.axes.get(axis::ROLES).is_some_and(|roles| roles == "default") {
+        link.axes.insert(axis::ROLES.into(), host.allowed_cpus.len().to_string());
+    }
     let roles = (pattern.roles)(&link).len();
     if roles > MAX_ROLES {
         return Err(Refusal::NotHere(format!(

@@ -12,6 +12,7 @@ use crate::contract::Facts;
 use crate::coordinator::{Measured, per_op};
 use crate::ctx::Time;
 use crate::pattern::Unit;
+use crate::peer::RoleReport;
 use crate::shape;
 use crate::shared::Sample;
 use crate::subject::Prepared;
@@ -62,7 +63,10 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         value: stats::run_value(&samples),
         ops_per_sample: measured.samples.first().map_or(0, |sample| sample.ops),
         samples,
-        per_op: sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
+        per_op: match case.pattern.is_symmetric {
+            true => pooled(&measured.roles),
+            false => sum(&roles.iter().map(|role| &role.per_op).collect::<Vec<_>>()),
+        },
         roles,
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
         noise: Noise {
@@ -190,6 +194,15 @@ fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
         by_name.entry(name.clone()).or_default().push(stats::run_value(values));
     }
     by_name.into_iter().map(|(name, values)| (name, stats::median(&values))).collect()
+}
+
+/// Counts per operation where every role has operations of its own: all that was counted over all that was done.
+fn pooled(roles: &[RoleReport]) -> PerOp {
+    let ops: u64 = roles.iter().map(|report| report.counted.ops).sum();
+    let share = |report: &RoleReport| report.counted.ops as f64 / ops.max(1) as f64;
+    let scaled: Vec<PerOp> =
+        roles.iter().map(|report| fold(&[&per_op(report)], |values| values[0] * share(report))).collect();
+    sum(&scaled.iter().collect::<Vec<_>>())
 }
 
 fn sum(all: &[&PerOp]) -> PerOp {

@@ -10,11 +10,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 /// Takes away what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed,
-/// System V queues. What cannot be taken away stays; the next one tries again.
+/// System V queues and semaphores. What cannot be taken away stays; the next one tries again.
 pub fn sweep() {
     super::fifo::sweep();
     super::mq_posix::sweep();
     super::msg_sysv::sweep();
+    crate::signal::sweep();
 }
 
 /// The beginning of every name that we give.

@@ -3,7 +3,7 @@
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
-mod leftovers;
+pub(crate) mod leftovers;
 mod socket;
 
 mod fifo;

@@ -4,6 +4,7 @@ mod roundtrip;
 mod stream;
 
 use std::io;
+use std::sync::LazyLock;
 
 pub use roundtrip::Roundtrip;
 pub use stream::Stream;
@@ -12,6 +13,7 @@ use crate::axis::Axis;
 use crate::contract::{Caps, Endpoint, Handoff, Mechanism};
 use crate::ctx::Ctx;
 use crate::link::Link;
+use crate::shared::MAX_ROLES;
 
 /// How two ends of a mechanism talk.
 pub trait Pattern {
@@ -82,6 +84,14 @@ pub struct Info {
     /// Do all roles do the same? Then they take the CPUs of a placement in turn; otherwise the first role has the first
     /// CPU, and all others the second.
     pub is_symmetric: bool,
+}
+
+/// Names of `count` roles that all do the same: `role-0`, `role-1` …
+pub fn role_names(count: usize) -> Vec<&'static str> {
+    static NAMES: LazyLock<Vec<String>> =
+        LazyLock::new(|| (0..MAX_ROLES).map(|role| format!("role-{role}")).collect());
+    // More than there can be are refused before anybody is named.
+    (0..count).map(|role| NAMES.get(role).map_or("role", String::as_str)).collect()
 }
 
 /// Lists the patterns once; everything that asks "which" goes through what this makes.

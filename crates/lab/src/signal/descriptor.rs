@@ -31,8 +31,9 @@ impl<const N: usize> Descriptor<N> {
     /// One write.
     #[inline]
     pub fn post(&mut self) -> io::Result<()> {
+        let bytes = self.bytes.as_ptr().cast();
         // SAFETY: pointer and length come from one array.
-        match self.writer.call(|fd| unsafe { libc::write(fd, self.bytes.as_ptr().cast(), N) })? {
+        match self.writer.call(|fd| unsafe { libc::write(fd, bytes, N) })? {
             written if written == N => Ok(()),
             written => Err(io::Error::other(format!("{written} of {N} bytes were written"))),
         }

@@ -13,10 +13,14 @@ mod noop;
 pub(crate) mod page;
 mod pipe_byte;
 mod sem_posix;
+mod sem_sysv;
 mod sigqueue;
 mod socket_byte;
 mod spin_yield;
 mod uring_msg;
+
+pub(crate) use condvar::{check, init_mutex};
+pub use sem_sysv::sweep;
 
 use std::io;
 
@@ -85,6 +89,7 @@ pub const ALL: &[Subject] = &[
     of::<barrier::Barrier>(),
     of::<futex::Futex>(),
     of::<sem_posix::SemPosix>(),
+    of::<sem_sysv::SemSysv>(),
     of::<condvar::Condvar>(),
     of::<eventfd::EventFd>(),
     of::<pipe_byte::PipeByte>(),

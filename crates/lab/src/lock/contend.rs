@@ -1,0 +1,94 @@
+//! Contend: roles that all take one lock, add 1 to a plain number, and give the lock up, as often as they can.
+//!
+//! Measures how often the lock changes hands in a second, all roles together; how evenly it is shared stands beside it. The
+//! number must in the end be what all roles have added: a lock that lets two in at once is found out by that.
+//!
+//! # Safety
+//! The number lies in the page, away from the lock, and is only accessed by whoever holds the lock.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::io;
+
+use weighbridge_record::PerOp;
+
+use super::Lock;
+use crate::axis::{Axis, ROLES, Values};
+use crate::contract::{Caps, Facts, Handoff};
+use crate::ctx::{Crowd, Ctx};
+use crate::link::{Link, Wait};
+use crate::pattern::{Info, Unit, role_names};
+use crate::shape;
+use crate::shared::Step;
+use crate::signal::page::Page;
+use crate::subject::Prepared;
+
+/// The pattern.
+pub(super) const INFO: Info = Info {
+    id: "contend",
+    about: "roles that all take one lock, add 1 to a number and give it up: how often in a second, and how evenly",
+    needs: Caps::NONE,
+    roles: |link| role_names(link.number(ROLES).unwrap_or(2)),
+    axes: &[Axis { name: ROLES, default: "2", values: Values::Count, about: "how many roles contend" }],
+    unit: Unit::PerSecond("ops"),
+    is_symmetric: true,
+};
+
+/// How many CPUs the roles of a case have, of `allowed` where they are not pinned.
+pub(super) fn cpus(allowed: usize, link: &Link) -> usize {
+    match link.cpus.iter().collect::<BTreeSet<_>>().len() {
+        0 => allowed,
+        cpus => cpus,
+    }
+}
+
+/// Where the number lies: the last line but one of the page is far from every lock.
+const NUMBER: usize = 3840;
+
+/// Attaches and drives one role.
+pub(super) fn drive<L: Lock>(
+    _pattern: &str,
+    mut handoff: Handoff,
+    link: &Link,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let page = Page::attach(&mut handoff)?;
+    let mut lock = L::attach(&page);
+    let mut own = 0u64;
+    let number: *mut u64 = if L::CAPS.has(Caps::HARNESS) { &raw mut own } else { page.object(NUMBER) };
+    let critical = |ops: u64| {
+        for _ in 0..ops {
+            lock.lock()?;
+            // SAFETY: inside the page (or local), aligned, and this role holds the lock. Volatile, so that each pass is a
+            // load and a store, as if anybody might look.
+            unsafe { number.write_volatile(number.read_volatile() + 1) };
+            lock.unlock()?;
+        }
+        Ok(ops)
+    };
+    let allowed = std::thread::available_parallelism()?.get();
+    let crowd = Crowd { counts: |_| true, op_bytes: 0, cpus: cpus(allowed, link) };
+    let totals = cx.crowd(crowd, critical)?;
+    if cx.role == 0 && !L::CAPS.has(Caps::HARNESS) {
+        // SAFETY: as above; all other roles have stopped.
+        let counted = unsafe { number.read_volatile() };
+        let added: u64 = totals.iter().sum();
+        if counted != added {
+            return Err(io::Error::other(format!(
+                "the roles have added 1 {added} times under the lock, and the number is {counted}"
+            )));
+        }
+    }
+    Ok(Facts::new())
+}
+
+/// Who spins does not sleep.
+pub(super) fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let mut odd = Vec::new();
+    if case.link.wait == Wait::Spin {
+        odd.extend(shape::blocked(per_op.voluntary_switches + per_op.involuntary_switches));
+    }
+    odd.extend(shape::faulted(per_op.minor_faults));
+    odd
+}

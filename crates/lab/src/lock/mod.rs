@@ -1,0 +1,89 @@
+//! Locks: one file each, and one line in the list below. They are driven by [`contend`]: roles that all want the same one.
+
+mod contend;
+mod futex_mutex;
+mod mutex;
+mod noop;
+mod spin_lock;
+mod ticket_lock;
+
+use std::io;
+
+use crate::contract::{Caps, Fit};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+use crate::signal::carries_nothing;
+use crate::signal::page::Page;
+use crate::subject::Subject;
+
+/// A lock in a page that all roles share. It begins at the page's beginning and may take a few lines.
+pub trait Lock: Sized + 'static {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+    /// [`Caps::HARNESS`], or nothing.
+    const CAPS: Caps = Caps::NONE;
+    /// How a role waits that finds it taken.
+    const WAIT: &'static [Wait];
+
+    /// In the coordinator: arranges the page, which is all zeros.
+    ///
+    /// # Errors
+    /// That of the C library.
+    fn init(_page: &Page) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// In a role.
+    fn attach(page: &Page) -> Self;
+
+    /// Returns when this role holds it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn lock(&mut self) -> io::Result<()>;
+
+    /// Gives it up. Called by whoever holds it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn unlock(&mut self) -> io::Result<()>;
+}
+
+/// Every lock, in the order in which people read of them.
+pub const ALL: &[Subject] = &[
+    of::<noop::Noop>(),
+    of::<mutex::Mutex>(),
+    of::<futex_mutex::FutexMutex>(),
+    of::<spin_lock::SpinLock>(),
+    of::<ticket_lock::TicketLock>(),
+];
+
+const fn of<L: Lock>() -> Subject {
+    Subject {
+        id: L::ID,
+        about: L::ABOUT,
+        caps: L::CAPS,
+        waits: L::WAIT,
+        axes: &[],
+        patterns: &[contend::INFO],
+        fit,
+        plan: |_, link| Page::plan((contend::INFO.roles)(link).len(), L::init),
+        drive: contend::drive::<L>,
+        shape: contend::shape,
+    }
+}
+
+/// A spinning role keeps its CPU while whoever holds the lock may need it, so each needs one of its own.
+fn fit(host: &Host, link: &Link) -> Fit {
+    let roles = (contend::INFO.roles)(link).len();
+    let cpus = contend::cpus(host.allowed_cpus.len(), link);
+    match carries_nothing(link) {
+        Fit::Yes if link.wait == Wait::Spin && roles > cpus => Fit::No(format!(
+            "{roles} roles that spin on {cpus} CPUs wait for the end of a time slice whenever the holder has lost its CPU; \
+             use at most roles={cpus}, or another placement or lock"
+        )),
+        other => other,
+    }
+}
