@@ -14,6 +14,7 @@ use causeway_os::process::{self, Child, Exit, Spawn};
 use causeway_os::{sched, socket};
 use weighbridge_record as record;
 
+use crate::allocator;
 use crate::contract::{Facts, Handoff};
 use crate::peer::{self, Assignment, Report, RoleReport};
 use crate::placement;
@@ -151,6 +152,10 @@ impl<'a> Coordinator<'a> {
             .arg(parent.to_string())
             .env("WEIGHBRIDGE_PADDING", self.paddings.next())
             .fd(theirs);
+        let spawn = match allocator::library(&case.link) {
+            Some(library) => spawn.env(allocator::PRELOAD, library),
+            None => spawn,
+        };
         let child = Child::spawn(spawn)?;
         let assignment = Assignment {
             case: case.link.id.clone(),

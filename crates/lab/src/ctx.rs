@@ -3,6 +3,7 @@
 //! Only [`Ctx::sample`] and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
 //! the timed interval, before the first counted batch and after the last.
 
+mod alone;
 mod crowd;
 
 pub use crowd::Crowd;
@@ -124,6 +125,7 @@ pub struct Ctx<'a> {
     began: Option<Began>,
     counted: Counted,
     ops_each: u64,
+    loop_ns: f64,
 }
 
 /// Readings at the beginning of the counted part.
@@ -164,6 +166,7 @@ impl<'a> Ctx<'a> {
             began: None,
             counted: Counted::default(),
             ops_each: 1,
+            loop_ns: 0.0,
         }
     }
 
@@ -240,8 +243,13 @@ impl<'a> Ctx<'a> {
             if counted {
                 self.count(ops, tally.bytes);
                 if !is_first_counted {
-                    let ops = ops * self.ops_each;
-                    let sample = Sample { elapsed_ns, ops, bytes: tally.bytes, preemptions, extra: 0 };
+                    let sample = Sample {
+                        elapsed_ns: self.without_loop(ops, elapsed_ns),
+                        ops: ops * self.ops_each,
+                        bytes: tally.bytes,
+                        preemptions,
+                        extra: elapsed_ns,
+                    };
                     self.shared.push_sample(sample);
                 }
                 is_first_counted = false;

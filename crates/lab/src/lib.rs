@@ -9,6 +9,7 @@
 
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 
+pub mod allocator;
 pub mod axis;
 pub mod buffer;
 pub mod contract;
@@ -20,6 +21,7 @@ pub mod link;
 pub mod lock;
 pub mod machine;
 pub mod mechanism;
+pub mod op;
 pub mod pattern;
 pub mod peer;
 pub mod placement;

@@ -68,6 +68,42 @@ pub fn blocked(switches: f64) -> Option<String> {
     (switches > 0.01).then(|| format!("{switches:.3} context switches per operation although all roles spin"))
 }
 
+/// What an operation of one role must not do.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet {
+    /// Give up the CPU.
+    pub switches: bool,
+    /// Fault more or less than it says.
+    pub faults: bool,
+}
+
+impl Quiet {
+    /// Neither.
+    pub const ALL: Quiet = Quiet { switches: true, faults: true };
+
+    /// What is odd about the counts of an operation that takes so many page faults, where that is known.
+    pub fn check(self, per_op: &PerOp, faults: Option<f64>) -> Vec<String> {
+        let mut odd = Vec::new();
+        if self.switches && per_op.voluntary_switches > 0.001 {
+            odd.push(format!(
+                "{:.3} voluntary context switches per operation, which has nothing to wait for",
+                per_op.voluntary_switches
+            ));
+        }
+        match faults {
+            Some(0.0) if self.faults => odd.extend(faulted(per_op.minor_faults)),
+            Some(faults) if self.faults && !(0.9..1.1).contains(&(per_op.minor_faults / faults)) => {
+                odd.push(format!(
+                    "{:.3} page faults per operation, where {faults:.3} belong to it",
+                    per_op.minor_faults
+                ));
+            }
+            _ => {}
+        }
+        odd
+    }
+}
+
 /// Faults on memory that was touched before anything was timed.
 pub fn faulted(faults: f64) -> Option<String> {
     (faults > 0.001)

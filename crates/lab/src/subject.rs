@@ -14,7 +14,7 @@ use crate::ctx::{Ctx, Time};
 use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::shared::MAX_ROLES;
-use crate::{lock, mechanism, pattern, placement, shape, signal};
+use crate::{lock, mechanism, op, pattern, placement, shape, signal};
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL];
+const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL];
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static pattern::Info> {

@@ -214,7 +214,7 @@ impl Ctx<'_> {
     /// Makes a sample of a window, and returns the rate of each role that counts, in operations a second.
     fn push_window(&self, crowd: Crowd, then: &Edge, now: &Edge) -> Vec<f64> {
         let window_ns = now.at_ns - then.at_ns;
-        let done = |role: usize| now.progress[role].ops - then.progress[role].ops;
+        let done = |role: usize| (now.progress[role].ops - then.progress[role].ops) * self.ops_each;
         let rate = |role: &usize| {
             let (from_ns, to_ns) = (then.progress[*role].at_ns, now.progress[*role].at_ns);
             let elapsed_ns = if from_ns > 0 && to_ns > from_ns { to_ns - from_ns } else { window_ns };
@@ -229,7 +229,7 @@ impl Ctx<'_> {
             _ => window_ns,
         };
         let preemptions = now.counters.since(&then.counters).involuntary_switches;
-        let bytes = ops * crowd.op_bytes;
+        let bytes = ops / self.ops_each * crowd.op_bytes;
         self.shared.push_sample(Sample { elapsed_ns, ops, bytes, preemptions, extra: 0 });
         rates
     }

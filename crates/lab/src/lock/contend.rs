@@ -35,7 +35,7 @@ pub(super) const INFO: Info = Info {
 };
 
 /// How many CPUs the roles of a case have, of `allowed` where they are not pinned.
-pub(super) fn cpus(allowed: usize, link: &Link) -> usize {
+pub(crate) fn cpus(allowed: usize, link: &Link) -> usize {
     match link.cpus.iter().collect::<BTreeSet<_>>().len() {
         0 => allowed,
         cpus => cpus,

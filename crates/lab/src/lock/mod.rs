@@ -1,6 +1,6 @@
 //! Locks: one file each, and one line in the list below. They are driven by [`contend`]: roles that all want the same one.
 
-mod contend;
+pub(crate) mod contend;
 mod futex_mutex;
 mod mutex;
 mod noop;

@@ -10,7 +10,7 @@ mod fifo;
 mod memfd_pass;
 mod mock;
 mod mq_posix;
-mod msg_sysv;
+pub(crate) mod msg_sysv;
 mod noop;
 mod pipe;
 mod process_vm;

@@ -79,10 +79,11 @@ const MODE: i32 = 0o711;
 
 /// A queue, removed when dropped.
 #[derive(Debug)]
-struct Queue(i32);
+pub(crate) struct Queue(pub(crate) i32);
 
 impl Queue {
-    fn make() -> io::Result<Queue> {
+    /// A new one.
+    pub(crate) fn make() -> io::Result<Queue> {
         for count in 0..4 {
             let key = KEY_TAG | count << PID_BITS | std::process::id() as i32;
             // SAFETY: only numbers are passed.

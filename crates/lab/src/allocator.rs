@@ -1,0 +1,137 @@
+//! Allocators in place of the C library's: which there are, where this machine has them, and how a peer gets one.
+//!
+//! A peer is a fresh process, so it can be started with another allocator loaded in front of the C library. The case asks
+//! for it with an axis; the coordinator sets the environment.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::axis::{Axis, Values};
+use crate::contract::Fit;
+use crate::link::Link;
+
+/// The axis.
+pub const ALLOCATOR: Axis = Axis {
+    name: "allocator",
+    default: "system",
+    values: Values::OneOf(&["system", "jemalloc", "mimalloc", "tcmalloc"]),
+    about: "whose malloc: the C library's, or another one loaded in front of it (LD_PRELOAD)",
+};
+
+/// What makes the dynamic linker load a library first.
+pub const PRELOAD: &str = "LD_PRELOAD";
+
+struct Known {
+    name: &'static str,
+    files: &'static [&'static str],
+    package: &'static str,
+}
+
+const KNOWN: &[Known] = &[
+    Known { name: "jemalloc", files: &["libjemalloc.so.2", "libjemalloc.so"], package: "libjemalloc2" },
+    Known {
+        name: "mimalloc",
+        files: &["libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so"],
+        package: "libmimalloc2.0",
+    },
+    Known {
+        name: "tcmalloc",
+        files: &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so"],
+        package: "libtcmalloc-minimal4",
+    },
+];
+
+/// Where libraries lie, on Debian, Fedora and others.
+fn folders() -> Vec<PathBuf> {
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    ["/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib"]
+        .iter()
+        .flat_map(|folder| [Path::new(folder).join(&multiarch), PathBuf::from(folder)])
+        .collect()
+}
+
+fn find(known: &Known) -> Option<PathBuf> {
+    folders()
+        .iter()
+        .flat_map(|folder| known.files.iter().map(move |file| folder.join(file)))
+        .find(|path| path.exists())
+}
+
+fn wanted(link: &Link) -> Option<&'static Known> {
+    let name = link.axes.get(ALLOCATOR.name)?;
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+/// The library that a peer of this case must have loaded; none for the C library's own allocator.
+pub fn library(link: &Link) -> Option<PathBuf> {
+    wanted(link).and_then(find)
+}
+
+/// Is the allocator that the case asks for installed?
+pub fn fit(link: &Link) -> Fit {
+    match wanted(link) {
+        Some(known) if find(known).is_none() => Fit::No(format!(
+            "{} is not installed here; Debian has it in the package {}",
+            known.name, known.package
+        )),
+        _ => Fit::Yes,
+    }
+}
+
+/// In a peer: the file that malloc comes from, as far as it was asked for.
+///
+/// # Errors
+/// The library was not loaded, or another one was.
+pub fn loaded(link: &Link) -> io::Result<String> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let is_loaded = |known: &Known| known.files.iter().any(|file| maps.contains(file));
+    match (wanted(link), KNOWN.iter().find(|known| is_loaded(known))) {
+        (None, None) => Ok("the C library's".into()),
+        (Some(wanted), Some(found)) if wanted.name == found.name => {
+            Ok(find(found).map_or_else(|| found.name.into(), |path| path.display().to_string()))
+        }
+        (wanted, found) => Err(io::Error::other(format!(
+            "malloc should be {}, and is {}",
+            wanted.map_or("the C library's", |known| known.name),
+            found.map_or("the C library's", |known| known.name)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_record::CaseId;
+
+    fn link(allocator: &str) -> Link {
+        let id = CaseId::new("solo", "alloc-reuse", 8, "free").with("allocator", allocator);
+        Link::new(&id, &[ALLOCATOR], &[]).unwrap()
+    }
+
+    #[test]
+    fn every_allocator_of_the_axis_is_known_or_the_systems() {
+        let Values::OneOf(names) = ALLOCATOR.values else { panic!("a list") };
+        for name in names {
+            assert_eq!(wanted(&link(name)).map_or("system", |known| known.name), *name);
+        }
+    }
+
+    #[test]
+    fn an_allocator_that_is_missing_is_refused_with_its_package() {
+        for known in KNOWN {
+            match (fit(&link(known.name)), library(&link(known.name))) {
+                (Fit::Yes, Some(path)) => assert!(path.exists()),
+                (Fit::No(why), None) => assert!(why.contains(known.package), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_has_another_allocator_than_it_should_says_so() {
+        assert!(loaded(&link("system")).is_ok());
+        let why = loaded(&link("jemalloc")).unwrap_err().to_string();
+        assert!(why.contains("should be jemalloc, and is the C library's"), "{why}");
+    }
+}

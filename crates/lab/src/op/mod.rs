@@ -1,0 +1,239 @@
+//! Operations: work of one role, without a peer. One file for each idea, and one line for each operation in the list below.
+//!
+//! They are driven by [`solo`]: one role alone, and by [`parallel`]: as many as there are CPUs, each by itself.
+
+mod alloc;
+mod descriptors;
+mod hand_over;
+mod memory;
+mod noop;
+mod parallel;
+mod pool;
+mod processes;
+mod proxy;
+mod solo;
+mod syscalls;
+
+use std::io;
+use std::marker::PhantomData;
+
+use crate::axis::Axis;
+use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::host::Host;
+use crate::link::Link;
+use crate::pattern::{Info, Unit};
+use crate::shape::Quiet;
+use crate::signal::carries_nothing;
+use crate::subject::Subject;
+
+/// Something to do over and over.
+pub trait Op: Sized + 'static {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+    /// [`Caps::PAYLOAD`] where it has a size, [`Caps::ONE_PROCESS`] where its roles must be threads.
+    const CAPS: Caps = Caps::NONE;
+    /// Settings of its own.
+    const AXES: &'static [Axis] = &[];
+    /// Unit of its values when it is done alone.
+    const UNIT: Unit = Unit::NanosPer("op");
+    /// Can it be done alone? What one role hands over to another cannot.
+    const HAS_SOLO: bool = true;
+    /// Whose operations count in the rate of several roles.
+    const COUNTS: fn(usize) -> bool = |_| true;
+    /// What its counts must look like.
+    const QUIET: Quiet = Quiet::ALL;
+    /// Names of the parts of an operation that are timed apart as well, with their unit.
+    const PARTS: &'static [&'static str] = &[];
+
+    /// May this case run here?
+    fn fit(_host: &Host, _link: &Link) -> Fit {
+        Fit::Yes
+    }
+
+    /// Makes ready for one role, in its thread, after it is pinned.
+    ///
+    /// # Errors
+    /// That of the kernel; the case is then skipped with it.
+    fn setup(seat: &Seat<'_>) -> io::Result<Self>;
+
+    /// Does it once. The result depends on what was done.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn once(&mut self) -> io::Result<u64>;
+
+    /// What each call of [`once`](Op::once) returns, where that is known: the sum of a batch is then checked.
+    fn each(&self) -> Option<u64> {
+        None
+    }
+
+    /// Does it up to `n` times, and says how often and what the sum of the results is. Fewer only where another role must do
+    /// something first.
+    ///
+    /// # Errors
+    /// As [`once`](Op::once).
+    #[inline]
+    fn up_to(&mut self, n: u64) -> io::Result<(u64, u64)> {
+        Ok((n, run(self, n)?))
+    }
+
+    /// How many operations one call of [`once`](Op::once) stands for.
+    fn ops_of_once(_link: &Link) -> u64 {
+        1
+    }
+
+    /// Bytes of payload of one operation.
+    fn op_bytes(_link: &Link) -> u64 {
+        0
+    }
+
+    /// How often a byte of payload crosses the memory bus, by counting: an estimate, where one can be made.
+    fn bus_crossings(_link: &Link) -> Option<f64> {
+        None
+    }
+
+    /// One of [`PARTS`](Op::PARTS), done as often as one call of [`once`](Op::once) does it; parts are done in turn.
+    ///
+    /// # Errors
+    /// As [`once`](Op::once).
+    fn part(&mut self, _index: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Page faults of one operation; `None` where that is not known.
+    fn faults(_link: &Link) -> Option<f64> {
+        Some(0.0)
+    }
+
+    /// After the last one: what it did is looked at once more, and settings are read back.
+    ///
+    /// # Errors
+    /// A sentence on what was not done.
+    fn finish(&mut self) -> io::Result<Facts> {
+        Ok(Facts::new())
+    }
+}
+
+/// Where a role sits.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat<'a> {
+    /// The case.
+    pub link: &'a Link,
+    /// Index of the role.
+    pub role: usize,
+    /// Number of roles.
+    pub roles: usize,
+}
+
+/// The loop around every operation.
+#[inline]
+fn run<O: Op>(op: &mut O, n: u64) -> io::Result<u64> {
+    let mut sum = 0u64;
+    for _ in 0..n {
+        sum = sum.wrapping_add(op.once()?);
+    }
+    Ok(sum)
+}
+
+/// The sum of a batch, held against what it must be.
+#[inline]
+fn check(each: Option<u64>, done: u64, sum: u64) -> io::Result<()> {
+    match each.map(|each| each.wrapping_mul(done)) {
+        Some(expected) if expected != sum => {
+            Err(io::Error::other(format!("{done} operations gave {sum:#x} in all, and not {expected:#x}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every operation, in the order in which people read of them.
+pub const ALL: &[Subject] = &[
+    of::<noop::Noop>(),
+    of::<syscalls::Getpid>(),
+    of::<syscalls::Getppid>(),
+    of::<syscalls::ClockVdso>(),
+    of::<syscalls::ClockSyscall>(),
+    of::<syscalls::SchedYield>(),
+    of::<syscalls::ReadZero>(),
+    of::<syscalls::WriteNull>(),
+    of::<syscalls::Stat>(),
+    of::<syscalls::Statfs>(),
+    of::<syscalls::Fstatfs>(),
+    of::<syscalls::UringNop>(),
+    of::<descriptors::PipeCycle>(),
+    of::<descriptors::SocketpairCycle>(),
+    of::<descriptors::EventfdCycle>(),
+    of::<descriptors::MemfdCycle>(),
+    of::<descriptors::EpollAddRemove>(),
+    of::<descriptors::OpenClose>(),
+    of::<descriptors::AcceptCycle>(),
+    of::<processes::MmapTouchMunmap>(),
+    of::<processes::ThreadCycle>(),
+    of::<processes::ForkCycle>(),
+    of::<processes::PosixSpawnCycle>(),
+    of::<memory::Memory<memory::Memcpy>>(),
+    of::<memory::Memory<memory::RepMovsb>>(),
+    of::<memory::Memory<memory::CopyNt>>(),
+    of::<memory::Memory<memory::Memset>>(),
+    of::<memory::Memory<memory::ReadSum>>(),
+    of::<alloc::Reuse>(),
+    of::<alloc::Pattern>(),
+    of::<alloc::Bulk>(),
+    of::<hand_over::RemoteFree>(),
+    of::<hand_over::OneFreeAll>(),
+    of::<pool::PoolArrayQueue>(),
+    of::<proxy::EventfdClose>(),
+    of::<proxy::PipeClose>(),
+    of::<proxy::DgramByte>(),
+    of::<proxy::SysvMessage>(),
+];
+
+/// The patterns of an operation, in its unit.
+struct Patterns<O>(PhantomData<O>);
+
+impl<O: Op> Patterns<O> {
+    const ALL: &'static [Info] = match O::HAS_SOLO {
+        true => &[solo::info(O::UNIT), parallel::info(O::UNIT)],
+        false => &[parallel::info(O::UNIT)],
+    };
+}
+
+const fn of<O: Op>() -> Subject {
+    Subject {
+        id: O::ID,
+        about: O::ABOUT,
+        caps: O::CAPS,
+        waits: &[],
+        axes: O::AXES,
+        patterns: Patterns::<O>::ALL,
+        fit: fit::<O>,
+        plan: |_, link| {
+            let roles = if link.id.pattern == solo::ID { 1 } else { parallel::roles(link) };
+            Ok((0..roles).map(|_| Handoff::default()).collect())
+        },
+        drive: |pattern, _, link, cx| match pattern {
+            solo::ID => solo::drive::<O>(link, cx),
+            _ => parallel::drive::<O>(link, cx),
+        },
+        shape: |case, per_op| O::QUIET.check(per_op, O::faults(&case.link)),
+    }
+}
+
+fn fit<O: Op>(host: &Host, link: &Link) -> Fit {
+    let is_alone = link.id.pattern == solo::ID;
+    match link.id.placement.as_str() {
+        "same-cpu" | "free" => {}
+        placement if is_alone => {
+            return Fit::No(format!(
+                "one role alone has no {placement}; use same-cpu, which pins it, or free"
+            ));
+        }
+        _ => {}
+    }
+    match if O::CAPS.has(Caps::PAYLOAD) { Fit::Yes } else { carries_nothing(link) } {
+        Fit::Yes => O::fit(host, link),
+        no => no,
+    }
+}

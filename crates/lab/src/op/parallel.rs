@@ -1,0 +1,62 @@
+//! Parallel: several roles do the same operation at the same time, each by itself. Where they get slower together they
+//! share something: a lock in the kernel, a cache, the memory bus, an allocator.
+
+use std::io;
+
+use super::{Op, Seat, check, run, solo};
+use crate::axis::{Axis, ROLES, Values};
+use crate::contract::{Caps, Facts};
+use crate::ctx::{Crowd, Ctx};
+use crate::link::Link;
+use crate::lock::contend;
+use crate::pattern::{Info, Unit, role_names};
+use crate::shared::Step;
+
+/// The pattern, for an operation that has this unit alone: a rate in any case.
+pub(super) const fn info(unit: Unit) -> Info {
+    Info {
+        id: "parallel",
+        about: "several roles do the same operation, each by itself: what all of them do in a second",
+        needs: Caps::NONE,
+        roles: |link| role_names(roles(link)),
+        axes: &[Axis {
+            name: ROLES,
+            default: "default",
+            values: Values::Count,
+            about: "how many roles; default is one for each CPU",
+        }],
+        unit: match unit {
+            Unit::NanosPer(_) => Unit::PerSecond("ops"),
+            unit => unit,
+        },
+        is_symmetric: true,
+    }
+}
+
+/// How many roles a case has. The default was put in when the case was prepared.
+pub(super) fn roles(link: &Link) -> usize {
+    link.number(ROLES).unwrap_or(1)
+}
+
+/// Does one role's part.
+pub(super) fn drive<O: Op>(link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let mut op = O::setup(&Seat { link, role: cx.role, roles: cx.roles })?;
+    cx.set_step(Step::Verify);
+    let each = op.each();
+    if O::HAS_SOLO {
+        check(each, solo::VERIFIED, run(&mut op, solo::VERIFIED)?)?;
+    }
+    cx.set_ops_each(O::ops_of_once(link));
+    let allowed = std::thread::available_parallelism()?.get();
+    let crowd = Crowd { counts: O::COUNTS, op_bytes: O::op_bytes(link), cpus: contend::cpus(allowed, link) };
+    cx.crowd(crowd, |ops| {
+        let (done, sum) = op.up_to(ops)?;
+        check(each, done, sum)?;
+        Ok(done)
+    })?;
+    if cx.role == 0 {
+        solo::note_bus::<O>(link, cx);
+    }
+    op.finish()
+}
