@@ -35,6 +35,19 @@ Examples:
   weighbridge run --suite ipc --wait poll --budget 10m   as a main loop would read
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
+const AFTER_CHECK_HELP: &str = "\
+Each turn runs the other tool once and our case a few times, on the same CPUs; who begins alternates. The result is the
+median of the ratios ours/theirs. It is inside or outside the band in which it is expected when its whole 95 % interval is,
+and inconclusive when the interval reaches over an end of the band. Tools that are missing are listed with their package.
+
+Exit code: 0 whatever the verdicts, also when tools are missing; 2 when a tool or a case of ours failed, the budget ended
+before the first turn of a check, or nothing could be compared; 130 interrupted.
+
+Examples:
+  weighbridge check                        everything that is installed
+  weighbridge check perf                   the checks of one tool
+  weighbridge check 'perf-sched-*' iperf3 --turns 13 --format json";
+
 /// Weighs what it costs to move messages, wake-ups and memory between Linux processes.
 #[derive(Debug, Parser)]
 #[command(name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
@@ -65,6 +78,9 @@ Examples:
   weighbridge report before.jsonl after.jsonl --format markdown
   weighbridge report - --format html --out page.html < record.jsonl")]
     Report(Report),
+    /// Hold our numbers against those of other tools, measured now in turn
+    #[command(after_help = AFTER_CHECK_HELP)]
+    Check(Check),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"
@@ -181,6 +197,26 @@ pub struct Report {
     /// Write to this file, which does not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+/// `weighbridge check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Checks: globs on their names, or the names of tools [default: all]
+    #[arg(value_name = "GLOB")]
+    pub globs: Vec<String>,
+    /// Turns of each check, theirs and ours; below 6 there is no interval, and so no verdict
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub turns: u16,
+    /// Time for all turns together, as in 90s or 5m
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = values::duration)]
+    pub budget: Duration,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+    /// No progress on standard error, only warnings
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// `weighbridge completions`

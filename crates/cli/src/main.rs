@@ -5,6 +5,7 @@
 //! error. Everything that goes wrong comes back here as a [`Failure`], is printed once, and decides the exit code.
 
 mod args;
+mod check;
 mod commands;
 mod destination;
 mod nearest;

@@ -37,3 +37,4 @@ pub use json::json;
 pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};
 pub use table::{Style, table};
+pub use units::{significant, with_unit};

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod check;
 mod completions;
 mod env;
 mod list;
@@ -10,6 +11,9 @@ mod run;
 
 use crate::args::Command;
 use crate::{Exit, Failure};
+
+/// Even when the file was replaced while it runs, this is the program that runs.
+const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Does what was asked.
 ///
@@ -22,6 +26,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::List(args) => list::list(&args),
         Command::Env(args) => env::env(&args),
         Command::Report(args) => report::report(&args),
+        Command::Check(args) => check::check(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
     }

@@ -11,16 +11,13 @@ use weighbridge_lab::session::{Ended, Session, Settings, Sink};
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 
-use super::{look_at_host, plan};
+use super::{THIS_PROGRAM, look_at_host, plan};
 use crate::args::{COMMIT, PROFILE, Run, RunFormat};
 use crate::destination::{Destination, cannot_create};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
 use crate::{Exit, Failure, output};
-
-/// Even when the file was replaced while it runs, this is the program that runs.
-const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Measures cases.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
@@ -135,7 +132,7 @@ fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
 }
 
 /// Small enough for every reader of JSON to keep it exact.
-fn random_seed() -> u64 {
+pub(super) fn random_seed() -> u64 {
     let mut bytes = [0; 4];
     match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
         Ok(_) => u32::from_ne_bytes(bytes).into(),

@@ -1,0 +1,150 @@
+//! What it takes to hold a figure of another tool against one of ours: the form of an entry in
+//! [`definitions`](super::definitions).
+
+/// One case of another tool beside one of ours.
+#[derive(Debug)]
+pub struct Definition {
+    /// Its name on the command line: the tool, then what of it.
+    pub name: &'static str,
+    /// Which tool.
+    pub tool: &'static Tool,
+    /// Program and arguments; see [`Definition::fill_in`].
+    pub command: &'static [&'static str],
+    /// What must listen before the command can begin, and the word that it writes when it does.
+    pub server: Option<Server>,
+    /// Who chooses the CPUs of the tool.
+    pub place: Place,
+    /// Our case.
+    pub case: &'static str,
+    /// Unit of our case.
+    pub unit: &'static str,
+    /// Runs of ours in a turn; their median is held against one run of theirs.
+    pub runs: usize,
+    /// Where the figure stands in what the tool prints.
+    pub reads: Reads,
+    /// From the figure to our unit.
+    pub scale: Scale,
+    /// What the figure means.
+    pub meaning: Meaning,
+    /// From where to where ours over theirs is expected.
+    pub band: [f64; 2],
+    /// Why there.
+    pub because: &'static str,
+    /// What is known to move the ratio out of the band.
+    pub outside: &'static str,
+}
+
+/// A program of somebody else.
+#[derive(Debug)]
+pub struct Tool {
+    /// What people call it.
+    pub name: &'static str,
+    /// The Debian package that has it.
+    pub package: &'static str,
+    /// Folders beside those of `PATH` in which that package puts programs; one `*` stands for any name.
+    pub folders: &'static [&'static str],
+}
+
+/// The other half of a tool that needs two.
+#[derive(Clone, Copy, Debug)]
+pub struct Server {
+    /// Program and arguments.
+    pub command: &'static [&'static str],
+    /// It has this in its output once it listens.
+    pub ready: &'static str,
+}
+
+/// Who chooses the CPUs of the tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// We do: it may run where our roles run, and nowhere else.
+    Ours,
+    /// It does, by its arguments or by itself; it may run wherever we may.
+    Own,
+}
+
+/// Where a figure stands in what a tool prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// The number before these words.
+    Before(&'static str),
+    /// The number after these words.
+    After(&'static str),
+    /// The number before `GB/sec`, `MB/sec`, `KB/sec` or `bytes/sec`, which perf counts in powers of 1024; in bytes per
+    /// second.
+    PerfBytes,
+    /// What the receiver counted, in bits per second, in iperf3's JSON.
+    Iperf3Received,
+}
+
+/// From the figure of a tool to our unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scale {
+    /// The figure times this.
+    Times(f64),
+    /// This over the figure: from the time of a fixed amount of work to a rate.
+    Over(f64),
+}
+
+impl Scale {
+    /// The figure in our unit.
+    pub fn apply(self, figure: f64) -> f64 {
+        match self {
+            Scale::Times(factor) => figure * factor,
+            Scale::Over(work) => work / figure,
+        }
+    }
+}
+
+/// What a figure counts, so that nobody holds a hop against a round trip.
+#[derive(Debug)]
+pub struct Meaning {
+    /// Hop or round trip, GB or GiB, copies.
+    pub counts: &'static str,
+    /// Size, and whether its buffer is used again.
+    pub message: &'static str,
+    /// Processes or threads, and how they wait.
+    pub peers: &'static str,
+    /// What happens before and inside the time that is measured.
+    pub warm_up: &'static str,
+}
+
+/// What stands for the braces in a command.
+#[derive(Debug)]
+pub struct Blanks {
+    /// CPUs of our roles.
+    pub cpus: Vec<u32>,
+    /// A TCP port that nobody listens on.
+    pub port: u16,
+}
+
+impl Definition {
+    /// A command with its blanks filled in: `{near}` and `{far}` are the CPUs of our first and last role, `{port}` is a
+    /// free port.
+    pub fn fill_in(command: &[&str], blanks: &Blanks) -> Vec<String> {
+        let cpu = |cpu: Option<&u32>| cpu.map_or(String::new(), u32::to_string);
+        let (near, far) = (cpu(blanks.cpus.first()), cpu(blanks.cpus.last()));
+        let fill = |word: &&str| {
+            word.replace("{near}", &near).replace("{far}", &far).replace("{port}", &blanks.port.to_string())
+        };
+        command.iter().map(fill).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_are_filled_in() {
+        let blanks = Blanks { cpus: vec![3, 1], port: 4000 };
+        let filled = Definition::fill_in(&["x", "{near},{far}", "-p", "{port}"], &blanks);
+        assert_eq!(filled, ["x", "3,1", "-p", "4000"]);
+    }
+
+    #[test]
+    fn a_time_for_work_becomes_a_rate() {
+        assert_eq!(Scale::Over(100.0).apply(4.0), 25.0);
+        assert_eq!(Scale::Times(1000.0).apply(4.0), 4000.0);
+    }
+}

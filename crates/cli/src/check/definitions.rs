@@ -1,0 +1,408 @@
+//! Which figures of other tools are held against which of ours, and what has to be known for that. Data only.
+//!
+//! The bands are for ours over theirs. A narrow one says that both do the same; a wide one says what the difference is. No
+//! perf event is ever attached to our threads: it would slow their context switches.
+
+use super::definition::{Definition, Meaning, Place, Reads, Scale, Server, Tool};
+
+/// Linux's own benchmarks. On Debian each kernel version has its own; any will do.
+const PERF: Tool = Tool { name: "perf", package: "linux-perf", folders: &[] };
+const IPERF3: Tool = Tool { name: "iperf3", package: "iperf3", folders: &[] };
+/// In non-free, because of a restriction on publishing figures of changed versions.
+const LMBENCH: Tool = Tool {
+    name: "lmbench",
+    package: "lmbench (in non-free)",
+    folders: &["/usr/lib/lmbench/bin/*", "/usr/lib/lmbench/bin"],
+};
+const HACKBENCH: Tool = Tool { name: "hackbench", package: "rt-tests", folders: &[] };
+
+/// A microsecond in our unit.
+const MICROSECONDS: Scale = Scale::Times(1e3);
+/// lmbench's MB, for rates, are powers of ten.
+const MEGABYTES: Scale = Scale::Times(1e6);
+/// 20 senders, 20 receivers, 1000 messages from each to each, 100 bytes in a message.
+const SPRAYED_BYTES: Scale = Scale::Over(20.0 * 20.0 * 1000.0 * 100.0);
+
+const SPRAY: Meaning = Meaning {
+    counts: "time in which 20 senders write 1000 messages to each of 20 receivers; taken as bytes per second",
+    message: "100 bytes, one buffer of each process used again",
+    peers: "40 processes in blocking write and read, where ours are two",
+    warm_up: "none; the last exit of a process is inside the time",
+};
+const SPRAY_BECAUSE: &str = "the same writes and reads of 100 bytes, but 40 processes share caches and socket buffers where ours are two";
+const SPRAY_OUTSIDE: &str =
+    "the order in which the scheduler runs 40 processes decides how full each buffer gets";
+
+const TCP_MEANING: Meaning = Meaning {
+    counts: "bits per second that the receiver counted, powers of ten",
+    message: "128 KiB in a write, one buffer used again; its content is never looked at",
+    peers: "two processes; a select before each write and read, where ours block",
+    warm_up: "none; slow start is inside the second",
+};
+const IPERF3_COMMAND: &[&str] =
+    &["iperf3", "-c", "127.0.0.1", "-p", "{port}", "-t", "1", "-l", "128K", "-A", "{near},{far}", "-J"];
+const IPERF3_SERVER: Server = Server {
+    command: &["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", "{port}", "--forceflush"],
+    ready: "Server listening",
+};
+const TCP_OUTSIDE: &str = "on a virtual machine whose idle CPUs halt, loopback TCP changes its speed by a factor of up to three within \
+     seconds, with how often the receiver sleeps; several runs of this check then differ as much";
+
+/// Every comparison, in the order in which they are shown.
+pub const ALL: &[Definition] = &[
+    Definition {
+        name: "perf-sched-pipe",
+        tool: &PERF,
+        command: &["perf", "bench", "sched", "pipe", "-l", "100000"],
+        server: None,
+        place: Place::Ours,
+        case: "roundtrip/pipe/4/same-cpu",
+        unit: "ns/roundtrip",
+        runs: 3,
+        reads: Reads::Before("usecs/op"),
+        scale: MICROSECONDS,
+        meaning: Meaning {
+            counts: "round trips over two pipes; an op is a write and a read on either side",
+            message: "4 bytes (an int), one buffer used again",
+            peers: "two processes in blocking read and write",
+            warm_up: "none; fork, exit and wait are inside the time, less than 1 % of 100,000 round trips",
+        },
+        band: [0.85, 1.15],
+        because: "the same system calls on the same CPU, the same number of bytes",
+        outside: "a perf event attached to either side, such as a profiler of the whole machine, adds a microsecond to each \
+                  context switch",
+    },
+    Definition {
+        name: "perf-sched-messaging",
+        tool: &PERF,
+        command: &["perf", "bench", "sched", "messaging", "-g", "1", "-l", "1000"],
+        server: None,
+        place: Place::Ours,
+        case: "stream/unix-stream/100/same-cpu",
+        unit: "bytes/s",
+        runs: 3,
+        reads: Reads::After("Total time:"),
+        scale: SPRAYED_BYTES,
+        meaning: SPRAY,
+        band: [0.6, 1.7],
+        because: SPRAY_BECAUSE,
+        outside: SPRAY_OUTSIDE,
+    },
+    Definition {
+        name: "perf-syscall-basic",
+        tool: &PERF,
+        command: &["perf", "bench", "syscall", "basic", "-l", "1000000"],
+        server: None,
+        place: Place::Ours,
+        case: "solo/getppid/0/same-cpu",
+        unit: "ns/op",
+        runs: 3,
+        reads: Reads::Before("usecs/op"),
+        scale: MICROSECONDS,
+        meaning: Meaning {
+            counts: "calls of getppid, whatever the name `basic` suggests",
+            message: "none",
+            peers: "one process",
+            warm_up: "none",
+        },
+        band: [0.85, 1.15],
+        because: "the same system call in a loop; on both sides the C library's wrapper is a few instructions",
+        outside: "mitigations or auditing that hold for one process only (seccomp, ptrace)",
+    },
+    Definition {
+        name: "perf-mem-memcpy",
+        tool: &PERF,
+        command: &["perf", "bench", "mem", "memcpy", "-f", "default", "-s", "64MB", "-l", "16"],
+        server: None,
+        place: Place::Ours,
+        case: "solo/memcpy/67108864/same-cpu",
+        unit: "bytes/s",
+        runs: 3,
+        reads: Reads::PerfBytes,
+        scale: Scale::Times(1.0),
+        meaning: Meaning {
+            counts: "bytes copied, counted once; its `GB` are 2^30 bytes and its `-s 64MB` are 64 MiB",
+            message: "64 MiB from one block to another, the same blocks 16 times",
+            peers: "one process; memcpy of the C library",
+            warm_up: "one copy, so that no page is touched for the first time",
+        },
+        band: [0.85, 1.15],
+        because: "the same function of the same C library on blocks of the same size that were touched before",
+        outside: "the two processes got pages of different sizes (transparent huge pages), or another machine on the same host uses \
+                  the memory",
+    },
+    Definition {
+        name: "perf-epoll-wait",
+        tool: &PERF,
+        command: &["perf", "bench", "epoll", "wait", "-t", "1", "-f", "64", "-r", "1"],
+        server: None,
+        place: Place::Own,
+        case: "fan-in/pipe/8/free/max-events=1/order=cyclic/peers=thread/streams=64/wait=epoll-lt/yield-limit=0",
+        unit: "events/s",
+        runs: 3,
+        reads: Reads::Before("operations/sec"),
+        scale: Scale::Times(1.0),
+        meaning: Meaning {
+            counts: "returns of epoll_wait, one event each, with the read that follows",
+            message: "8 bytes into one of 64 eventfds, where ours are pipes",
+            peers: "two threads; its writer sleeps a little after each round of 64, ours never does",
+            warm_up: "none; only whole seconds count",
+        },
+        band: [0.3, 3.0],
+        because: "the same wait and read for each event, but its streams add up writes where ours queue them, and its writer pauses",
+        outside: "which of reader and writer the scheduler lets run decides whether an event finds the reader asleep",
+    },
+    Definition {
+        name: "perf-futex-wake",
+        tool: &PERF,
+        command: &["perf", "bench", "futex", "wake", "-t", "1"],
+        server: None,
+        place: Place::Own,
+        case: "handoff/futex/0/two-cpus",
+        unit: "ns/hop",
+        runs: 3,
+        reads: Reads::Before("ms (+-"),
+        scale: Scale::Times(1e6),
+        meaning: Meaning {
+            counts: "one call that wakes one sleeper, a mean of ten; the sleeper's way back is not in it, while a hop of ours ends there",
+            message: "none",
+            peers: "two threads; the sleeper has slept for 100 ms",
+            warm_up: "none; a clock of microseconds around a single call",
+        },
+        band: [0.1, 10.0],
+        because: "a sleep of 100 ms lets the other CPU fall into a deeper idle state than a sleep of one hop does, and the call alone \
+                  is less than the hop: only the order of magnitude can agree",
+        outside: "its waker and sleeper happened to share a CPU, so that no idle CPU was woken",
+    },
+    Definition {
+        name: "iperf3",
+        tool: &IPERF3,
+        command: IPERF3_COMMAND,
+        server: Some(IPERF3_SERVER),
+        place: Place::Own,
+        case: "stream/tcp/131072/two-cpus/touch=none",
+        unit: "bytes/s",
+        runs: 5,
+        reads: Reads::Iperf3Received,
+        scale: Scale::Times(1.0 / 8.0),
+        meaning: TCP_MEANING,
+        band: [0.6, 1.8],
+        because: "the same writes and reads on the same two CPUs, but every one of its own is preceded by a select",
+        outside: TCP_OUTSIDE,
+    },
+    Definition {
+        name: "iperf3-touched",
+        tool: &IPERF3,
+        command: IPERF3_COMMAND,
+        server: Some(IPERF3_SERVER),
+        place: Place::Own,
+        case: "stream/tcp/131072/two-cpus",
+        unit: "bytes/s",
+        runs: 5,
+        reads: Reads::Iperf3Received,
+        scale: Scale::Times(1.0 / 8.0),
+        meaning: TCP_MEANING,
+        band: [0.5, 1.8],
+        because: "as iperf3, but our sender writes every byte of a message and our receiver reads it",
+        outside: TCP_OUTSIDE,
+    },
+    Definition {
+        name: "lmbench-lat_syscall",
+        tool: &LMBENCH,
+        command: &["lat_syscall", "null"],
+        server: None,
+        place: Place::Ours,
+        case: "solo/getppid/0/same-cpu",
+        unit: "ns/op",
+        runs: 3,
+        reads: Reads::Before("microseconds"),
+        scale: MICROSECONDS,
+        meaning: Meaning {
+            counts: "calls of getppid",
+            message: "none",
+            peers: "one process",
+            warm_up: "calibrated; the median of eleven tries; what its loop and clock cost is subtracted",
+        },
+        band: [0.85, 1.15],
+        because: "the same system call in a loop",
+        outside: "mitigations or auditing that hold for one process only (seccomp, ptrace)",
+    },
+    Definition {
+        name: "lmbench-lat_pipe",
+        tool: &LMBENCH,
+        command: &["lat_pipe"],
+        server: None,
+        place: Place::Ours,
+        case: "roundtrip/pipe/1/same-cpu",
+        unit: "ns/roundtrip",
+        runs: 3,
+        reads: Reads::Before("microseconds"),
+        scale: MICROSECONDS,
+        meaning: Meaning {
+            counts: "round trips over two pipes",
+            message: "1 byte",
+            peers: "two processes in blocking read and write",
+            warm_up: "calibrated; the median of eleven tries (its option -W is in microseconds, not in runs)",
+        },
+        band: [0.85, 1.15],
+        because: "the same system calls on the same CPU",
+        outside: "a perf event attached to either side adds a microsecond to each context switch",
+    },
+    Definition {
+        name: "lmbench-lat_unix",
+        tool: &LMBENCH,
+        command: &["lat_unix"],
+        server: None,
+        place: Place::Ours,
+        case: "roundtrip/unix-stream/1/same-cpu",
+        unit: "ns/roundtrip",
+        runs: 3,
+        reads: Reads::Before("microseconds"),
+        scale: MICROSECONDS,
+        meaning: Meaning {
+            counts: "round trips over one Unix stream socket pair",
+            message: "1 byte",
+            peers: "two processes in blocking read and write",
+            warm_up: "calibrated; the median of eleven tries",
+        },
+        band: [0.8, 1.2],
+        because: "the same messages on the same CPU; it uses read and write where we may use recv and send",
+        outside: "a perf event attached to either side adds a microsecond to each context switch",
+    },
+    Definition {
+        name: "lmbench-lat_sem",
+        tool: &LMBENCH,
+        command: &["lat_sem"],
+        server: None,
+        place: Place::Ours,
+        case: "handoff/sem-sysv/0/same-cpu",
+        unit: "ns/hop",
+        runs: 3,
+        reads: Reads::Before("microseconds"),
+        scale: MICROSECONDS,
+        meaning: Meaning {
+            counts: "hops, by its own count; between two context switches it counts up to three",
+            message: "none",
+            peers: "two processes; one semop both posts and waits, where ours are two calls",
+            warm_up: "calibrated; the median of eleven tries",
+        },
+        band: [1.0, 4.0],
+        because: "the kernel completes the second half of a sleeper's semop in its place, so lmbench makes up to three turns of its \
+                  loop for one wake-up: up to three times too low, and least so on one CPU",
+        outside: "context switches per hop tell: ours make one, lmbench's fewer",
+    },
+    Definition {
+        name: "lmbench-bw_pipe",
+        tool: &LMBENCH,
+        command: &["bw_pipe"],
+        server: None,
+        place: Place::Ours,
+        case: "stream/pipe/65536/same-cpu/touch=none",
+        unit: "bytes/s",
+        runs: 3,
+        reads: Reads::Before("MB/sec"),
+        scale: MEGABYTES,
+        meaning: Meaning {
+            counts: "bytes that its reader counted; its MB are 10^6 bytes",
+            message: "64 KiB, one buffer used again and never looked at",
+            peers: "two processes in blocking read and write",
+            warm_up: "calibrated; the median of eleven tries; every 10 MiB the reader asks for more",
+        },
+        band: [0.8, 1.25],
+        because: "the same writes and reads on the same CPU; every 10 MiB lmbench waits for the pipe to run dry",
+        outside: "a pipe that is smaller than 64 KiB, because pipe-user-pages-soft is used up",
+    },
+    Definition {
+        name: "lmbench-bw_unix",
+        tool: &LMBENCH,
+        command: &["bw_unix"],
+        server: None,
+        place: Place::Ours,
+        case: "stream/unix-stream/65536/same-cpu/touch=none",
+        unit: "bytes/s",
+        runs: 3,
+        reads: Reads::Before("MB/sec"),
+        scale: MEGABYTES,
+        meaning: Meaning {
+            counts: "10 MiB for each turn of its loop, not what arrived: right as long as -M is not given (with -M its figure is wrong)",
+            message: "64 KiB, one buffer used again and never looked at",
+            peers: "two processes in blocking read and write",
+            warm_up: "calibrated; the median of eleven tries; every 10 MiB the reader asks for more",
+        },
+        band: [0.7, 1.4],
+        because: "the same writes and reads on the same CPU, but how many bytes a read finds depends on who runs when",
+        outside: "socket buffers of other sizes (net.core.wmem_default)",
+    },
+    Definition {
+        name: "hackbench",
+        tool: &HACKBENCH,
+        command: &["hackbench", "-g", "1", "-l", "1000"],
+        server: None,
+        place: Place::Ours,
+        case: "stream/unix-stream/100/same-cpu",
+        unit: "bytes/s",
+        runs: 3,
+        reads: Reads::After("Time:"),
+        scale: SPRAYED_BYTES,
+        meaning: SPRAY,
+        band: [0.6, 1.7],
+        because: SPRAY_BECAUSE,
+        outside: SPRAY_OUTSIDE,
+    },
+    Definition {
+        name: "hackbench-pipe",
+        tool: &HACKBENCH,
+        command: &["hackbench", "-g", "1", "-l", "1000", "-p"],
+        server: None,
+        place: Place::Ours,
+        case: "stream/pipe/100/same-cpu",
+        unit: "bytes/s",
+        runs: 3,
+        reads: Reads::After("Time:"),
+        scale: SPRAYED_BYTES,
+        meaning: SPRAY,
+        band: [0.6, 1.7],
+        because: SPRAY_BECAUSE,
+        outside: SPRAY_OUTSIDE,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use weighbridge_lab::{plan, subject};
+    use weighbridge_record::CaseId;
+
+    #[test]
+    fn every_case_has_one_spelling_and_the_unit_that_the_definition_says() {
+        let mut resolved = 0;
+        for definition in ALL {
+            let id: CaseId = definition.case.parse().unwrap();
+            assert_eq!(id.to_string(), definition.case, "axes stand in order");
+            let Ok((_, pattern, _)) = subject::resolve(&id) else { continue };
+            resolved += 1;
+            assert_eq!(
+                plan::without_defaults(id.clone()),
+                id,
+                "{}: no default is spelled out",
+                definition.name
+            );
+            assert_eq!(pattern.unit.name(id.payload_bytes), definition.unit, "{}", definition.name);
+        }
+        assert!(resolved >= 15, "only {resolved} of {} cases exist", ALL.len());
+    }
+
+    #[test]
+    fn every_band_is_around_what_is_meant_and_every_name_is_there_once() {
+        let names: BTreeSet<&str> = ALL.iter().map(|definition| definition.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for Definition { name, tool, band, runs, because, outside, .. } in ALL {
+            assert!(name.starts_with(tool.name), "{name} is one of {}", tool.name);
+            assert!(band[0] > 0.0 && band[0] < band[1] && *runs > 0, "{name}");
+            for sentence in [because, outside] {
+                assert!(!sentence.is_empty() && !sentence.ends_with('.'), "{name}: {sentence}");
+            }
+        }
+    }
+}

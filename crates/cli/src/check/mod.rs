@@ -1,0 +1,68 @@
+//! Our numbers beside those of other tools, measured now, in turn.
+//!
+//! [`definitions`] says what is held against what, [`definition`] what such a definition is; [`foreign`] runs other
+//! people's programs and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
+//! judges the ratio, and [`table`] and [`json`] show it.
+
+pub mod definition;
+pub mod definitions;
+pub mod foreign;
+pub mod json;
+pub mod parse;
+pub mod table;
+pub mod turns;
+pub mod verdict;
+
+use weighbridge_lab::host::Host;
+use weighbridge_lab::subject::{self, Refusal};
+use weighbridge_record::CaseId;
+
+use definition::{Definition, Tool};
+use turns::Compared;
+
+/// What can be compared on this machine, and what cannot.
+#[derive(Debug, Default)]
+pub struct Scope {
+    /// To be measured.
+    pub compared: Vec<Compared>,
+    /// Tools that are not installed, with their comparisons.
+    pub missing: Vec<(&'static Tool, Vec<&'static str>)>,
+    /// Comparisons whose case of ours this machine cannot hold, and why.
+    pub refused: Vec<(&'static Definition, String)>,
+}
+
+impl Scope {
+    /// Looks for the tools and prepares our cases.
+    pub fn new(selected: &[&'static Definition], host: &Host) -> Scope {
+        let mut scope = Scope::default();
+        for definition in selected {
+            let Some(program) = foreign::find(definition.command[0], definition.tool) else {
+                scope.misses(definition);
+                continue;
+            };
+            match subject::prepare(&case(definition), host) {
+                Ok(case) => scope.compared.push(Compared::new(definition, case, program)),
+                Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
+                    scope.refused.push((definition, why))
+                }
+            }
+        }
+        scope
+    }
+
+    fn misses(&mut self, definition: &'static Definition) {
+        match self.missing.iter_mut().find(|(tool, _)| tool.name == definition.tool.name) {
+            Some((_, names)) => names.push(definition.name),
+            None => self.missing.push((definition.tool, vec![definition.name])),
+        }
+    }
+}
+
+/// The comparisons whose case of ours this program has.
+pub fn existing() -> impl Iterator<Item = &'static Definition> {
+    definitions::ALL.iter().filter(|definition| subject::resolve(&case(definition)).is_ok())
+}
+
+fn case(definition: &Definition) -> CaseId {
+    definition.case.parse().expect("definitions are tested to have well-formed ids")
+}

@@ -1,0 +1,160 @@
+//! `weighbridge check`: our numbers beside those of other tools, measured now.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use globset::GlobBuilder;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weighbridge_lab::coordinator::Coordinator;
+use weighbridge_lab::interrupt::Interrupt;
+
+use super::run::random_seed;
+use super::{THIS_PROGRAM, look_at_host};
+use crate::args::{Check, PROFILE, TextOrJson};
+use crate::check::definition::Definition;
+use crate::check::turns::{Compared, Turns};
+use crate::check::verdict::FEWEST_TURNS;
+use crate::check::{Scope, existing, json, table};
+use crate::values::spoken;
+use crate::{Exit, Failure, output};
+
+/// Columns of a table that is not shown on a terminal.
+const WIDTH: u16 = 110;
+
+/// Holds our numbers against theirs. A ratio outside its band is a finding, not a failure.
+pub fn check(args: &Check) -> Result<Exit, Failure> {
+    // Before anything may start a thread, so that no thread has these signals open.
+    let interrupt = Interrupt::install()
+        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let selected = select(&args.globs)?;
+    let host = look_at_host()?;
+    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let mut scope = Scope::new(&selected, &host);
+    warn_beforehand(args);
+    let coordinator = Coordinator::new(&host, &interrupt, THIS_PROGRAM.into(), random_seed());
+    let turns = usize::from(args.turns);
+    let mut taking = Turns { host: &host, interrupt: &interrupt, coordinator, turns, budget: args.budget };
+    let mut told = Told::new(args.quiet, scope.compared.len(), turns);
+    let mut tell = |turn: usize, compared: &Compared, used: Duration| told.update(turn, compared, used);
+    let is_complete = taking.take(&mut scope.compared, &mut tell);
+    told.clear();
+    output::print(match args.format {
+        TextOrJson::Text => table::table(&scope, output::style().width.unwrap_or(WIDTH).max(60).into()),
+        TextOrJson::Json => {
+            let document = json::json(&scope, &started, &kernel(), is_complete);
+            serde_json::to_string_pretty(&document).expect("plain data") + "\n"
+        }
+    })?;
+    conclude(&scope, is_complete)
+}
+
+/// How far it is: one line that is drawn anew on a terminal, elsewhere a line for each turn. There is no thread that draws.
+struct Told {
+    bar: Option<ProgressBar>,
+    is_quiet: bool,
+    turns: usize,
+    next_turn: usize,
+}
+
+impl Told {
+    fn new(is_quiet: bool, checks: usize, turns: usize) -> Told {
+        let bar = (!is_quiet && io::stderr().is_terminal()).then(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(100);
+            let bar = ProgressBar::with_draw_target(Some((checks * turns) as u64), target);
+            bar.set_style(ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"));
+            bar
+        });
+        Told { bar, is_quiet, turns, next_turn: 0 }
+    }
+
+    fn update(&mut self, turn: usize, compared: &Compared, used: Duration) {
+        let text = format!("turn {} of {}, {} used", turn + 1, self.turns, spoken(used));
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{text}, {}", compared.definition.name));
+            bar.inc(1);
+        } else if !self.is_quiet && turn >= self.next_turn {
+            self.next_turn = turn + 1;
+            output::say(&text);
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn warn_beforehand(args: &Check) {
+    if PROFILE == "debug" {
+        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
+    }
+    if usize::from(args.turns) < FEWEST_TURNS {
+        output::warn(&format!(
+            "--turns {} gives no interval and so no verdict; {FEWEST_TURNS} turns do",
+            args.turns
+        ));
+    }
+}
+
+fn conclude(scope: &Scope, is_complete: bool) -> Result<Exit, Failure> {
+    if !is_complete {
+        return Ok(Exit::Interrupted);
+    }
+    if scope.compared.iter().all(|compared| compared.pairs.is_empty()) {
+        return Err(Failure::new("nothing was compared; the reasons are in the table"));
+    }
+    let failed = |compared: &Compared| compared.has_failed || compared.pairs.is_empty();
+    Ok(if scope.compared.iter().any(failed) { Exit::Incomplete } else { Exit::Fine })
+}
+
+/// The checks that a user asks for: a glob is held against names of checks, a word also against names of tools.
+fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
+    let all: Vec<&Definition> = existing().collect();
+    let mut chosen = vec![globs.is_empty(); all.len()];
+    for glob in globs {
+        let matcher = GlobBuilder::new(glob)
+            .build()
+            .map_err(|error| Failure::new(format!("`{glob}` is no glob: {error}")))?
+            .compile_matcher();
+        let mut has_any = false;
+        for (chosen, definition) in chosen.iter_mut().zip(&all) {
+            let fits = matcher.is_match(definition.name) || glob == definition.tool.name;
+            *chosen |= fits;
+            has_any |= fits;
+        }
+        if !has_any {
+            let names: Vec<&str> = all.iter().map(|definition| definition.name).collect();
+            return Err(Failure::new(format!("`{glob}` selects no check; there are {}", names.join(", "))));
+        }
+    }
+    Ok(all.into_iter().zip(chosen).filter_map(|(definition, chosen)| chosen.then_some(definition)).collect())
+}
+
+fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(globs: &[&str]) -> Vec<&'static str> {
+        let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
+        select(&globs).unwrap().iter().map(|definition| definition.name).collect()
+    }
+
+    #[test]
+    fn checks_are_selected_by_tool_by_name_and_by_glob() {
+        assert!(names(&[]).len() > names(&["perf"]).len());
+        assert!(names(&["perf"]).iter().all(|name| name.starts_with("perf-")));
+        assert_eq!(names(&["perf-sched-*"]), ["perf-sched-pipe", "perf-sched-messaging"]);
+        assert_eq!(names(&["lmbench-lat_pipe", "perf-sched-pipe"]), ["perf-sched-pipe", "lmbench-lat_pipe"]);
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_refused_with_those_that_do() {
+        let why = select(&["netperf".to_owned()]).unwrap_err().to_string();
+        assert!(why.contains("`netperf` selects no check") && why.contains("perf-sched-pipe"), "{why}");
+    }
+}
