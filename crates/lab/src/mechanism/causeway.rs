@@ -176,7 +176,11 @@ impl CausewayEnd {
                         flags: epoll::EventFlags::empty(),
                         data: epoll::EventData::new_u64(0),
                     }];
-                    epoll::wait(set, &mut events[..], None)?;
+                    // Stopped and continued: the loop around this looks again.
+                    match epoll::wait(set, &mut events[..], None) {
+                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 Ok(())
             }
@@ -227,6 +231,9 @@ impl Endpoint for CausewayEnd {
     }
 
     fn facts(&self) -> Facts {
-        Facts::from([("capacity_bytes".into(), self.capacity_bytes.to_string())])
+        Facts::from([
+            ("capacity_bytes".into(), self.capacity_bytes.to_string()),
+            ("payload_bytes_max".into(), self.publisher.payload_bytes_max().to_string()),
+        ])
     }
 }
