@@ -61,7 +61,9 @@ impl Told {
         let bar = (!is_quiet && io::stderr().is_terminal()).then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(100);
             let bar = ProgressBar::with_draw_target(Some((checks * turns) as u64), target);
-            bar.set_style(ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"));
+            bar.set_style(
+                ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"),
+            );
             bar
         });
         Told { bar, is_quiet, turns, next_turn: 0 }
