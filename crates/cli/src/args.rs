@@ -24,9 +24,9 @@ const AFTER_RUN_HELP: &str = "\
 A case is named pattern/mechanism/payload bytes/placement, then axes that are not at their default:
   roundtrip/pipe/4096/same-cpu/wait=poll
 
-A GLOB selects cases of the suite. `*` also crosses slashes. A path selects everything below it. A word without a slash
-is held against each part, so `pipe` selects the mechanism and `stream` the pattern. Without --suite, a GLOB that selects
-nothing in `quick` is tried on the other suites. A complete id is measured whether or not a suite has it.
+A GLOB selects cases of the suite. `*` also crosses slashes. A path selects everything below it. A word without a \
+slash is held against each part, so `pipe` selects the mechanism and `stream` the pattern. Without --suite, a GLOB \
+that selects nothing in `quick` is tried on the other suites. A complete id is measured whether or not a suite has it.
 
 Examples:
   weighbridge run                                        suite quick

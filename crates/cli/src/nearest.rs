@@ -4,6 +4,8 @@ use weighbridge_record::CaseId;
 
 /// Below this likeness a suggestion would only confuse.
 const ALIKE: f64 = 0.6;
+/// A suggestion that is so much less like it than the best one is none.
+const WORSE: f64 = 0.15;
 /// Suggestions at most.
 const MOST: usize = 3;
 
@@ -22,9 +24,11 @@ fn closest<'a>(rated: impl Iterator<Item = (f64, &'a str)>) -> Vec<String> {
     let mut rated: Vec<(f64, &str)> = rated.filter(|(likeness, _)| *likeness >= ALIKE).collect();
     // Stable, so that among equals the order of the suite stands.
     rated.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let best = rated.first().map_or(0.0, |(likeness, _)| *likeness);
     let mut names: Vec<String> = Vec::new();
-    for (_, name) in rated {
-        if names.len() < MOST && !names.iter().any(|kept| kept == name) {
+    for (likeness, name) in rated {
+        let is_new = !names.iter().any(|kept| kept == name);
+        if is_new && likeness >= best - WORSE && names.len() < MOST {
             names.push(name.into());
         }
     }

@@ -56,15 +56,7 @@ impl Shown {
                     / (progress.elapsed + progress.remaining).as_secs_f64().max(f64::MIN_POSITIVE);
                 // An estimate that grows must not draw the bar back.
                 let position = ((share * STEPS as f64) as u64).max(bar.position());
-                bar.set_message(format!(
-                    "{} left, {} of {} cases done, round {}, {} runs, {}",
-                    spoken(Duration::from_secs(progress.remaining.as_secs())),
-                    progress.closed,
-                    progress.cases,
-                    progress.round + 1,
-                    progress.runs,
-                    progress.case
-                ));
+                bar.set_message(live(progress));
                 bar.set_position(position);
             }
             Shown::Plain { next_round, last } => {
@@ -83,6 +75,22 @@ impl Shown {
             bar.finish_and_clear();
         }
     }
+}
+
+/// What matters most stands first: the line ends where the terminal does.
+fn live(progress: &Progress<'_>) -> String {
+    let left = match progress.remaining.as_secs() {
+        0 => "a moment".into(),
+        seconds => spoken(Duration::from_secs(seconds)),
+    };
+    format!(
+        "{left} left, {}/{} done, round {}, run {}: {}",
+        progress.closed,
+        progress.cases,
+        progress.round + 1,
+        progress.runs + 1,
+        progress.case
+    )
 }
 
 fn plain(progress: &Progress<'_>) -> String {

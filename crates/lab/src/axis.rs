@@ -25,6 +25,8 @@ pub enum Values {
     Bytes,
     /// A whole number of at least 1, or `default`.
     Count,
+    /// A whole number of at least this.
+    AtLeast(u64),
     /// A whole number for every role, or one for each, separated by colons.
     Nices,
     /// `other`, `batch`, `idle`, `fifo-N` or `rr-N` for every role, or one for each, separated by colons.
@@ -45,6 +47,8 @@ impl Axis {
             Values::Bytes | Values::Count if value.parse::<u64>().is_ok_and(|n| n > 0) => Ok(()),
             Values::Bytes => wants("a number of bytes"),
             Values::Count => wants("a whole number of at least 1"),
+            Values::AtLeast(least) if value.parse::<u64>().is_ok_and(|number| number >= least) => Ok(()),
+            Values::AtLeast(least) => wants(&format!("a whole number of at least {least}")),
             Values::Nices
                 if value.split(':').all(|n| n.parse::<i32>().is_ok_and(|n| (-20..=19).contains(&n))) =>
             {
@@ -147,6 +151,8 @@ mod tests {
         assert!(SCHED.check("other:fifo-10").is_ok() && SCHED.check("fifo-100").is_err());
         let depth = Axis { name: "depth", default: "default", values: Values::Count, about: "" };
         assert!(depth.check("default").is_ok() && depth.check("0").is_err());
+        let limit = Axis { name: "limit", default: "7", values: Values::AtLeast(0), about: "" };
+        assert!(limit.check("0").is_ok() && limit.check("default").is_err() && limit.check("-1").is_err());
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub enum Outcome {
     Measured(Box<Measured>),
     /// Without.
     Failed {
-        /// Where: a [`Step`]'s name, or `plan`.
+        /// Where: the name of a [`Step`](crate::shared::Step), or `plan`.
         step: String,
         /// Why.
         why: String,
@@ -214,7 +214,7 @@ struct Peer {
 enum State {
     Working,
     Done(Vec<RoleReport>),
-    Failed { role: usize, why: String },
+    Failed { role: usize, why: String, is_consequence: bool },
     Gone(Exit),
 }
 
@@ -300,9 +300,13 @@ impl Running {
             if ready[0] {
                 peer.state = match peer::receive_report(peer.control.as_fd()) {
                     Ok(Some(Report::Done(reports))) => State::Done(reports),
-                    Ok(Some(Report::Failed { role, why })) => State::Failed { role, why },
+                    Ok(Some(Report::Failed { role, why, is_consequence })) => {
+                        State::Failed { role, why, is_consequence }
+                    }
                     Ok(None) => State::Gone(peer.exit()?),
-                    Err(error) => State::Failed { role: peer.roles[0], why: error.to_string() },
+                    Err(error) => {
+                        State::Failed { role: peer.roles[0], why: error.to_string(), is_consequence: false }
+                    }
                 };
             } else if ready[1] {
                 peer.state = State::Gone(peer.exit()?);
@@ -311,7 +315,8 @@ impl Running {
         Ok(Waited::Something)
     }
 
-    /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner.
+    /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
+    /// one that failed for another reason than that its partner was gone.
     fn explain(mut self, interrupt: &Interrupt) -> Outcome {
         let until = Instant::now() + self.deadlines.grace;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
@@ -321,13 +326,17 @@ impl Running {
                 Err(_) => break,
             }
         }
-        let killed = self.peers.iter().find(|peer| matches!(peer.state, State::Gone(_)));
-        let failed = self.peers.iter().find(|peer| matches!(peer.state, State::Failed { .. }));
-        match killed.or(failed).map(|peer| (&peer.state, peer.roles[0])) {
+        let rank = |peer: &&Peer| match peer.state {
+            State::Gone(_) => 0,
+            State::Failed { is_consequence: false, .. } => 1,
+            State::Failed { .. } => 2,
+            State::Working | State::Done(_) => 3,
+        };
+        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.roles[0])) {
             Some((State::Gone(exit), role)) => {
                 self.outcome(role, format!("{} ended: {exit}", self.role_names[role]))
             }
-            Some((State::Failed { role, why }, _)) => {
+            Some((State::Failed { role, why, .. }, _)) => {
                 self.outcome(*role, format!("{}: {why}", self.role_names[*role]))
             }
             _ => unreachable!("called when a peer has failed"),

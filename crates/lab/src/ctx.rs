@@ -1,10 +1,11 @@
 //! What a pattern works with inside a peer: the meeting point, the timed batch, the counters.
 //!
-//! Only [`Ctx::sample`] and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
+//! Only `Ctx::sample` and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
 //! the timed interval, before the first counted batch and after the last.
 
 mod alone;
 mod crowd;
+mod interval;
 
 pub use crowd::Crowd;
 
@@ -23,6 +24,8 @@ use crate::buffer::Buffer;
 use crate::link::Link;
 use crate::planner::{Planner, Timing};
 use crate::shared::{Phase, Planned, Sample, Shared, Step};
+
+pub use interval::Flow;
 
 /// A batch of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,13 +226,13 @@ impl<'a> Ctx<'a> {
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
         let mut planner = Planner::new(self.timing);
-        let mut current = planner.next();
+        let mut current = planner.decide();
         self.shared.plan(0, current);
         self.meet()?;
         let (mut index, mut first, mut is_first_counted) = (0, 0, true);
         while let Planned::Batch { ops, counted } = current {
             index += 1;
-            let next = if index + 1 < Shared::max_batches() { planner.next() } else { Planned::End };
+            let next = if index + 1 < Shared::max_batches() { planner.decide() } else { Planned::End };
             self.shared.plan(index, next);
             if counted {
                 self.begin_counting()?;
@@ -303,6 +306,7 @@ impl<'a> Ctx<'a> {
     pub fn follow_nothing(&mut self) -> io::Result<()> {
         self.meet()?;
         self.set_step(Step::Report);
+        self.shared.set_feed_end(0);
         self.await_leader()
     }
 

@@ -11,10 +11,12 @@
 
 pub mod allocator;
 pub mod axis;
+mod board;
 pub mod buffer;
 pub mod contract;
 pub mod coordinator;
 pub mod ctx;
+mod fan_in;
 pub mod host;
 pub mod interrupt;
 pub mod link;

@@ -78,7 +78,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Parses and checks the axes of a case against those declared for it.
+    /// Parses and checks the axes of a case against those declared for it. Without `waits` an axis `wait` has a meaning
+    /// that only its family knows, and stays a word.
     ///
     /// # Errors
     /// A sentence: an axis that is not declared for this case, or a value that it does not take.
@@ -95,6 +96,7 @@ impl Link {
             .map(|axis| (axis.name.to_owned(), id.axes.get(axis.name).map_or(axis.default, |v| v).to_owned()))
             .collect();
         let wait = match Wait::parse(axes.get("wait").map_or("default", |wait| wait)) {
+            _ if waits.is_empty() => Wait::Block,
             None => waits.first().copied().unwrap_or(Wait::Block),
             Some(wait) if waits.contains(&wait) => wait,
             Some(wait) => {
@@ -107,7 +109,7 @@ impl Link {
                 ));
             }
         };
-        if axes.contains_key("wait") {
+        if axes.contains_key("wait") && !waits.is_empty() {
             axes.insert("wait".into(), wait.name().into());
         }
         let touch = match axes.get("touch").map(String::as_str) {

@@ -6,7 +6,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use causeway_os::counters::TaskSwitches;
@@ -59,7 +61,18 @@ pub enum Report {
         role: usize,
         /// Why.
         why: String,
+        /// Because its partner was gone: then something else failed first.
+        is_consequence: bool,
     },
+}
+
+impl Report {
+    fn failed(role: usize, error: &io::Error) -> Report {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+        let is_consequence =
+            matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof);
+        Report::Failed { role, why: error.to_string(), is_consequence }
+    }
 }
 
 /// What one role counted.
@@ -109,7 +122,7 @@ pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
 pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
     let report = match process::die_with(parent) {
         Ok(()) => play(control.as_fd()),
-        Err(error) => Report::Failed { role: 0, why: error.to_string() },
+        Err(error) => Report::failed(0, &error.into()),
     };
     let text = serde_json::to_vec(&report).expect("a report is plain data");
     match socket::send_with_fds(control.as_fd(), &text, &[]) {
@@ -121,28 +134,43 @@ pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
 fn play(control: BorrowedFd<'_>) -> Report {
     let received = match receive_assignment(control) {
         Ok(received) => received,
-        Err(error) => return Report::Failed { role: 0, why: error.to_string() },
+        Err(error) => return Report::failed(0, &error),
     };
     let Received { assignment, shared, handoffs } = received;
     let (subject, _, mut link) =
         subject::resolve(&assignment.case).expect("the coordinator has checked the case");
     link.cpus.clone_from(&assignment.cpus);
-    let role = |role: usize, handoff: Handoff| {
+    let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(handoffs).collect();
+    let play = move |(role, handoff): (usize, Handoff)| {
         play_role(role, handoff, subject, &link, &assignment, &shared)
-            .map_err(|error| Report::Failed { role, why: error.to_string() })
+            .map_err(|error| Report::failed(role, &error))
     };
-    // The leading role may be any; one process with one role needs no thread.
-    let mut roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(handoffs).collect();
-    if let [(index, _)] = roles[..] {
-        let (_, handoff) = roles.remove(0);
-        return role(index, handoff).map_or_else(|failed| failed, |report| Report::Done(vec![report]));
+    play_all(roles, play).map_or_else(|failed| failed, Report::Done)
+}
+
+/// Plays the roles, in threads where there are several. The first failure is told at once: the other roles may wait for
+/// the one that failed, and end with this process.
+fn play_all(
+    mut roles: Vec<(usize, Handoff)>,
+    play: impl Fn((usize, Handoff)) -> Result<RoleReport, Report> + Send + Sync + 'static,
+) -> Result<Vec<RoleReport>, Report> {
+    if roles.len() == 1 {
+        return play(roles.remove(0)).map(|report| vec![report]);
     }
-    let reports: Result<Vec<RoleReport>, Report> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            roles.into_iter().map(|(index, handoff)| scope.spawn(move || (role)(index, handoff))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a role that panics has said why")).collect()
-    });
-    reports.map_or_else(|failed| failed, Report::Done)
+    let play = Arc::new(play);
+    let (sender, results) = mpsc::channel();
+    for role in roles {
+        let (play, sender) = (Arc::clone(&play), sender.clone());
+        thread::spawn(move || {
+            let index = role.0;
+            let result = panic::catch_unwind(AssertUnwindSafe(|| play(role)))
+                .unwrap_or_else(|_| Err(Report::failed(index, &io::Error::other("it panicked"))));
+            // Nobody listens any more once another role has failed.
+            let _ = sender.send(result);
+        });
+    }
+    drop(sender);
+    results.into_iter().collect()
 }
 
 struct Received {

@@ -1,7 +1,7 @@
 //! How many operations make a batch: calibration, one dropped batch, then samples.
 //!
 //! Pure. The followers must know of a batch before it begins, without a message and without a flag in the loop, so each
-//! decision is made one batch ahead: what [`Planner::next`] decides has not yet seen the batch that runs meanwhile.
+//! decision is made one batch ahead: what [`Planner::decide`] decides has not yet seen the batch that runs meanwhile.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ impl Planner {
     }
 
     /// What the next batch is, from the batches that have finished.
-    pub fn next(&mut self) -> Planned {
+    pub fn decide(&mut self) -> Planned {
         match self.stage {
             Stage::Calibrating => match self.last {
                 None => Planned::Batch { ops: 1, counted: false },
@@ -103,9 +103,9 @@ mod tests {
         let mut planner = Planner::new(TIMING);
         let mut batches = Vec::new();
         let mut total_ns = 0;
-        let mut current = planner.next();
+        let mut current = planner.decide();
         while let Planned::Batch { ops, counted } = current {
-            let next = planner.next();
+            let next = planner.decide();
             let ns = (ops as f64 * op_ns) as u64;
             planner.learn(ops, ns);
             total_ns += ns;

@@ -363,6 +363,8 @@ impl Shared {
         assert!(role < MAX_ROLES);
         let line = STEPS + role * 128;
         let place = line + 16 + (progress.chunks % 2) as usize * 16;
+        // What was published last becomes visible before this place changes.
+        fence(Release); // PAIR progress-place
         self.u64(place).store(progress.ops, Relaxed);
         self.u64(place + 8).store(progress.at_ns, Relaxed);
         self.u64(line + 8).store(progress.chunks, Release); // PAIR progress
@@ -377,9 +379,9 @@ impl Shared {
             let place = line + 16 + (chunks % 2) as usize * 16;
             let ops = self.u64(place).load(Relaxed);
             let at_ns = self.u64(place + 8).load(Relaxed);
-            fence(Acquire);
-            // Two chunks later the same place is written again.
-            if self.u64(line + 8).load(Relaxed) <= chunks + 1 {
+            fence(Acquire); // PAIR progress-place
+            // Once the next chunk is published, the one after it may be on its way into this place, unpublished.
+            if self.u64(line + 8).load(Relaxed) == chunks {
                 return Progress { chunks, ops, at_ns };
             }
         }

@@ -14,7 +14,7 @@ use crate::ctx::{Ctx, Time};
 use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::shared::MAX_ROLES;
-use crate::{lock, mechanism, op, pattern, placement, shape, signal};
+use crate::{fan_in, lock, mechanism, op, pattern, placement, shape, signal};
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
@@ -69,9 +69,12 @@ impl Subject {
         if self.caps.has(Caps::VIRTUAL_TIME) { Time::Virtual } else { Time::Raw }
     }
 
-    /// The axes of its cases in a pattern. What never waits has no way to wait, what carries nothing is not touched.
+    /// The axes of its cases in a pattern. What never waits has no way to wait, what carries nothing is not touched, and
+    /// an axis of the pattern or the subject stands in place of a common one of its name.
     pub fn axes_in(&self, pattern: &pattern::Info) -> Vec<Axis> {
+        let own = |name: &str| pattern.axes.iter().chain(self.axes).any(|axis| axis.name == name);
         let applies = |axis: &Axis| match axis.name {
+            name if own(name) => false,
             name if name == axis::WAIT.name => !self.waits.is_empty(),
             name if name == axis::TOUCH.name => self.caps.has(Caps::PAYLOAD),
             _ => true,
@@ -86,7 +89,7 @@ pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL];
+const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL];
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static pattern::Info> {

@@ -83,6 +83,10 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         elapsed_ms: measured.elapsed_ms,
         flags: Vec::new(),
     };
+    if case.subject.time() == Time::Virtual {
+        // Nothing can disturb it.
+        return line;
+    }
     let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
     line.flags = shape::flags(case, &line, copy_rate);
     let noisy = line.samples.len() as u64;
@@ -206,11 +210,11 @@ fn pooled(roles: &[RoleReport]) -> PerOp {
 }
 
 fn sum(all: &[&PerOp]) -> PerOp {
-    fold(all, |values| stats::order::sum(values))
+    fold(all, stats::order::sum)
 }
 
 fn median(all: &[&PerOp]) -> PerOp {
-    fold(all, |values| stats::median(values))
+    fold(all, stats::median)
 }
 
 fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {

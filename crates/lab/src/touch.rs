@@ -27,7 +27,7 @@ pub fn read(payload: &[u8], touch: Touch) -> u64 {
     if touch == Touch::All { sum_all(payload) } else { sum_some(payload, touch) }
 }
 
-/// The sum that [`read`] takes over `len` bytes that [`write`] has filled with `word`.
+/// The sum that [`read`] takes over `len` bytes that [`write()`] has filled with `word`.
 pub fn expected(len: usize, word: u64, touch: Touch) -> u64 {
     let all = |len: usize| {
         let tail = word & ((1 << (len % 8 * 8)) - 1);

@@ -6,9 +6,14 @@ use crate::model::Measured;
 use crate::units::{self, Scale};
 use crate::words::many;
 
-/// What the marks mean, for the line below a table.
-pub const LEGEND: &str = "* best of its row.  ± from the median to the farther end of its 95 % interval.  \
-                          ! counters not as expected.  ~ not one steady state.  – skipped.";
+/// What the marks mean, for the lines below the tables.
+pub const LEGEND: [&str; 5] = [
+    "* best median.",
+    "± from the median to the farther end of its 95 % interval.",
+    "! counters not as expected.",
+    "~ not one steady state.",
+    "– skipped.",
+];
 
 /// The parts of a cell, so that a table can align each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

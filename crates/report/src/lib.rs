@@ -2,7 +2,8 @@
 //!
 //! A [`Report`] puts the lines of a record together case by case; each renderer turns it into text. No statistic is
 //! computed here and no figure appears that is not in the record, with one exception: a record that was cut off
-//! before its summaries gets them from `weighbridge-stats`, and every format says so.
+//! before its summaries gets them from `weighbridge-stats`, and every format says so. Where the level of one run changes,
+//! the strip charts of the page ask the same tests.
 //!
 //! ```
 //! # use weighbridge_record::Reading;
@@ -12,6 +13,7 @@
 //! assert!(table(&report, Style::default()).contains("No case has a figure."));
 //! ```
 
+mod coverage;
 mod csv;
 mod figure;
 mod findings;
@@ -23,6 +25,7 @@ mod matrix;
 mod model;
 mod notes;
 mod per_op;
+mod regimes;
 mod table;
 mod unfinished;
 mod units;

@@ -3,11 +3,13 @@
 use std::fmt::Write;
 
 use crate::figure::{interval, marks};
+use crate::findings::{chosen, contests, others};
 use crate::matrix::{Cell, Matrix, matrices};
 use crate::model::Report;
+use crate::notes::FEW;
 use crate::units::size;
-use crate::words::{pattern, plain};
-use crate::{findings, machine, notes, per_op};
+use crate::words::{many, pattern, plain};
+use crate::{machine, notes, per_op};
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
@@ -20,12 +22,7 @@ pub fn markdown(report: &Report) -> String {
         }
     }
     machines(&mut out, report);
-    for (title, findings) in findings::findings(report) {
-        let _ = write!(out, "\n## Findings: {}\n\n", escaped(&title));
-        for finding in findings {
-            let _ = writeln!(out, "- {}", escaped(&finding.sentence));
-        }
-    }
+    findings(&mut out, report);
     let matrices = matrices(report);
     for matrix in &matrices {
         figures(&mut out, matrix);
@@ -34,16 +31,16 @@ pub fn markdown(report: &Report) -> String {
     if matrices.is_empty() {
         out.push_str("\nNo case has a figure.\n");
     } else {
-        let legend = "**Bold**: best of its row. Brackets: 95 % interval. `!`: counters not as expected. \
+        let legend = "**Bold**: best median of its row. Brackets: 95 % interval. `!`: counters not as expected. \
                       `~`: not one steady state. –: skipped.";
         let _ = write!(out, "\n{legend}\n");
     }
-    for remarks in notes::remarks(report) {
+    for remarks in notes::remarks(report, &matrices) {
         let _ = write!(out, "\n## {}\n\n{}\n\n", escaped(remarks.title), remarks.meaning);
-        for note in &remarks.notes {
+        for note in &remarks.brief {
             let _ = writeln!(out, "- {}", escaped(&note.why));
-            for case in &note.cases {
-                let _ = writeln!(out, "  - {}", escaped(case));
+            for item in &note.items {
+                let _ = writeln!(out, "  - {}", escaped(&item.fitted(usize::MAX)));
             }
         }
     }
@@ -69,6 +66,23 @@ fn machines(out: &mut String, report: &Report) {
     if !harness.is_empty() {
         let _ = write!(out, "\nHarness itself: {}.\n", escaped(&harness.join("; ")));
     }
+}
+
+/// Which is best in a few lines, then every comparison behind a fold.
+fn findings(out: &mut String, report: &Report) {
+    let contests = contests(report);
+    let others = others(report);
+    if contests.is_empty() && others.is_empty() {
+        return;
+    }
+    out.push_str("\n## Findings\n\n");
+    for contest in chosen(&contests, FEW) {
+        let _ = writeln!(out, "- {}", escaped(&contest.line(report)));
+    }
+    let all = contests.iter().flat_map(|contest| contest.findings(report)).chain(others);
+    let all: Vec<String> = all.map(|finding| format!("- {}\n", escaped(&finding.sentence))).collect();
+    let count = many(all.len(), "comparison");
+    let _ = write!(out, "\n<details><summary>{count}</summary>\n\n{}\n</details>\n", all.concat());
 }
 
 fn figures(out: &mut String, matrix: &Matrix<'_>) {
@@ -103,10 +117,10 @@ fn figures(out: &mut String, matrix: &Matrix<'_>) {
 
 fn counts(out: &mut String, matrix: &Matrix<'_>) {
     let rows = per_op::rows(matrix);
-    let [voluntary, involuntary, faults, cpu] = per_op::COLUMNS.map(String::from);
     out.push('\n');
-    row(out, ["per operation".into(), voluntary, involuntary, faults, format!("{cpu} {}", rows.cpu_unit)]);
-    row(out, ["---", "--:", "--:", "--:", "--:"].map(String::from));
+    let heads = rows.columns.iter().map(|name| escaped(name));
+    row(out, std::iter::once("per operation".to_string()).chain(heads));
+    row(out, std::iter::once("---").chain(rows.columns.iter().map(|_| "--:")).map(String::from));
     for (name, texts) in rows.rows {
         row(out, std::iter::once(escaped(&name)).chain(texts));
     }

@@ -1,7 +1,7 @@
 //! What a report is about: the lines of one or more records, put together case by case.
 //!
-//! Nothing is rounded, ordered by speed, or worded here; that is for the renderers. Everything keeps the order of
-//! the record.
+//! Nothing is rounded, ordered by speed, or worded here; that is for the renderers. Runs are made in random order, and
+//! so `case` lines are in random order too; `summary` lines are in the order of the plan, and cases take theirs.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,16 @@ use weighbridge_record::{
 
 use crate::unfinished;
 
+/// The mechanism that is the harness itself.
+pub const HARNESS: &str = "noop";
+
 /// Everything that the renderers show.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The records, in the order given.
     pub sources: Vec<Source>,
-    /// Every case that a record names with a `case`, `run` or `summary` line, in the order of the records.
+    /// Every case that a record names with a `case`, `run` or `summary` line: record by record, first those with a
+    /// `summary` line in the order of these, then the others in the order in which the record names them.
     pub cases: Vec<Measured>,
     /// Ratios between cases.
     pub comparisons: Vec<Sourced<Comparison>>,
@@ -90,7 +94,7 @@ impl Measured {
 
     /// The harness measured against itself; not a mechanism that anyone could choose.
     pub fn is_harness(&self) -> bool {
-        self.id.mechanism == "noop"
+        self.id.mechanism == HARNESS
     }
 }
 
@@ -133,8 +137,10 @@ impl Report {
 
     fn add(&mut self, name: String, reading: Reading) {
         let source = self.sources.len();
+        let first = self.cases.len();
         let mut from = Source { name, problems: reading.problems, ..Source::default() };
         let mut places = HashMap::new();
+        let mut planned: HashMap<CaseId, usize> = HashMap::new();
         for line in reading.lines {
             match line {
                 Line::Header(header) => from.header = from.header.take().or(Some(*header)),
@@ -148,6 +154,8 @@ impl Report {
                 }
                 Line::Summary(summary) => {
                     let id = summary.case.clone();
+                    let rank = planned.len();
+                    planned.entry(id.clone()).or_insert(rank);
                     self.case_mut(source, &mut places, &id).summary = Some(summary);
                 }
                 Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
@@ -156,7 +164,9 @@ impl Report {
             }
         }
         self.sources.push(from);
-        for measured in self.cases.iter_mut().filter(|measured| measured.source == source) {
+        let own = &mut self.cases[first..];
+        own.sort_by_key(|measured| planned.get(&measured.id).copied().unwrap_or(usize::MAX));
+        for measured in own {
             if let (None, Some(case)) = (&measured.summary, &measured.case) {
                 measured.summary = unfinished::summary(case, &measured.runs);
                 measured.is_computed = measured.summary.is_some();

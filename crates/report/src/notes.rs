@@ -1,23 +1,59 @@
 //! What has to be said beside the figures, grouped so that the same reason is said once.
 //!
 //! Every format that people read shows these: the state of the record, the cost of the harness, skips, departures
-//! from the expected shape or from one steady state, and cases that ended before their precision.
+//! from the expected shape or from one steady state, and cases that ended before their precision. Text shows the brief
+//! form of each; the page has the full one behind a fold. Skips are always complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weighbridge_record::{CaseId, RegimeKind, StoppedBy};
+use textwrap::core::display_width;
+use weighbridge_record::{CaseId, StoppedBy};
 
-use crate::model::{Report, Source};
-use crate::units::{self, size, with_unit};
+use crate::matrix::Matrix;
+use crate::model::{Measured, Report, Source};
+use crate::units::{self, with_unit};
 use crate::words::{many, plain};
+use crate::{coverage, regimes};
 
-/// A reason and the cases that it holds for.
+/// A sentence and what belongs below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Why, one sentence.
+    /// One sentence: a reason, a count, or a case.
     pub why: String,
-    /// Which: `mq-posix: 64 KiB, 1 MiB at same-cpu, two-cpus (roundtrip, stream)`.
-    pub cases: Vec<String>,
+    /// The cases that it holds for, or what there is to say about the case.
+    pub items: Vec<Item>,
+}
+
+/// What stands on one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Always shown: `mq-posix: 64 KiB, 1 MiB at same-cpu, two-cpus (roundtrip, stream)`.
+    pub text: String,
+    /// Shown as far as the line has room, the first in any case.
+    pub further: Vec<String>,
+}
+
+impl From<String> for Item {
+    fn from(text: String) -> Item {
+        Item { text, further: Vec::new() }
+    }
+}
+
+impl Item {
+    /// On a line of the given width, with `…` for what has no room.
+    pub fn fitted(&self, width: usize) -> String {
+        let Some((first, rest)) = self.further.split_first() else { return self.text.clone() };
+        let mut out = format!("{}: {first}", self.text);
+        for (index, part) in rest.iter().enumerate() {
+            let is_last = index + 1 == rest.len();
+            let needed = display_width(&out) + 2 + display_width(part) + if is_last { 0 } else { 3 };
+            if needed > width {
+                return out + "; …";
+            }
+            out = format!("{out}; {part}");
+        }
+        out
+    }
 }
 
 /// What a remark does to a figure.
@@ -38,8 +74,24 @@ pub struct Remarks {
     pub title: &'static str,
     /// One sentence on what it means for the reader.
     pub meaning: &'static str,
-    /// The notes, never empty.
-    pub notes: Vec<Note>,
+    /// A few lines, never empty.
+    pub brief: Vec<Note>,
+    /// Everything, where the lines above leave something out.
+    pub full: Vec<Note>,
+}
+
+/// So many items of a list are shown where there is no fold for the rest.
+pub const FEW: usize = 8;
+
+/// The first few items; instead of the rest, their number.
+pub fn few(mut items: Vec<Item>) -> Vec<Item> {
+    // A line that says "1 more" would take the place of that one.
+    if items.len() > FEW + 1 {
+        let more = items.len() - FEW;
+        items.truncate(FEW);
+        items.push(Item::from(format!("… {more} more in the HTML report and the record")));
+    }
+    items
 }
 
 /// What is wrong with the records as such: broken lines, an end that is missing, a debug build.
@@ -85,7 +137,7 @@ fn source_warnings(source: &Source) -> Vec<String> {
 
 /// Cost of the harness itself, as measured in place, at the smallest size of each pattern and placement.
 pub fn harness(report: &Report) -> Vec<String> {
-    let mut smallest: BTreeMap<_, &crate::Measured> = BTreeMap::new();
+    let mut smallest: BTreeMap<_, &Measured> = BTreeMap::new();
     for case in report.cases.iter().filter(|case| case.is_harness() && case.summary.is_some()) {
         let key = (case.source, &case.id.pattern, &case.id.placement);
         let kept = smallest.entry(key).or_insert(case);
@@ -93,7 +145,7 @@ pub fn harness(report: &Report) -> Vec<String> {
             *kept = case;
         }
     }
-    let line = |case: &&crate::Measured| {
+    let line = |case: &&Measured| {
         let summary = case.summary.as_ref()?;
         let name = report.variant(case.source, &case.id);
         let value = with_unit(&summary.unit, summary.median);
@@ -105,78 +157,84 @@ pub fn harness(report: &Report) -> Vec<String> {
 }
 
 /// All remarks that a reader must see, headings without notes left out.
-pub fn remarks(report: &Report) -> Vec<Remarks> {
+pub fn remarks(report: &Report, matrices: &[Matrix<'_>]) -> Vec<Remarks> {
+    let (regimes_brief, regimes_full) = regimes::notes(report, matrices);
+    let (shape_brief, shape_full) = shape(report);
     let all = [
         Remarks {
             kind: Kind::Doubt,
             title: "Counters not as expected (!)",
             meaning: "The figure may not mean what its name says. It is shown as measured.",
-            notes: shape(report),
+            brief: shape_brief,
+            full: shape_full,
         },
         Remarks {
             kind: Kind::Doubt,
             title: "Not one steady state (~)",
             meaning: "A single figure hides what happened in these cases.",
-            notes: regimes(report),
+            brief: regimes_brief,
+            full: regimes_full,
         },
         Remarks {
             kind: Kind::Doubt,
             title: "Ended before the precision asked for",
             meaning: "The intervals of these cases are wider than asked, or absent.",
-            notes: stopped(report),
+            brief: stopped(report),
+            full: Vec::new(),
         },
         Remarks {
             kind: Kind::NoFigure,
             title: "Skipped",
             meaning: "No figure, and why.",
-            notes: skipped(report),
+            brief: skipped(report),
+            full: Vec::new(),
         },
         Remarks {
             kind: Kind::NoFigure,
             title: "Not reached",
             meaning: "Planned, but without a single run.",
-            notes: not_reached(report),
+            brief: not_reached(report),
+            full: Vec::new(),
         },
     ];
-    all.into_iter().filter(|remarks| !remarks.notes.is_empty()).collect()
+    all.into_iter().filter(|remarks| !remarks.brief.is_empty()).collect()
 }
 
-fn shape(report: &Report) -> Vec<Note> {
+/// Few of them and all of them.
+fn shape(report: &Report) -> (Vec<Note>, Vec<Note>) {
     let summaries = report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
     let each = summaries.flat_map(|(case, summary)| {
         summary.shape.iter().map(move |why| (case.source, &case.id, why.clone()))
     });
-    grouped(report, each)
-}
-
-fn regimes(report: &Report) -> Vec<Note> {
-    let summaries = report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
-    let each = summaries.flat_map(|(case, summary)| {
-        summary.regimes.iter().map(move |regime| {
-            let kind = match regime.regime {
-                RegimeKind::TwoModes => "two modes",
-                RegimeKind::Step => "a step",
-                RegimeKind::Slope => "a slope",
-                RegimeKind::Correlated => "correlated neighbours",
-            };
-            let levels = regime.levels.map_or(String::new(), |[low, high]| {
-                format!(" ({} and {})", with_unit(&summary.unit, low), with_unit(&summary.unit, high))
-            });
-            (case.source, &case.id, format!("{kind}{levels}: {}", regime.detail))
-        })
-    });
-    grouped(report, each)
+    let full = grouped(report, each);
+    if full.len() <= FEW {
+        return (full, Vec::new());
+    }
+    let item = |note: &Note| {
+        let cases: Vec<&str> = note.items.iter().map(|item| item.text.as_str()).collect();
+        Item::from(format!("{}: {}", cases.join("; "), note.why))
+    };
+    let items = few(full.iter().map(item).collect());
+    let cases = report.cases.iter().filter(|case| case.has_shape()).count();
+    let why = format!("{} with counters that differ from what the case must show:", many(cases, "case"));
+    (vec![Note { why, items }], full)
 }
 
 fn stopped(report: &Report) -> Vec<Note> {
-    let why = |by| match by {
-        StoppedBy::Precision => "precision reached",
-        StoppedBy::MaxRuns => "the largest number of runs was made",
-        StoppedBy::Budget => "the time allowed was used up",
-        StoppedBy::Interrupted => "interrupted",
-        StoppedBy::Error => "a run failed",
+    let reasons = [
+        (StoppedBy::MaxRuns, "the largest number of runs was made"),
+        (StoppedBy::Budget, "the time allowed was used up"),
+        (StoppedBy::Interrupted, "interrupted"),
+        (StoppedBy::Error, "a run failed"),
+    ];
+    let all: Vec<&Measured> = report.cases.iter().filter(|case| case.summary.is_some()).collect();
+    let note = |(reason, why): (StoppedBy, &str)| {
+        let some: Vec<&Measured> =
+            report.stopped_early().filter(|(_, by)| *by == reason).map(|(case, _)| case).collect();
+        let why = format!("{} of {}: {why}", some.len(), many(all.len(), "case"));
+        (!some.is_empty()).then(|| Note { why, items: coverage::described(report, &some, &all) })
     };
-    grouped(report, report.stopped_early().map(|(case, by)| (case.source, &case.id, why(by).to_string())))
+    reasons.into_iter().filter_map(note).collect()
 }
 
 fn skipped(report: &Report) -> Vec<Note> {
@@ -193,10 +251,17 @@ fn skipped(report: &Report) -> Vec<Note> {
 fn not_reached(report: &Report) -> Vec<Note> {
     let skipped: std::collections::HashSet<_> =
         report.skipped.iter().map(|skip| (skip.source, &skip.what.case)).collect();
-    let never = report.cases.iter().filter(|case| {
-        case.summary.is_none() && case.runs.is_empty() && !skipped.contains(&(case.source, &case.id))
-    });
-    grouped(report, never.map(|case| (case.source, &case.id, "the program ended before".to_string())))
+    let planned = |case: &&Measured| {
+        case.summary.is_some() || !case.runs.is_empty() || !skipped.contains(&(case.source, &case.id))
+    };
+    let all: Vec<&Measured> = report.cases.iter().filter(planned).collect();
+    let is_never = |case: &&Measured| case.summary.is_none() && case.runs.is_empty();
+    let never: Vec<&Measured> = all.iter().copied().filter(is_never).collect();
+    let why = format!("{} of {}: the program ended before", never.len(), many(all.len(), "case"));
+    match never.is_empty() {
+        true => Vec::new(),
+        false => vec![Note { why, items: coverage::described(report, &never, &all) }],
+    }
 }
 
 /// Cases with the same reason, in the order in which the reasons first come.
@@ -211,8 +276,8 @@ fn grouped<'a>(report: &Report, each: impl Iterator<Item = (usize, &'a CaseId, S
         groups.entry(why).or_default().push((source, id));
     }
     let note = |why: String| {
-        let cases = described(report, &groups[&why]);
-        Note { why, cases }
+        let items = described(report, &groups[&why]).into_iter().map(Item::from).collect();
+        Note { why, items }
     };
     order.into_iter().map(note).collect()
 }
@@ -235,17 +300,35 @@ fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<String> {
     }
     let list = |names: Names<'_>| names.into_iter().collect::<Vec<_>>().join(", ");
     let line = |((variant, sizes, placements), patterns)| {
-        plain(&format!("{variant}: {} at {} ({})", size_list(&sizes), list(placements), list(patterns)))
+        plain(&format!(
+            "{variant}: {} at {} ({})",
+            coverage::size_list(&sizes),
+            list(placements),
+            list(patterns)
+        ))
     };
     patterns.into_iter().map(line).collect()
 }
 
-/// The sizes, or the ends of the list where it is long.
-fn size_list(sizes: &BTreeSet<u64>) -> String {
-    match (sizes.first(), sizes.last()) {
-        (Some(first), Some(last)) if sizes.len() > 6 => {
-            format!("{} … {} ({} sizes)", size(*first), size(*last), sizes.len())
-        }
-        _ => sizes.iter().map(|bytes| size(*bytes)).collect::<Vec<_>>().join(", "),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_shows_its_first_part_and_as_many_others_as_have_room() {
+        let further = ["two modes".to_string(), "a step".into(), "a slope".into()].to_vec();
+        let item = Item { text: "pipe".into(), further };
+        assert_eq!(item.fitted(80), "pipe: two modes; a step; a slope");
+        assert_eq!(item.fitted(32), "pipe: two modes; a step; a slope");
+        assert_eq!(item.fitted(31), "pipe: two modes; a step; …");
+        assert_eq!(item.fitted(10), "pipe: two modes; …");
+    }
+
+    #[test]
+    fn a_list_is_cut_only_where_that_saves_a_line() {
+        let items = |count: usize| few((0..count).map(|index| Item::from(index.to_string())).collect());
+        assert_eq!(items(9).last().unwrap().text, "8");
+        assert_eq!(items(10).len(), 9);
+        assert_eq!(items(10).last().unwrap().text, "… 2 more in the HTML report and the record");
     }
 }

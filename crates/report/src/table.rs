@@ -8,8 +8,10 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use textwrap::core::display_width;
 
 use crate::figure::{self, Figure};
+use crate::findings::{chosen, contests};
 use crate::matrix::{Cell, Column, Matrix, matrices};
 use crate::model::Report;
+use crate::notes::FEW;
 use crate::units::size;
 use crate::words::plain;
 use crate::{notes, per_op};
@@ -40,19 +42,19 @@ pub fn table(report: &Report, style: Style) -> String {
         let first = if index == 0 { "Harness itself: " } else { "                " };
         wrapped(&mut out, line, first, "                  ", width);
     }
+    findings(&mut out, report, width);
     let matrices = matrices(report);
     for matrix in &matrices {
         let _ = write!(out, "\n{}\n", heading(matrix));
         out.push_str(&figures(matrix, width));
-        let _ = write!(out, "\n{}", counts(matrix, width));
     }
     if matrices.is_empty() {
         out.push_str("\nNo case has a figure.\n");
     } else {
         out.push('\n');
-        wrapped(&mut out, figure::LEGEND, "", "", width);
+        out.push_str(&legend(width));
     }
-    remarks(&mut out, report, width);
+    remarks(&mut out, report, &matrices, width);
     if style.colour { coloured(&out) } else { out }
 }
 
@@ -76,6 +78,22 @@ fn machines(report: &Report) -> Vec<String> {
     headers.map(line).collect()
 }
 
+/// Which is best, in a few lines.
+fn findings(out: &mut String, report: &Report, width: usize) {
+    let contests = contests(report);
+    if contests.is_empty() {
+        return;
+    }
+    out.push_str("\n■ Findings (in brackets the 95 % interval of the ratio)\n");
+    let chosen = chosen(&contests, FEW);
+    for contest in &chosen {
+        wrapped(out, &contest.line(report), "  ", "    ", width);
+    }
+    if contests.len() > chosen.len() {
+        let _ = writeln!(out, "  … {} more in the HTML report", contests.len() - chosen.len());
+    }
+}
+
 fn heading(matrix: &Matrix<'_>) -> String {
     let mut text = format!("{} at {}", matrix.pattern, matrix.placement);
     if !matrix.resolved.is_empty() {
@@ -85,61 +103,129 @@ fn heading(matrix: &Matrix<'_>) -> String {
     format!("■ {}", plain(&text))
 }
 
-/// The main table. With one size only, mechanisms are the rows; otherwise sizes are, and the mechanisms stand in as
-/// many blocks as the width asks for.
+/// Figures and counts. With one size only, mechanisms are the rows of one table that holds both.
 fn figures(matrix: &Matrix<'_>, width: usize) -> String {
-    let texts: Vec<Vec<String>> = (0..matrix.columns.len()).map(|column| aligned(matrix, column)).collect();
+    let rows = per_op::rows(matrix);
+    let counts: Vec<Texts> = rows
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(column, name)| Texts {
+            head: wrapped_head(name),
+            cells: rows.rows.iter().map(|(_, texts)| texts[column].clone()).collect(),
+        })
+        .collect();
     if !matrix.has_sizes() {
-        return upright(matrix);
+        return upright(matrix, counts, width);
     }
-    let labels: Vec<String> = matrix.sizes.iter().map(|bytes| size(*bytes)).collect();
-    let best: Vec<String> = (0..labels.len())
+    let mechanisms = rows.rows.iter().map(|(name, _)| plain(name)).collect();
+    let mechanisms = Texts { head: "per operation".into(), cells: mechanisms };
+    format!("{}\n{}", over_sizes(matrix, width), blocks(&[mechanisms], &[], &counts, width))
+}
+
+/// A row per size and a column per mechanism.
+fn over_sizes(matrix: &Matrix<'_>, width: usize) -> String {
+    let labels = matrix.sizes.iter().map(|bytes| size(*bytes)).collect();
+    let labels = Texts { head: "payload".into(), cells: labels };
+    let best = (0..matrix.sizes.len())
         .map(|row| matrix.best(row).map_or(String::new(), |column| plain(&matrix.columns[column].name)))
         .collect();
-    let heads: Vec<String> = matrix.columns.iter().map(head).collect();
-    let widths: Vec<usize> = heads.iter().zip(&texts).map(|(head, texts)| cell_width(head, texts)).collect();
-    let label_width = cell_width("payload", &labels);
-    let one_block = label_width + widths.iter().sum::<usize>() <= width;
-    let mut out = String::new();
-    let mut next = 0;
-    while next < heads.len() {
-        let first = next;
-        let names_best = first == 0 && !one_block;
-        let mut used = label_width + if names_best { cell_width("best", &best) } else { 0 };
-        while next < heads.len() && (next == first || used + widths[next] <= width) {
-            used += widths[next];
-            next += 1;
-        }
-        let mut table = new_table();
-        let mut header = vec!["payload".to_string()];
-        header.extend(names_best.then(|| "best".to_string()));
-        header.extend_from_slice(&heads[first..next]);
-        table.set_header(header);
-        for (row, label) in labels.iter().enumerate() {
-            let mut cells = vec![label.clone()];
-            cells.extend(names_best.then(|| best[row].clone()));
-            cells.extend(texts[first..next].iter().map(|column| column[row].clone()));
-            table.add_row(cells);
-        }
-        let blank = if first == 0 { "" } else { "\n" };
-        let _ = write!(out, "{blank}{}", finished(table, usize::from(names_best)));
-    }
-    out
+    let best = Texts { head: "best".into(), cells: best };
+    let columns: Vec<Texts> = (0..matrix.columns.len())
+        .map(|column| Texts { head: head(&matrix.columns[column]), cells: aligned(matrix, column) })
+        .collect();
+    blocks(&[labels], &[best], &columns, width)
 }
 
 /// One size: a row per mechanism.
-fn upright(matrix: &Matrix<'_>) -> String {
+fn upright(matrix: &Matrix<'_>, counts: Vec<Texts>, width: usize) -> String {
     let best = matrix.best(0);
-    let mut table = new_table();
-    table.set_header(vec!["mechanism", "", "median", "interval", ""]);
-    for (index, column) in matrix.columns.iter().enumerate() {
-        let Cell::Value(case, summary) = matrix.cell(0, index) else { continue };
-        let star = if best == Some(index) { "*" } else { "" };
-        let Figure { value, reach, marks } = Figure::new(&matrix.scale, case, summary);
-        table.add_row(vec![plain(&column.name), star.into(), value, reach, marks]);
+    let figure = |column: usize| match matrix.cell(0, column) {
+        Cell::Value(case, summary) => Figure::new(&matrix.scale, case, summary),
+        _ => Figure::default(),
+    };
+    let places = 0..matrix.columns.len();
+    let texts = |head: &str, cell: &dyn Fn(usize) -> String| Texts {
+        head: head.into(),
+        cells: places.clone().map(cell).collect(),
+    };
+    let star = |column| if best == Some(column) { "*" } else { "" };
+    let names = texts("mechanism", &|column| plain(&matrix.columns[column].name));
+    let columns = vec![
+        texts("median", &|column| format!("{}{}", star(column), figure(column).value)),
+        texts("interval", &|column| figure(column).reach),
+        texts("", &|column| figure(column).marks),
+    ];
+    let payload = match matrix.sizes[0] {
+        0 => String::new(),
+        bytes => format!("payload {}", size(bytes)),
+    };
+    let all = [std::slice::from_ref(&names), &columns, &counts].concat();
+    if all.iter().map(Texts::width).sum::<usize>() <= width {
+        let comma = if payload.is_empty() { "" } else { "; " };
+        let label = format!("  {payload}{comma}switches, faults and CPU time per operation\n");
+        return label + &finished(&all, 1);
     }
-    let label = format!("  payload {}\n", size(matrix.sizes[0]));
-    (if matrix.sizes[0] == 0 { String::new() } else { label }) + &finished(table, 0)
+    let label = if payload.is_empty() { payload } else { format!("  {payload}\n") };
+    let below = Texts { head: "per operation".into(), ..names.clone() };
+    format!("{label}{}\n{}", blocks(&[names], &[], &columns, width), blocks(&[below], &[], &counts, width))
+}
+
+/// What the marks mean; a line ends only between two of them, where the width allows that.
+fn legend(width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for mark in figure::LEGEND {
+        match lines.last_mut() {
+            Some(line) if display_width(line) + 2 + display_width(mark) <= width => {
+                line.push_str("  ");
+                line.push_str(mark);
+            }
+            _ => lines.push(mark.into()),
+        }
+    }
+    let mut out = String::new();
+    lines.iter().for_each(|line| wrapped(&mut out, line, "", "", width));
+    out
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+struct Texts {
+    head: String,
+    cells: Vec<String>,
+}
+
+impl Texts {
+    fn width(&self) -> usize {
+        let lines = self.head.lines().chain(self.cells.iter().map(String::as_str));
+        3 + lines.map(display_width).max().unwrap_or(0)
+    }
+}
+
+/// A table as wide as the terminal, and the columns that have no room in further ones below it. The labels begin each;
+/// `extra` stands in the first, and only where there are several.
+fn blocks(labels: &[Texts], extra: &[Texts], columns: &[Texts], width: usize) -> String {
+    let total = |columns: &[Texts]| columns.iter().map(Texts::width).sum::<usize>();
+    let one_block = total(labels) + total(columns) <= width;
+    let mut out = String::new();
+    let mut next = 0;
+    while next < columns.len() {
+        let first = next;
+        let mut shown = labels.to_vec();
+        if first == 0 && !one_block {
+            shown.extend_from_slice(extra);
+        }
+        let left = shown.len();
+        let mut used = total(&shown);
+        while next < columns.len() && (next == first || used + columns[next].width() <= width) {
+            used += columns[next].width();
+            next += 1;
+        }
+        shown.extend_from_slice(&columns[first..next]);
+        let blank = if first == 0 { "" } else { "\n" };
+        let _ = write!(out, "{blank}{}", finished(&shown, left));
+    }
+    out
 }
 
 /// The cells of a column, value under value and interval under interval.
@@ -171,50 +257,28 @@ fn aligned(matrix: &Matrix<'_>, column: usize) -> Vec<String> {
         .collect()
 }
 
-fn counts(matrix: &Matrix<'_>, width: usize) -> String {
-    let rows = per_op::rows(matrix);
-    let mut table = new_table();
-    let narrow = width < 100;
-    let mut header = vec!["per operation".to_string()];
-    header.extend(per_op::COLUMNS.iter().map(|name| match narrow {
-        true => name.replacen(' ', "\n", 1),
-        false => (*name).into(),
-    }));
-    if let Some(cpu) = header.last_mut() {
-        let _ = write!(cpu, " {}", rows.cpu_unit);
-    }
-    table.set_header(header);
-    for (name, texts) in rows.rows {
-        let mut cells = vec![plain(&name)];
-        cells.extend(texts);
-        table.add_row(cells);
-    }
-    finished(table, 0)
-}
-
-fn remarks(out: &mut String, report: &Report, width: usize) {
-    for remarks in notes::remarks(report) {
+fn remarks(out: &mut String, report: &Report, matrices: &[Matrix<'_>], width: usize) {
+    for remarks in notes::remarks(report, matrices) {
         let _ = write!(out, "\n■ {}\n", remarks.title);
-        for note in &remarks.notes {
+        for note in &remarks.brief {
             wrapped(out, &note.why, "  ", "  ", width);
-            for case in &note.cases {
-                wrapped(out, case, "    ", "      ", width);
+            for item in &note.items {
+                wrapped(out, &item.fitted(width - 4), "    ", "      ", width);
             }
         }
     }
 }
 
-fn new_table() -> Table {
+/// Text of a table: the first `left` columns to the left, figures to the right, no blanks at the ends of lines.
+fn finished(columns: &[Texts], left: usize) -> String {
     let mut table = Table::new();
     table.load_style(RULED);
-    table
-}
-
-/// Text of a table: the first columns to the left, figures to the right, no blanks at the ends of lines.
-fn finished(mut table: Table, further_left: usize) -> String {
+    table.set_header(columns.iter().map(|column| column.head.clone()));
+    for row in 0..columns.iter().map(|column| column.cells.len()).max().unwrap_or(0) {
+        table.add_row(columns.iter().map(|column| column.cells.get(row).cloned().unwrap_or_default()));
+    }
     for (index, column) in table.column_iter_mut().enumerate() {
-        let is_left = index <= further_left;
-        column.set_cell_alignment(if is_left { CellAlignment::Left } else { CellAlignment::Right });
+        column.set_cell_alignment(if index < left { CellAlignment::Left } else { CellAlignment::Right });
         column.set_padding(if index == 0 { (2, 1) } else { (1, 1) });
     }
     table.trim_fmt() + "\n"
@@ -225,13 +289,17 @@ fn head(column: &Column) -> String {
     plain(&column.name).replace(' ', "\n")
 }
 
-fn cell_width(head: &str, texts: &[String]) -> usize {
-    let lines = head.lines().chain(texts.iter().map(String::as_str));
-    3 + lines.map(display_width).max().unwrap_or(0)
+/// The name of a count on lines that are about as long as its figures.
+fn wrapped_head(name: &str) -> String {
+    textwrap::fill(&plain(name), textwrap::Options::new(11).break_words(false))
 }
 
 fn wrapped(out: &mut String, text: &str, first: &str, further: &str, width: usize) {
-    let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(further);
+    // Names and dates have hyphens in them and are kept whole.
+    let options = textwrap::Options::new(width)
+        .initial_indent(first)
+        .subsequent_indent(further)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
     let text = plain(text);
     for line in textwrap::wrap(&text, options) {
         out.push_str(line.trim_end());

@@ -1,5 +1,7 @@
 //! Figures as people read them: three digits, one unit for a whole table.
 
+use crate::words::plain;
+
 /// Three significant digits, without an exponent where that can be avoided: `5.21`, `0.000150`, `2010`.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
@@ -126,6 +128,44 @@ pub fn with_unit(unit: &str, value: f64) -> String {
     format!("{} {}", scale.show(value), scale.name)
 }
 
+/// A further series of a record, whose name carries its unit: `events_per_call`, `received_bytes_per_s`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What is counted, in words, without the unit.
+    what: String,
+    /// The unit to show; without a name where the words say it all.
+    pub scale: Scale,
+}
+
+impl Series {
+    /// The words and the unit of a name, the unit chosen for the given values.
+    pub fn new(name: &str, values: impl Iterator<Item = f64>) -> Series {
+        let words = |text: &str| plain(&text.replace('_', " ")).trim().to_string();
+        if let Some(what) = name.strip_suffix("bytes_per_s") {
+            return Series { what: words(what), scale: Scale::new("bytes/s", values) };
+        }
+        if let Some(what) = name.strip_suffix("_per_s") {
+            let scale = Scale::new("/s", values);
+            return Series { what: words(what), scale };
+        }
+        if let Some(what) = name.strip_suffix("_ns") {
+            return Series { what: words(what), scale: Scale::new("ns", values) };
+        }
+        Series { what: words(name), scale: Scale { divisor: 1.0, name: String::new() } }
+    }
+
+    /// `events per call`, `received MiB/s`, `voluntary switches, thousand/s`.
+    pub fn label(&self) -> String {
+        let name = self.scale.name.replace(" /s", "/s");
+        match (self.what.as_str(), name.as_str()) {
+            ("", name) => name.into(),
+            (what, "") => what.into(),
+            (what, "/s") => format!("{what}/s"),
+            (what, name) => format!("{what} {name}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +234,16 @@ mod tests {
         assert_eq!(with_unit("ns/hop", 2.5e6), "2.50 ms/hop");
         assert_eq!(with_unit("bytes/s", 2048.0), "2.00 KiB/s");
         assert_eq!(with_unit("messages/s", 1.5e6), "1.50 million messages/s");
+    }
+
+    #[test]
+    fn the_name_of_a_series_gives_words_and_a_unit() {
+        let label = |name, value| Series::new(name, [value].into_iter()).label();
+        assert_eq!(label("events_per_call", 1.5), "events per call");
+        assert_eq!(label("bytes_per_s", 2e9), "GiB/s");
+        assert_eq!(label("received_bytes_per_s", 2e7), "received MiB/s");
+        assert_eq!(label("voluntary_switches_per_s", 20.0), "voluntary switches/s");
+        assert_eq!(label("voluntary_switches_per_s", 2e4), "voluntary switches thousand/s");
+        assert_eq!(label("sender_ns", 2e4), "sender µs");
     }
 }

@@ -36,14 +36,18 @@ const LOOK: &str = r"<script>
   const root = document.documentElement;
   while (root.dataset.drawn === undefined && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
   for (const fold of document.querySelectorAll('details')) fold.open = true;
+  while (document.querySelector('.plot:not([data-drawn=done])') && wrong.length === 0) await new Promise((go) => setTimeout(go, 50));
   const overlap = (a, b) => a && b && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
     Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
   const box = (plot, selector) => plot.querySelector(selector)?.getBoundingClientRect();
   const charts = [...document.querySelectorAll('.plot')].map((plot) => ({
+    kind: plot.dataset.kind,
+    marks: plot.querySelectorAll('.shapelayer path').length,
     svg: plot.querySelectorAll('.main-svg').length,
     traces: plot.querySelectorAll('.scatterlayer .trace').length,
     wanted: JSON.parse(plot.nextElementSibling.textContent).data.filter((t) => t.visible !== 'legendonly').length,
     ticks: plot.querySelectorAll('.xtick text').length,
+    names: plot.dataset.kind === 'dots' ? plot.querySelectorAll('.ytick text').length - Number(plot.dataset.names) : 0,
     width: plot.querySelector('.main-svg')?.getBoundingClientRect().width ?? 0,
     room: plot.parentElement.getBoundingClientRect().width,
     covered: overlap(box(plot, '.legend'), box(plot, '.nsewdrag')),
@@ -52,19 +56,32 @@ const LOOK: &str = r"<script>
     legend: [...plot.querySelectorAll('.legendtext')].map((text) => text.textContent),
   }));
   const table = document.querySelector('table.sortable');
-  const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === 'runs');
-  const press = () => {
+  const named = (name) => [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === name);
+  const press = (name) => {
+    const column = named(name);
     table.tHead.rows[0].cells[column].querySelector('button').click();
     const values = [...table.tBodies[0].rows].map((row) => Number(row.cells[column].dataset.value));
-    return { order: table.tHead.rows[0].cells[column].getAttribute('aria-sort'), values };
+    const units = [...table.tBodies[0].rows].map((row) => row.cells[column].dataset.unit);
+    return { order: table.tHead.rows[0].cells[column].getAttribute('aria-sort'), values, units };
   };
-  const sorted = [press(), press()];
+  const sorted = [press('runs'), press('runs')];
+  const medians = press('median');
+  // The pointer on a name of a legend: how many lines of that chart are left as they were.
+  const first = document.querySelector('.plot[data-kind=lines]');
+  const opaque = () => [...first.querySelectorAll('.scatterlayer .trace')].filter((line) => line.style.opacity !== '0.12').length;
+  const name = first.querySelector('.legend .traces');
+  const over = (type) => name.dispatchEvent(new MouseEvent(type, { bubbles: true }));
+  const dimmed = [opaque()];
+  over('mouseover');
+  dimmed.push(opaque());
+  over('mouseout');
+  dimmed.push(opaque());
   const filter = document.querySelector('input[data-filters]');
   filter.value = 'unix-STREAM';
   filter.dispatchEvent(new Event('input'));
   const shown = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[0].textContent);
   parent.postMessage({
-    wrong, charts, sorted, shown,
+    wrong, charts, sorted, medians, dimmed, shown,
     dark: matchMedia('(prefers-color-scheme: dark)').matches,
     background: getComputedStyle(document.body).backgroundColor,
     colour: getComputedStyle(document.body).color,
@@ -174,6 +191,7 @@ fn check(told: &Value, scheme: Scheme) {
         assert!(chart["svg"].as_u64() > Some(0), "{about}");
         assert!(chart["traces"].as_u64() > Some(0) && chart["traces"] == chart["wanted"], "{about}");
         assert!(chart["ticks"].as_u64() > Some(1), "{about}");
+        assert_eq!(chart["names"], 0, "every dot has its name: {about}");
         assert!(chart["width"].as_f64().unwrap() <= chart["room"].as_f64().unwrap() + 0.5, "{about}");
         assert_ne!(chart["covered"], true, "the legend covers the chart: {about}");
         assert_eq!(chart["scrolls"], false, "the legend scrolls: {about}");
@@ -192,6 +210,11 @@ fn check_table(told: &Value) {
         };
         assert!(is_sorted && values.first() != values.last(), "{order}: {values:?}");
     }
+    let medians = &told["medians"];
+    let medians = medians["units"].as_array().unwrap().iter().zip(medians["values"].as_array().unwrap());
+    let medians: Vec<(&str, f64)> =
+        medians.map(|(unit, value)| (unit.as_str().unwrap(), value.as_f64().unwrap())).collect();
+    assert!(medians.is_sorted() && medians[0].0 != medians[medians.len() - 1].0, "by unit: {medians:?}");
     let shown = told["shown"].as_array().unwrap();
     assert!(!shown.is_empty() && shown.iter().all(|name| name == "unix-stream"), "{shown:?}");
 }
@@ -205,10 +228,41 @@ fn a_whole_record_is_readable_on_a_laptop_and_a_phone_in_light_and_dark() {
         check(&laptop, scheme);
         check(&phone, scheme);
         check_table(&laptop);
-        assert_eq!(laptop["charts"].as_array().unwrap().len(), 15, "4 medians, 3 single, 8 per operation");
+        let dimmed: Vec<u64> =
+            laptop["dimmed"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+        assert_eq!(
+            dimmed,
+            [18, 2, 18],
+            "a band and a line for each of nine mechanisms, one of them pointed at"
+        );
+        assert_eq!(
+            laptop["charts"].as_array().unwrap().len(),
+            16,
+            "4 medians, 3 single, 1 scaling, 8 per operation"
+        );
         backgrounds.push(laptop["background"].clone());
     }
     assert_ne!(backgrounds[0], backgrounds[1]);
+}
+
+#[test]
+fn signals_streams_and_receivers_have_their_charts() {
+    let Some(program) = chromium() else { return };
+    let [laptop, phone] = look(&program, common::patterns(), Scheme::Dark, [1366, 390]);
+    check(&laptop, Scheme::Dark);
+    check(&phone, Scheme::Dark);
+    let charts = laptop["charts"].as_array().unwrap();
+    let of = |kind: &str| charts.iter().filter(|chart| chart["kind"] == kind).collect::<Vec<_>>();
+    assert_eq!(of("dots").len(), 5, "a chart of dots for each pattern");
+    assert_eq!(of("lines").len(), 3, "streams, receivers and roles");
+    assert_eq!(of("strips").len(), 12, "each fan-in and fan-out case");
+    // The samples and three series; the levels of the step, and where the run changes.
+    let steps: Vec<&u64> = vec![&0, &3];
+    for chart in of("strips") {
+        assert_eq!(chart["traces"], 4, "{chart}");
+        assert!(steps.iter().any(|count| chart["marks"] == **count), "{chart}");
+    }
+    assert_eq!(of("strips").iter().filter(|chart| chart["marks"] == 3).count(), 2);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use snapbox::{assert_data_eq, file};
+use weighbridge_record::Line;
 use weighbridge_report::{Report, csv, json, markdown};
 
 #[test]
@@ -103,11 +104,34 @@ fn a_record_cut_off_before_its_summaries_gets_them_and_every_format_says_so() {
 fn a_run_without_samples_does_not_stop_the_report() {
     let mut reading = common::truncated();
     for line in &mut reading.lines {
-        if let weighbridge_record::Line::Run(run) = line {
+        if let Line::Run(run) = line {
             run.samples.clear();
         }
     }
     let report = Report::from_reading(reading);
     assert!(report.cases[0].summary.is_none());
     assert!(markdown(&report).contains("1 case with runs but neither a summary nor usable samples"));
+}
+
+/// The order of `case` lines is that of the first round, which is drawn by lot.
+#[test]
+fn cases_stand_in_the_order_of_their_summaries_and_not_in_that_of_their_runs() {
+    let planned = Report::from_reading(common::whole());
+    let mut reading = common::whole();
+    let (mut cases, rest): (Vec<Line>, Vec<Line>) =
+        reading.lines.into_iter().partition(|line| matches!(line, Line::Case(_)));
+    cases.reverse();
+    reading.lines = cases.into_iter().chain(rest).collect();
+    let shuffled = Report::from_reading(reading);
+    assert_eq!(markdown(&shuffled), markdown(&planned));
+    assert_eq!(csv(&shuffled), csv(&planned));
+}
+
+#[test]
+fn cases_without_a_summary_come_after_the_others_in_the_order_of_the_record() {
+    let mut reading = common::interrupted();
+    reading.lines.retain(|line| !matches!(line, Line::Summary(summary) if summary.case.mechanism == "pipe"));
+    let report = Report::from_reading(reading);
+    let names: Vec<&str> = report.cases.iter().map(|case| case.id.mechanism.as_str()).collect();
+    assert_eq!(names, ["unix-stream", "pipe", "tcp"]);
 }

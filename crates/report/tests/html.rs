@@ -4,8 +4,10 @@ mod common;
 
 use weighbridge_report::{Report, html, write_html};
 
-const SECTIONS: [&str; 10] =
-    ["machine", "findings", "time", "rate", "single", "per-op", "cases", "remarks", "skips", "words"];
+const SECTIONS: [&str; 11] = [
+    "machine", "findings", "time", "rate", "single", "scaling", "per-op", "cases", "remarks", "skips",
+    "words",
+];
 
 fn whole() -> String {
     html(&Report::from_reading(common::whole()))
@@ -54,8 +56,25 @@ fn a_section_without_content_is_left_out() {
 }
 
 #[test]
+fn a_record_of_signals_streams_and_receivers_has_their_sections() {
+    let page = own_part(&html(&Report::from_reading(common::patterns())));
+    for id in ["single", "scaling", "series"] {
+        assert_eq!(page.matches(&format!("<section id=\"{id}\">")).count(), 1, "{id}");
+    }
+    for title in ["Fan-in not pinned, payload 1 B, over streams", "Contention on two CPUs, over roles"] {
+        assert!(page.contains(&format!("<figcaption>{title}</figcaption>")), "{title}");
+    }
+    assert!(!page.contains("over wait"), "an axis that is no number is not drawn over");
+    // The default number of streams is not in the id; the case line has it.
+    assert!(page.contains("streams: 2000"), "hover of the default");
+    assert!(page.contains("pipe streams=10 1 B fan-in free: run 4 of 7"), "the run in the middle is shown");
+}
+
+#[test]
 fn elements_are_closed_in_the_order_in_which_they_were_opened() {
-    for reading in [common::whole(), common::interrupted(), common::truncated(), common::hostile()] {
+    for reading in
+        [common::whole(), common::interrupted(), common::truncated(), common::hostile(), common::patterns()]
+    {
         let page = own_part(&html(&Report::from_reading(reading)));
         assert_eq!(unbalanced(&page), None);
     }

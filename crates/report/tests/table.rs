@@ -43,11 +43,19 @@ fn two_records_side_by_side() {
 }
 
 #[test]
+fn signals_streams_and_receivers_at_100_columns() {
+    let text = text(&Report::from_reading(common::patterns()), 100);
+    assert_data_eq!(text, file!["snapshots/patterns-100.txt"].raw());
+}
+
+#[test]
 fn no_line_is_wider_than_the_terminal() {
-    let report = Report::from_reading(common::whole());
-    for width in [72, 80, 100, 140] {
-        for line in text(&report, width).lines() {
-            assert!(line.chars().count() <= usize::from(width), "at {width}: {line:?}");
+    for reading in [common::whole(), common::patterns(), common::unsteady()] {
+        let report = Report::from_reading(reading);
+        for width in [72, 80, 100, 140] {
+            for line in text(&report, width).lines() {
+                assert!(line.chars().count() <= usize::from(width), "at {width}: {line:?}");
+            }
         }
     }
 }
@@ -72,4 +80,33 @@ fn colour_is_only_there_when_asked_for_and_changes_nothing_else() {
     stripped.push_str(rest);
     assert_ne!(coloured, stripped);
     assert_eq!(stripped, text(&report, 80));
+}
+
+#[test]
+fn of_many_cases_in_several_regimes_the_clearest_have_a_line_each() {
+    let report = Report::from_reading(common::unsteady());
+    let text = text(&report, 120);
+    let remarks = &text[text.find("■ Not one steady state").unwrap()..];
+    let lines: Vec<&str> = remarks.lines().collect();
+    assert_eq!(lines[1], "  12 of 12 cases at two-cpus were not in one steady state. Largest effect first:");
+    assert_eq!(
+        lines[2],
+        "    mechanism-11 64 KiB stream two-cpus: two modes in 16 of 33 runs (1.50 and 18.8 GiB/s); a step in 8"
+    );
+    assert!(lines[3].starts_with("    mechanism-10 "), "the largest effect first: {}", lines[3]);
+    assert_eq!(lines[10], "    … 4 more in the HTML report and the record");
+    assert!(
+        text.contains("12 of 12 cases: the time allowed was used up\n    stream at two-cpus: all 12 cases\n")
+    );
+    assert!(!text.contains("e9"), "figures are in the unit of the table");
+    let page = weighbridge_report::html(&report);
+    assert_eq!(page.matches("10 of 15 lie near 1.346e9").count(), 13, "the page has every one in full");
+}
+
+#[test]
+fn a_date_is_never_broken() {
+    let report = Report::from_reading(common::whole());
+    for width in [60, 70, 80, 90, 100, 110, 120] {
+        assert!(text(&report, width).contains("2026-01-02T03:04:05Z"), "at {width}");
+    }
 }

@@ -115,6 +115,7 @@ fn takes(values: Values) -> String {
         Values::OneOf(words) => words.join(", "),
         Values::Bytes => "bytes".into(),
         Values::Count => "a whole number from 1".into(),
+        Values::AtLeast(least) => format!("a whole number from {least}"),
         Values::Nices => "-20 to 19, for all roles or each (0:10)".into(),
         Values::Policies => "other, batch, idle, fifo-N, rr-N, for all roles or each (other:fifo-10)".into(),
     }

@@ -92,3 +92,55 @@ pub(super) fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     odd.extend(shape::faulted(per_op.minor_faults));
     odd
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::axis;
+    use crate::ctx::Time;
+    use crate::planner::Timing;
+    use crate::shared::Shared;
+    use weighbridge_record::CaseId;
+
+    /// A lock under which an addition is lost now and then.
+    struct Leaky {
+        number: *mut u64,
+        taken: u64,
+    }
+
+    impl Lock for Leaky {
+        const ID: &'static str = "leaky";
+        const ABOUT: &'static str = "";
+        const WAIT: &'static [Wait] = &[Wait::Block];
+
+        fn attach(page: &Page) -> Leaky {
+            Leaky { number: page.object(NUMBER), taken: 0 }
+        }
+
+        fn lock(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn unlock(&mut self) -> io::Result<()> {
+            self.taken += 1;
+            if self.taken == 1000 {
+                // SAFETY: inside the page, which the caller holds; there is one role.
+                unsafe { self.number.write(self.number.read() - 1) };
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_lock_under_which_one_addition_is_lost_is_noticed() {
+        let id = CaseId::new("contend", "leaky", 0, "free").with("roles", "1");
+        let declared: Vec<_> = axis::COMMON.iter().chain(INFO.axes).copied().collect();
+        let link = Link::new(&id, &declared, Leaky::WAIT).unwrap();
+        let timing = Timing { sample_ns: 100_000, samples: 2, least_samples: 2, run_ns: 200_000 };
+        let shared = Shared::create().unwrap();
+        let mut cx = Ctx::new(&shared, &link, (0, 1), timing, Time::Raw, None);
+        let handoff = Page::plan(1, Leaky::init).unwrap().remove(0);
+        let why = drive::<Leaky>("contend", handoff, &link, &mut cx).unwrap_err().to_string();
+        assert!(why.contains("under the lock, and the number is"), "{why}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Locks: one file each, and one line in the list below. They are driven by [`contend`]: roles that all want the same one.
+//! Locks: one file each, and one line in the list below. They are driven by `contend`: roles that all want the same one.
 
 pub(crate) mod contend;
 mod futex_mutex;

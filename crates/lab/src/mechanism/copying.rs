@@ -7,7 +7,8 @@ use crate::contract::{Endpoint, Facts};
 
 /// What carries bytes from a buffer here to a buffer there.
 pub trait Transport {
-    /// What stands before each message in its buffer, at both ends (the type of a System V message).
+    /// What stands before each message in its buffer, at both ends (the type of a System V message). It is written once,
+    /// at the beginning of the buffer, so who has one keeps [`Transport::reserve`] as it is.
     const PREFIX: &'static [u8] = &[];
 
     /// Sends all of a message. It starts with [`Transport::PREFIX`].

@@ -6,6 +6,7 @@ pub(crate) mod fd;
 pub(crate) mod leftovers;
 mod socket;
 
+mod causeway;
 mod fifo;
 mod memfd_pass;
 mod mock;
@@ -41,6 +42,8 @@ pub const ALL: &[Subject] = &[
     Subject::of::<ring::Ring<doorbell::Spin>>(),
     Subject::of::<ring::Ring<doorbell::Futex>>(),
     Subject::of::<ring::Ring<doorbell::EventFd>>(),
+    Subject::of::<causeway::Causeway<causeway::OneWriter>>(),
+    Subject::of::<causeway::Causeway<causeway::ManyWriters>>(),
     Subject::of::<memfd_pass::MemfdPass>(),
     Subject::of::<vmsplice::Vmsplice>(),
     Subject::of::<process_vm::ProcessVm>(),

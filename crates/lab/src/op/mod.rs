@@ -1,6 +1,6 @@
 //! Operations: work of one role, without a peer. One file for each idea, and one line for each operation in the list below.
 //!
-//! They are driven by [`solo`]: one role alone, and by [`parallel`]: as many as there are CPUs, each by itself.
+//! They are driven by `solo`: one role alone, and by `parallel`: as many as there are CPUs, each by itself.
 
 mod alloc;
 mod descriptors;

@@ -139,3 +139,51 @@ pub(super) fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     odd.extend(shape::faulted(per_op.minor_faults));
     odd
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::axis;
+    use crate::ctx::Time;
+    use crate::planner::Timing;
+    use crate::shared::Shared;
+    use weighbridge_record::CaseId;
+
+    /// A signal whose wait returns at once, as that of a pipe does whose writer reads it himself.
+    struct ToItself;
+
+    impl Signal for ToItself {
+        const ID: &'static str = "to-itself";
+        const ABOUT: &'static str = "";
+        const WAITS: &'static [Wait] = &[Wait::Block];
+
+        fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+            Ok([Handoff::default(), Handoff::default()])
+        }
+
+        fn attach(_side: Side, _handoff: Handoff, _link: &Link) -> io::Result<ToItself> {
+            Ok(ToItself)
+        }
+
+        fn post(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wait(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_signal_that_talks_to_itself_is_noticed_by_both_roles() {
+        let id = CaseId::new("handoff", "to-itself", 0, "free");
+        let link = Link::new(&id, axis::COMMON, ToItself::WAITS).unwrap();
+        let timing = Timing { sample_ns: 1, samples: 1, least_samples: 1, run_ns: 1 };
+        for (role, verify) in [(0, verify_first as fn(&mut ToItself, &Ctx<'_>) -> _), (1, verify_second)] {
+            let shared = Shared::create().unwrap();
+            let cx = Ctx::new(&shared, &link, (role, 2), timing, Time::Raw, None);
+            let why = verify(&mut ToItself, &cx).unwrap_err().to_string();
+            assert!(why.contains("although the other role had not posted"), "{why}");
+        }
+    }
+}

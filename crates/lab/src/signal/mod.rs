@@ -1,6 +1,6 @@
 //! Signals: primitives that wake somebody and carry nothing. One file each, and one line in the list below.
 //!
-//! They are driven by [`handoff`]: two roles that hand a token back and forth.
+//! They are driven by `handoff`: two roles that hand a token back and forth.
 
 mod atomic;
 mod barrier;

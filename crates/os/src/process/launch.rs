@@ -17,6 +17,7 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 
@@ -58,8 +59,12 @@ pub(super) fn launch(launch: &Launch) -> io::Result<u32> {
     match failed_with(report) {
         None => Ok(pid as u32),
         Some(error) => {
-            // SAFETY: our own child, which is ending; nobody else has heard of it.
-            unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+            // SAFETY: our own child, which is ending or stopped; nobody else has heard of it, and its number is taken
+            // until it is waited for.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, ptr::null_mut(), 0);
+            }
             Err(error)
         }
     }
@@ -81,8 +86,26 @@ fn block_all_signals() -> libc::sigset_t {
     }
 }
 
+/// From fork to exec, a few system calls. Who takes longer was stopped by somebody.
+const EXEC_DEADLINE: Duration = Duration::from_secs(10);
+
 /// The number that the child wrote before it gave up; nothing when exec closed the pipe.
 fn failed_with(report: OwnedFd) -> Option<io::Error> {
+    let deadline = Instant::now() + EXEC_DEADLINE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match super::poll(&[report.as_fd()], Some(left)) {
+            Ok(ready) if ready[0] => break,
+            Ok(_) if left.is_zero() => {
+                return Some(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the new process was stopped before it ran",
+                ));
+            }
+            Ok(_) => {}
+            Err(error) => return Some(error.into()),
+        }
+    }
     let mut number = [0; size_of::<c_int>()];
     std::fs::File::from(report).read_exact(&mut number).ok()?;
     Some(io::Error::from_raw_os_error(c_int::from_ne_bytes(number)))

@@ -39,6 +39,18 @@ impl LogAxis {
         LogAxis { title: "payload".into(), ticks, low: low / 1.25, high: most as f64 * 1.25 }
     }
 
+    /// Numbers of something, each with a tick unless there are many.
+    pub fn numbers(title: &str, numbers: &[f64]) -> LogAxis {
+        let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = numbers.iter().copied().fold(1.0, f64::max);
+        let low = if low > 0.0 && low.is_finite() { low } else { 1.0 };
+        let ticks = match numbers.len() {
+            0..=8 => numbers.iter().map(|number| (*number, number.to_string())).collect(),
+            _ => value_ticks("", low, high),
+        };
+        LogAxis { title: title.into(), ticks, low: low / 1.25, high: high * 1.25 }
+    }
+
     /// Values in a unit of the record, from the lowest to the highest that will be drawn.
     pub fn values(unit: &str, low: f64, high: f64) -> LogAxis {
         let (low, high) = if low > 0.0 && high.is_finite() { (low / 1.15, high * 1.15) } else { (0.9, 11.0) };
@@ -92,6 +104,7 @@ fn value_ticks(unit: &str, low: f64, high: f64) -> Vec<(f64, String)> {
     let decades = (high / low).log10();
     let steps: &[f64] = match decades {
         decades if decades < 0.6 => &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        decades if decades < 1.1 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
         decades if decades < 2.5 => &[1.0, 2.0, 5.0],
         _ => &[1.0],
     };
@@ -154,7 +167,10 @@ mod tests {
             texts(&LogAxis::values("ns/hop", 90.0, 2e6)),
             ["100 ns", "1 µs", "10 µs", "100 µs", "1 ms"]
         );
-        assert_eq!(texts(&LogAxis::values("ns/hop", 120.0, 800.0)), ["200 ns", "500 ns"]);
+        assert_eq!(
+            texts(&LogAxis::values("ns/hop", 120.0, 800.0)),
+            ["150 ns", "200 ns", "300 ns", "400 ns", "500 ns", "700 ns"]
+        );
         let gib = f64::from(1 << 30);
         let rates = LogAxis::values("bytes/s", gib / 2e4, gib * 2.0);
         assert_eq!(texts(&rates), ["100 KiB/s", "1 MiB/s", "10 MiB/s", "100 MiB/s", "1 GiB/s"]);

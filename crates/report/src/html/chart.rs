@@ -1,16 +1,18 @@
-//! Charts: lines over payload size with interval bands, and dots where there is one value per mechanism.
+//! Charts: lines with interval bands, dots where there is one value per mechanism, and strips of samples.
 //!
 //! A chart is an empty box and its description in JSON; the page's own script draws it, because only the page knows
 //! its width and whether it is dark.
 
 use plotly::common::{
-    DashType, ErrorData, ErrorType, Fill, HoverInfo, Line as Stroke, Marker, Mode, Visible,
+    Anchor, DashType, ErrorData, ErrorType, Fill, HoverInfo, Line as Stroke, Marker, Mode, Visible,
 };
-use plotly::layout::{Axis, HoverMode, Margin};
+use plotly::layout::{Annotation, Axis, HoverMode, Margin, Shape, ShapeLine, ShapeType};
 use plotly::{Layout, Plot, Scatter, Trace};
 
+use crate::html::axis::plain_axis;
 use crate::html::escape::{escaped, in_chart, in_script};
 use crate::html::look::Look;
+use crate::units::significant;
 
 /// Opacity of an interval band.
 const BAND: f64 = 0.2;
@@ -78,6 +80,107 @@ pub fn dots(title: &str, values: Axis, names: Axis, lines: &[Line]) -> String {
     let traces: Vec<Box<dyn Trace>> = lines.iter().map(dot).collect();
     let layout = layout(values, names).show_legend(false);
     figure(title, &format!("data-kind=\"dots\" data-names=\"{}\"", lines.len()), &traces, &layout)
+}
+
+/// One of several series above one another, all over the same samples.
+#[derive(Clone, Debug)]
+pub struct Strip {
+    /// What it is and in which unit.
+    pub label: String,
+    /// One value per sample.
+    pub values: Vec<f64>,
+    /// Levels between which it changes.
+    pub levels: Vec<f64>,
+}
+
+impl Strip {
+    /// From the lowest to the highest value, and at least a tenth to either side of the middle, so that a steady
+    /// series looks steady.
+    fn range(&self) -> Vec<f64> {
+        let all = || self.values.iter().chain(&self.levels).copied();
+        let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+        let middle = f64::midpoint(low, high);
+        let half = ((high - low) * 0.55).max(middle.abs() * 0.1);
+        if half > 0.0 { vec![middle - half, middle + half] } else { vec![-1.0, 1.0] }
+    }
+}
+
+/// So many strips fit into one chart.
+pub const MOST_STRIPS: usize = 8;
+
+/// Strips above one another over the number of the sample, from 1; `change` is the number of samples before the level
+/// changes. Strips above [`MOST_STRIPS`] are left out.
+pub fn strips(title: &str, strips: &[Strip], change: Option<usize>) -> String {
+    let count = strips.len().min(MOST_STRIPS);
+    let mut layout = Layout::new()
+        .show_legend(false)
+        .hover_mode(HoverMode::Closest)
+        .margin(Margin::new().top(40).right(16).bottom(56).left(64))
+        .paper_background_color("rgba(0,0,0,0)")
+        .plot_background_color("rgba(0,0,0,0)")
+        .x_axis(plain_axis("sample").anchor(axis_name(count - 1)));
+    let mut traces: Vec<Box<dyn Trace>> = Vec::new();
+    let mut labels = Vec::new();
+    let mut marks = Vec::new();
+    let height = 1.0 / count as f64;
+    for (index, strip) in strips.iter().take(count).enumerate() {
+        let top = 1.0 - index as f64 * height;
+        // Above each strip there is room for its name.
+        let domain = [(top - height).max(0.0), top - height * 0.2];
+        layout = with_y_axis(layout, index, plain_axis("").domain(&domain).n_ticks(4).range(strip.range()));
+        traces.push(strip_line(strip, index));
+        let label = Annotation::new().text(in_chart(&strip.label)).show_arrow(false);
+        let label = label.x_ref("paper").y_ref("paper").x(0.0).y(domain[1]);
+        labels.push(label.x_anchor(Anchor::Left).y_anchor(Anchor::Bottom));
+        let level = |level: &f64| {
+            let line = Shape::new().shape_type(ShapeType::Line).x_ref("paper").x0(0.0).x1(1.0);
+            let stroke = ShapeLine::new().color(CHANGE).width(1.5).dash(DashType::Dash);
+            line.y_ref(axis_name(index).as_str()).y0(*level).y1(*level).line(stroke)
+        };
+        marks.extend(strip.levels.iter().map(level));
+    }
+    marks.extend(change.map(|before| {
+        let at = before as f64 + 0.5;
+        let line = Shape::new().shape_type(ShapeType::Line).x_ref("x").x0(at).x1(at);
+        line.y_ref("paper").y0(0.0).y1(1.0).line(ShapeLine::new().color(CHANGE).width(1.5))
+    }));
+    let layout = layout.annotations(labels).shapes(marks);
+    figure(title, &format!("data-kind=\"strips\" data-names=\"{count}\""), &traces, &layout)
+}
+
+/// Colour of what marks a change, visible on white and on black.
+const CHANGE: &str = "rgba(213,94,0,0.9)";
+
+fn axis_name(index: usize) -> String {
+    if index == 0 { "y".into() } else { format!("y{}", index + 1) }
+}
+
+fn with_y_axis(layout: Layout, index: usize, axis: Axis) -> Layout {
+    match index {
+        0 => layout.y_axis(axis),
+        1 => layout.y_axis2(axis),
+        2 => layout.y_axis3(axis),
+        3 => layout.y_axis4(axis),
+        4 => layout.y_axis5(axis),
+        5 => layout.y_axis6(axis),
+        6 => layout.y_axis7(axis),
+        _ => layout.y_axis8(axis),
+    }
+}
+
+fn strip_line(strip: &Strip, index: usize) -> Box<dyn Trace> {
+    let look = Look::nth(index);
+    let hover = |(at, value): (usize, &f64)| {
+        format!("{}<br>sample {}: {}", in_chart(&strip.label), at + 1, significant(*value))
+    };
+    Scatter::new((1..=strip.values.len()).collect(), strip.values.clone())
+        .name(in_chart(&strip.label))
+        .y_axis(axis_name(index))
+        .mode(Mode::LinesMarkers)
+        .line(Stroke::new().color(look.colour(1.0)).width(1.5))
+        .marker(Marker::new().color(look.colour(1.0)).size(4))
+        .hover_info(HoverInfo::Text)
+        .hover_text_array(strip.values.iter().enumerate().map(hover).collect())
 }
 
 fn layout(x: Axis, y: Axis) -> Layout {

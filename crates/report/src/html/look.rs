@@ -19,12 +19,17 @@ const COLOURS: [(u8, u8, u8); 7] = [
 ];
 
 /// How one line is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     index: usize,
 }
 
 impl Look {
+    /// The look of a line that is no mechanism of its own; neighbours differ.
+    pub fn nth(index: usize) -> Look {
+        Look { index }
+    }
+
     /// Its colour with an opacity from 0 to 1.
     pub fn colour(self, opacity: f64) -> String {
         let (red, green, blue) = COLOURS[self.index % COLOURS.len()];

@@ -26,6 +26,8 @@ const SECTIONS: &[Section] = &[
     section::latency::SECTION,
     section::rates::SECTION,
     section::dots::SECTION,
+    section::scaling::SECTION,
+    section::series::SECTION,
     section::per_op::SECTION,
     section::cases::SECTION,
     section::remarks::SECTION,

@@ -27,12 +27,16 @@
       // A finger that scrolls the page must not zoom the chart.
       dragmode: touch.matches || width < 600 ? false : "zoom",
     };
-    for (const axis of ["xaxis", "yaxis"]) {
+    for (const axis of box.dataset.axes?.split(" ") ?? []) {
       out[axis + ".gridcolor"] = colour("--grid");
       out[axis + ".linecolor"] = colour("--line");
       out[axis + ".tickcolor"] = colour("--line");
     }
     out["font.size"] = width < 600 ? 11 : 12;
+    if (box.dataset.kind === "strips") {
+      out.height = 110 + (width < 600 ? 130 : 150) * names;
+      return out;
+    }
     if (box.dataset.kind === "dots") {
       out.height = 110 + 30 * names;
       return out;
@@ -46,13 +50,13 @@
       out["legend.orientation"] = "v";
       Object.assign(out, { "legend.x": 1.01, "legend.xanchor": "left", "legend.y": 1, "legend.yanchor": "top" });
       Object.assign(out, { "margin.r": Math.ceil(entry), "margin.b": 56 });
-      out.height = Math.max(440, 110 + 20 * names);
+      out.height = Math.max(names > 8 ? 580 : 440, 110 + 20 * names);
     } else {
       // Below the chart, in as many rows as it takes, with the height that these rows need.
       const columns = Math.max(1, Math.floor((width - 110) / (text + 42)));
       const rows = Math.ceil(names / columns) * 20 + 8;
       // The library gives a legend below the chart at most half of the whole height.
-      out.height = Math.max(360 + rows, 2 * rows + 20);
+      out.height = Math.max((names > 8 ? 440 : 360) + rows, 2 * rows + 20);
       const plot = out.height - 34 - 56 - rows;
       out["legend.orientation"] = "h";
       Object.assign(out, { "legend.entrywidth": text, "legend.entrywidthmode": "pixels" });
@@ -62,16 +66,52 @@
     return out;
   }
 
-  async function draw() {
-    // Room first, so that a link to a section below leads there and stays there.
-    for (const box of boxes) box.style.minHeight = looks(box).height + "px";
-    for (const box of boxes) {
-      const chart = JSON.parse(box.nextElementSibling.textContent);
-      chart.layout.height = looks(box).height;
-      await Plotly.newPlot(box, chart.data, chart.layout, config);
-      await Plotly.relayout(box, looks(box));
+  // The line under the pointer, or the one whose name is, stands out against the others.
+  function dim(box, name) {
+    for (const line of box.querySelectorAll(".scatterlayer .trace")) {
+      const own = line.__data__?.[0]?.trace?.legendgroup;
+      line.style.opacity = name === undefined || own === name ? 1 : 0.12;
     }
-    document.documentElement.dataset.drawn = boxes.length;
+  }
+
+  function dims(box) {
+    box.on("plotly_hover", (event) => dim(box, event.points[0].data.legendgroup));
+    box.on("plotly_unhover", () => dim(box));
+    box.addEventListener("mouseover", (event) => {
+      const item = event.target.closest?.(".legend .traces");
+      if (item) dim(box, item.__data__?.[0]?.trace?.legendgroup);
+    });
+    box.addEventListener("mouseout", (event) => {
+      if (event.target.closest?.(".legend .traces")) dim(box);
+    });
+  }
+
+  async function drawOne(box) {
+    if (box.dataset.drawn) return;
+    box.dataset.drawn = "begun";
+    const chart = JSON.parse(box.nextElementSibling.textContent);
+    box.dataset.axes = Object.keys(chart.layout).filter((name) => /^[xy]axis\d*$/.test(name)).join(" ");
+    chart.layout.height = looks(box).height;
+    await Plotly.newPlot(box, chart.data, chart.layout, config);
+    await Plotly.relayout(box, looks(box));
+    if (box.dataset.kind === "lines") dims(box);
+    box.dataset.drawn = "done";
+  }
+
+  // What is behind a closed fold has no width yet and is drawn when the fold is opened.
+  const folded = (box) => box.closest("details:not([open])") !== null;
+
+  async function draw() {
+    const open = boxes.filter((box) => !folded(box));
+    // Room first, so that a link to a section below leads there and stays there.
+    for (const box of open) box.style.minHeight = looks(box).height + "px";
+    for (const box of open) await drawOne(box);
+    for (const fold of document.querySelectorAll("details")) {
+      fold.addEventListener("toggle", async () => {
+        for (const box of fold.querySelectorAll(".plot")) if (!folded(box)) await drawOne(box);
+      });
+    }
+    document.documentElement.dataset.drawn = open.length;
   }
 
   let asked = 0;
@@ -97,6 +137,7 @@
       const cell = row.cells[column];
       return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
     };
+    const unit = (row, column) => row.cells[column].dataset.unit ?? "";
     const order = (a, b) => {
       if (typeof a === "number" && typeof b === "number") return a - b;
       if (typeof a === "number" || typeof b === "number") return typeof a === "number" ? -1 : 1;
@@ -107,9 +148,9 @@
         const turn = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
         for (const other of heads) other.setAttribute("aria-sort", "none");
         head.setAttribute("aria-sort", turn === 1 ? "ascending" : "descending");
-        const rows = [...body.rows].map((row) => [key(row, column), row]);
-        rows.sort((a, b) => turn * order(a[0], b[0]));
-        body.append(...rows.map(([, row]) => row));
+        const rows = [...body.rows].map((row) => ({ row, unit: unit(row, column), key: key(row, column) }));
+        rows.sort((a, b) => a.unit.localeCompare(b.unit, "en") || turn * order(a.key, b.key));
+        body.append(...rows.map(({ row }) => row));
       });
     });
   }

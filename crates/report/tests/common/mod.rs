@@ -243,6 +243,112 @@ pub fn whole() -> Reading {
     Reading { lines, problems: Vec::new() }
 }
 
+/// Twelve streams in two modes each, the later ones further apart; one also has a step in some runs.
+pub fn unsteady() -> Reading {
+    let mut lines = vec![header()];
+    for index in 0..12u32 {
+        let id = CaseId::new("stream", &format!("mechanism-{index}"), 65536, "two-cpus");
+        let low = 1.5 * f64::from(1 << 30);
+        let levels = [low, low * (1.5 + f64::from(index))];
+        lines.push(Line::Case(case(&id, "bytes/s")));
+        let mut summary = Summary { runs: 33, ..summary(&id, "bytes/s", levels[0]) };
+        summary.regimes.push(Regime {
+            regime: RegimeKind::TwoModes,
+            within: "samples".into(),
+            runs: 16,
+            detail: "in 16 of 33 runs; in the clearest, 10 of 15 lie near 1.346e9 and 5 near 3.813e9".into(),
+            levels: Some(levels),
+        });
+        if index == 11 {
+            summary.regimes.push(Regime {
+                regime: RegimeKind::Step,
+                runs: 8,
+                levels: Some([low, low * 1.1]),
+                ..summary.regimes[0].clone()
+            });
+        }
+        summary.stopped_by = StoppedBy::Budget;
+        lines.push(Line::Summary(summary));
+    }
+    lines.push(Line::End(End { complete: true, elapsed_s: 9.0 }));
+    Reading { lines, problems: Vec::new() }
+}
+
+/// A case with its axes, seven runs of fourteen samples with series beside them, and a summary.
+fn with_series(lines: &mut Vec<Line>, id: &CaseId, axes: &[(&str, &str)], unit: &str, value: f64) {
+    let axes = axes.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string()));
+    lines.push(Line::Case(Case { axes: axes.collect(), ..case(id, unit) }));
+    let has_step = id.mechanism == "tcp" && id.axes.is_empty();
+    let mut of_runs = Vec::new();
+    for index in 0..7u32 {
+        let value = value * (0.97 + 0.01 * f64::from(index));
+        let sample = |at: u32| {
+            let level = if has_step && at >= 6 { 1.5 } else { 1.0 };
+            value * level * (1.0 + 0.001 * f64::from(at * 5 % 7))
+        };
+        let samples: Vec<f64> = (0..14).map(sample).collect();
+        let series = [
+            ("events_per_call", samples.iter().map(|rate| rate / value * 40.0).collect()),
+            ("received_bytes_per_s", samples.iter().map(|rate| rate * 16.0).collect()),
+            ("voluntary_switches_per_s", samples.iter().map(|rate| rate / 300.0).collect()),
+        ];
+        let series = series.map(|(name, values): (&str, Vec<f64>)| (name.to_string(), values)).into();
+        of_runs.push(Run { samples, series, ..run(id, index, value) });
+    }
+    let mut summary = Summary { runs: 7, ..summary(id, unit, value) };
+    summary.series = [
+        ("events_per_call".to_string(), 40.0),
+        ("received_bytes_per_s".into(), value * 16.0),
+        ("voluntary_switches_per_s".into(), value / 300.0),
+    ]
+    .into();
+    summary.regimes.extend(has_step.then(|| Regime {
+        regime: RegimeKind::Step,
+        within: "samples".into(),
+        runs: 7,
+        detail: "in 7 of 7 runs".into(),
+        levels: Some([value, value * 1.5]),
+    }));
+    lines.extend(of_runs.into_iter().map(Line::Run));
+    lines.push(Line::Summary(summary));
+}
+
+/// Signals, locks, operations, thousands of streams and many receivers.
+pub fn patterns() -> Reading {
+    let mut lines = vec![header()];
+    for (signal, ns) in [("futex", 1210.0), ("eventfd", 1430.0), ("atomic", 96.0)] {
+        measured(&mut lines, id("handoff", signal, &[], 0, "two-cpus"), "ns/hop", ns);
+    }
+    for (lock, rate) in [("spin", 6e6), ("mutex", 4e6)] {
+        for (roles, share) in [("2", 1.0), ("4", 0.7), ("8", 0.3)] {
+            let id = id("contend", lock, &[("roles", roles)], 0, "two-cpus");
+            measured(&mut lines, id, "ops/s", rate * share);
+        }
+    }
+    for (op, ns) in [("getpid", 62.0), ("clock-read", 21.0)] {
+        measured(&mut lines, id("solo", op, &[], 0, "same-cpu"), "ns/op", ns);
+    }
+    for (mechanism, rate) in [("pipe", 4.1e6), ("tcp", 1.4e6)] {
+        for (streams, share) in [("10", 1.0), ("100", 0.9), ("2000", 0.4)] {
+            let axes = [("streams", streams)];
+            let explicit: &[_] = if streams == "2000" { &[] } else { &axes };
+            let id = id("fan-in", mechanism, explicit, 1, "free");
+            let all = [("streams", streams), ("wait", "epoll-et")];
+            with_series(&mut lines, &id, &all, "events/s", rate * share);
+        }
+    }
+    for (mechanism, rate) in [("udp-multicast", 2e5), ("tcp", 6e4)] {
+        for (receivers, share) in [("1", 1.0), ("10", 0.3), ("100", 0.02)] {
+            let axes = [("receivers", receivers)];
+            let explicit: &[_] = if receivers == "10" { &[] } else { &axes };
+            let id = id("fan-out", mechanism, explicit, 64, "free");
+            with_series(&mut lines, &id, &axes, "messages/s", rate * share);
+        }
+    }
+    lines.push(Line::End(End { complete: true, elapsed_s: 60.0 }));
+    Reading { lines, problems: Vec::new() }
+}
+
 pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
     Run {
         case: id.clone(),

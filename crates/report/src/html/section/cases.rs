@@ -48,7 +48,7 @@ fn body(page: &Page<'_>) -> Option<String> {
         .collect();
     (!rows.is_empty()).then(|| {
         format!(
-            "<p class=\"about\">Press a heading to sort. Spread: half the interquartile range as a share of the \
+            "<p class=\"about\">Press a heading to sort; medians are sorted unit by unit. Spread: half the interquartile range as a share of the \
              median; where it is larger between runs than within them, more runs help and longer ones do not.</p>\n\
              <label class=\"filter\">Show only rows with <input type=\"search\" data-filters=\"all-cases\" \
              placeholder=\"pipe same-cpu\"></label>\n\
@@ -67,7 +67,7 @@ fn row(page: &Page<'_>, case: &Measured, summary: &Summary) -> String {
         text(&case.id.pattern),
         number(case.id.payload_bytes as f64, &size(case.id.payload_bytes)),
         text(&case.id.placement),
-        number(summary.median, &format!("{} {}", scale.show(summary.median), scale.name)),
+        in_unit(&summary.unit, summary.median, &format!("{} {}", scale.show(summary.median), scale.name)),
         number(width.unwrap_or(f64::MAX), &interval(&scale, summary)),
         text(&marks(case)),
         number(f64::from(summary.runs), &summary.runs.to_string()),
@@ -100,4 +100,9 @@ fn text(value: &str) -> String {
 /// A cell that is sorted by its value and not by its text.
 fn number(value: f64, text: &str) -> String {
     format!("<td data-value=\"{value}\">{}</td>", escaped(text))
+}
+
+/// A cell that is sorted by its unit first: a time and a rate have no common order.
+fn in_unit(unit: &str, value: f64, text: &str) -> String {
+    format!("<td data-unit=\"{}\" data-value=\"{value}\">{}</td>", escaped(unit), escaped(text))
 }

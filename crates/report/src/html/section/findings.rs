@@ -1,9 +1,9 @@
-//! Comparisons in sentences.
+//! Comparisons in sentences: which is best, then each comparison behind a fold, fastest first.
 
-use crate::findings::{Clarity, Finding, findings};
+use crate::findings::{Contest, Finding, contests, others};
 use crate::html::escape::escaped;
 use crate::html::{Page, Section};
-use crate::words::many;
+use crate::words::{many, pattern};
 
 pub const SECTION: Section = Section { id: "findings", title: "Findings", body };
 
@@ -11,30 +11,50 @@ pub const SECTION: Section = Section { id: "findings", title: "Findings", body }
 const OPEN: usize = 12;
 
 fn body(page: &Page<'_>) -> Option<String> {
-    let groups = findings(page.report);
-    let one = |(title, findings): &(String, Vec<Finding>)| {
-        let clear = findings.iter().filter(|finding| finding.clarity == Clarity::Clear).count().min(OPEN);
-        let (open, folded) = findings.split_at(clear);
-        let mut out = format!("<h3>{}</h3>\n", escaped(title));
-        if !open.is_empty() {
-            out += &list(open);
-        }
-        if !folded.is_empty() {
-            let what = if open.is_empty() { "comparison" } else { "further comparison" };
-            out += &format!(
-                "<details{}><summary>{}</summary>\n{}</details>\n",
-                if open.is_empty() { " open" } else { "" },
-                many(folded.len(), what),
-                list(folded)
-            );
-        }
-        out
-    };
-    (!groups.is_empty()).then(|| groups.iter().map(one).collect())
+    let contests = contests(page.report);
+    let mut out = String::new();
+    for same in contests.chunk_by(|a, b| a.baseline.pattern == b.baseline.pattern) {
+        out += &group(page, same);
+    }
+    let others = sentences(&others(page.report));
+    if !others.is_empty() {
+        out += &format!("<h3>Other pairs</h3>\n{}", list(&others));
+    }
+    let about = "<p class=\"about\">Cases measured in the same rounds, pair by pair. In brackets the 95 % interval of \
+                 the ratio. Where two intervals overlap, no order is claimed.</p>\n";
+    (!out.is_empty()).then(|| about.to_string() + &out)
 }
 
-fn list(findings: &[Finding]) -> String {
+/// The contests of one pattern.
+fn group(page: &Page<'_>, contests: &[Contest<'_>]) -> String {
+    let title = pattern(&contests[0].baseline.pattern);
+    let lines: Vec<String> = contests.iter().map(|contest| contest.line_in_pattern(page.report)).collect();
+    let (open, folded) = lines.split_at(lines.len().min(OPEN));
+    let mut out = format!("<h3>{}</h3>\n{}", escaped(&title), list(open));
+    if !folded.is_empty() {
+        out += &fold(&format!("{} more", folded.len()), &list(folded));
+    }
+    let each: String = contests
+        .iter()
+        .map(|contest| {
+            let sentences = sentences(&contest.findings(page.report));
+            format!("<h4>{}</h4>\n{}", escaped(&contest.place()), list(&sentences))
+        })
+        .collect();
+    let count: usize = contests.iter().map(|contest| contest.findings(page.report).len()).sum();
+    out + &fold(&format!("{}, fastest first", many(count, "comparison")), &each)
+}
+
+fn sentences(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|finding| finding.sentence.clone()).collect()
+}
+
+fn fold(summary: &str, inside: &str) -> String {
+    format!("<details><summary>{}</summary>\n{inside}</details>\n", escaped(summary))
+}
+
+fn list(sentences: &[String]) -> String {
     let items: String =
-        findings.iter().map(|finding| format!("<li>{}</li>\n", escaped(&finding.sentence))).collect();
+        sentences.iter().map(|sentence| format!("<li>{}</li>\n", escaped(sentence))).collect();
     format!("<ul>\n{items}</ul>\n")
 }

@@ -9,6 +9,8 @@ pub mod machine;
 pub mod per_op;
 pub mod rates;
 pub mod remarks;
+pub mod scaling;
+pub mod series;
 pub mod skips;
 
 mod over_size;

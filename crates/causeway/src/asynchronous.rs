@@ -1,0 +1,104 @@
+//! Receiving and publishing in a tokio program.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+
+use tokio::net::UnixStream;
+
+use crate::error::{Error, Result};
+use crate::publisher::{Published, Publisher};
+use crate::subscriber::{Received, Subscriber};
+
+/// A receiver in a tokio program. Its doorbell is registered with the runtime, edge-triggered.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> causeway::Result<()> {
+/// use causeway::{AsyncSubscriber, Group, GroupOptions, Policy, Received};
+///
+/// let group = Group::create("prices", GroupOptions::new())?;
+/// let mut publisher = group.publisher()?;
+/// let mut subscriber = AsyncSubscriber::new(group.subscribe(Policy::Reliable)?)?;
+///
+/// let receiving = tokio::spawn(async move {
+///     match subscriber.recv().await? {
+///         Received::Message(message) => Ok(message.bytes.to_vec()),
+///         other => panic!("{other:?}"),
+///     }
+/// });
+/// publisher.publish_async(b"42.17").await?;
+/// # let received: causeway::Result<Vec<u8>> = receiving.await.expect("no panic");
+/// assert_eq!(received?, b"42.17");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AsyncSubscriber {
+    /// Before the subscriber, so that the runtime lets go of the descriptor first.
+    bell: UnixStream,
+    subscriber: Subscriber,
+}
+
+impl AsyncSubscriber {
+    /// Registers a receiver with the runtime that this is called in.
+    ///
+    /// # Errors
+    /// No descriptors left; a runtime without I/O.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(subscriber: Subscriber) -> Result<AsyncSubscriber> {
+        let failed = |error: io::Error| Error::os("register", "a receiver's doorbell", error);
+        let bell = subscriber.as_fd().try_clone_to_owned().map_err(failed)?;
+        // The doorbell is one end of a pair of sockets; a second descriptor of it is the runtime's to own.
+        let bell = StdUnixStream::from(bell);
+        bell.set_nonblocking(true).map_err(failed)?;
+        let bell = UnixStream::from_std(bell).map_err(failed)?;
+        Ok(AsyncSubscriber { bell, subscriber })
+    }
+
+    /// The next message or loss; never [`Received::Empty`]. Cancel-safe: dropped before it is ready, it took nothing.
+    ///
+    /// # Errors
+    /// As [`Subscriber::receive`].
+    pub async fn recv(&mut self) -> Result<Received<'_>> {
+        while self.subscriber.arm()? {
+            self.bell
+                .readable()
+                .await
+                .map_err(|error| Error::os("wait for", "a receiver's doorbell", error))?;
+            // Emptied, so that the runtime waits for a new edge. The end of it is noticed by the next arming.
+            while self.bell.try_read(&mut [0; 64]).is_ok_and(|rings| rings > 0) {}
+        }
+        self.subscriber.disarm();
+        self.subscriber.receive()
+    }
+
+    /// The receiver itself, for everything that does not wait.
+    pub fn get_mut(&mut self) -> &mut Subscriber {
+        &mut self.subscriber
+    }
+}
+
+impl Publisher {
+    /// Publishes a copy of `payload`; while the log is full, other tasks run. Needs the `tokio` feature.
+    ///
+    /// A full log has no descriptor to wait for: receivers must not be able to write anything of a publisher's. So the
+    /// wait itself is one of a blocking thread of the runtime; it is only taken when the log is full.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub async fn publish_async(&mut self, payload: &[u8]) -> Result<Published> {
+        loop {
+            match self.publish(payload)? {
+                Published::Full => {}
+                published => return Ok(published),
+            }
+            let space = self.space();
+            tokio::task::spawn_blocking(move || space.wait())
+                .await
+                .map_err(|error| Error::os("wait for", "space in a log", io::Error::other(error)))?;
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `causeway`: groups for a shell user.
+//!
+//! `serve` makes a group and serves it on a socket; `publish` sends lines of standard input, `subscribe` prints what
+//! comes, `stat` shows who takes part and how far behind each receiver is.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use causeway::{
+    Access, Error, Gone, Group, GroupOptions, Policy, Published, Received, Report, SubscribeOptions,
+};
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// A message bus in shared memory.
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a group and serve it until interrupted. Publishers are other processes.
+    Serve {
+        /// Where to make the socket.
+        socket: PathBuf,
+        /// How many publishers there will be; receivers wait until all have joined.
+        #[arg(long, default_value_t = 1)]
+        publishers: u32,
+        /// Size of the log in bytes: a power of two from 4096 to 1073741824.
+        #[arg(long, default_value_t = 1 << 20)]
+        capacity: u64,
+        /// Who may receive.
+        #[arg(long, value_enum, default_value_t = Who::User)]
+        readers: Who,
+    },
+    /// Publish each line of standard input as a message.
+    Publish {
+        /// The group's socket.
+        socket: PathBuf,
+        /// Drop lines while the log is full, instead of waiting.
+        #[arg(long)]
+        drop: bool,
+    },
+    /// Print each message as a line.
+    Subscribe {
+        /// The group's socket.
+        socket: PathBuf,
+        /// What becomes of this receiver when it falls behind.
+        #[arg(long, value_enum, default_value_t = How::Reliable)]
+        policy: How,
+        /// Begin at the oldest message still in the log.
+        #[arg(long)]
+        oldest: bool,
+        /// Print publisher and position before each message.
+        #[arg(long)]
+        verbose: bool,
+    },
+    /// Show the group, its publishers, and how far behind each receiver is.
+    Stat {
+        /// The group's socket.
+        socket: PathBuf,
+        /// Show it again every second until interrupted.
+        #[arg(long)]
+        live: bool,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Who {
+    /// Processes of the same user, and root.
+    User,
+    /// Everybody who can reach the socket.
+    Everybody,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum How {
+    /// Publishers wait for it.
+    Reliable,
+    /// Publishers never wait for it.
+    Lossy,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough (`| head`) is no failure.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => fail(&format!("cannot read or print: {error}")),
+        Err(Failure::Bus(error)) => fail(&error.to_string()),
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("causeway: {why}");
+    ExitCode::from(2)
+}
+
+/// What can go wrong in a command.
+enum Failure {
+    Bus(Error),
+    Output(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Bus(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve { socket, publishers, capacity, readers } => {
+            serve(socket, publishers, capacity, readers)
+        }
+        Command::Publish { socket, drop } => publish(socket, drop),
+        Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose),
+        Command::Stat { socket, live } => stat(socket, live),
+    }
+}
+
+fn serve(socket: PathBuf, publishers: u32, capacity: u64, readers: Who) -> Result<(), Failure> {
+    let readers = match readers {
+        Who::User => Access::SameUser,
+        Who::Everybody => Access::Everybody,
+    };
+    let options =
+        GroupOptions::new().capacity_bytes(capacity).remote_publishers(publishers.max(1)).readers(readers);
+    // Interrupted, the command still removes its socket. Blocked before the group starts its thread, which inherits it.
+    let signals = causeway_os::process::block_signals(&[SIGINT, SIGTERM]).map_err(Error::Os)?;
+    let group = Group::create(&socket.display().to_string(), options)?;
+    group.serve_at(&socket)?;
+    eprintln!("serving {} for {publishers} publishers; interrupt to end", socket.display());
+    use std::os::fd::AsFd;
+    causeway_os::process::poll(&[signals.as_fd()], None).map_err(Error::Os)?;
+    Ok(())
+}
+
+/// Numbers of the signals that end a service; the same on all architectures of Linux.
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+fn publish(socket: PathBuf, drop: bool) -> Result<(), Failure> {
+    let mut publisher = Group::join(socket)?.publisher()?;
+    let mut dropped = 0u64;
+    for line in io::stdin().lock().split(b'\n') {
+        let patience = drop.then_some(Duration::ZERO);
+        if publisher.publish_within(&line?, patience)? == Published::Full {
+            dropped += 1;
+        }
+    }
+    if dropped > 0 {
+        eprintln!("causeway: {dropped} lines were dropped because the log was full");
+    }
+    Ok(())
+}
+
+fn subscribe(socket: PathBuf, policy: How, oldest: bool, verbose: bool) -> Result<(), Failure> {
+    let policy = match policy {
+        How::Reliable => Policy::Reliable,
+        How::Lossy => Policy::Lossy,
+    };
+    let options = SubscribeOptions::new(policy);
+    let options = if oldest { options.from_oldest() } else { options };
+    let mut subscriber = Group::join(socket)?.subscribe(options)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    loop {
+        match subscriber.receive() {
+            Ok(Received::Message(message)) => {
+                if verbose {
+                    write!(out, "{} {} ", message.publisher, message.position.0)?;
+                }
+                out.write_all(message.bytes)?;
+                out.write_all(b"\n")?;
+            }
+            Ok(Received::Lost { messages, bytes }) => {
+                eprintln!("causeway: {messages} messages lost ({bytes} bytes of log)");
+            }
+            Ok(Received::Empty) => {
+                out.flush()?;
+                match subscriber.wait(None) {
+                    Ok(_) => {}
+                    Err(Error::PeerGone(Gone::Publishers)) => return Ok(()),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(Error::PeerGone(Gone::Publishers)) => return Ok(out.flush()?),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn stat(socket: PathBuf, live: bool) -> Result<(), Failure> {
+    let group = Group::join(socket)?;
+    let mut before: Option<Report> = None;
+    loop {
+        let report = group.report()?;
+        let mut out = io::stdout().lock();
+        if live && out.is_terminal() {
+            write!(out, "\x1b[H\x1b[2J")?;
+        }
+        print_report(&mut out, &report, before.as_ref())?;
+        if !live {
+            return Ok(());
+        }
+        before = Some(report);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) -> io::Result<()> {
+    let rate = before.map(|before| report.messages.saturating_sub(before.messages));
+    let rate = rate.map_or(String::new(), |rate| format!(", {rate} messages/s"));
+    writeln!(
+        out,
+        "log: {} bytes, {} messages, position {}{rate}",
+        report.capacity_bytes, report.messages, report.position
+    )?;
+    for publisher in &report.publishers {
+        writeln!(out, "publisher {:3}  pid {:7}  uid {:5}", publisher.slot, publisher.pid, publisher.uid)?;
+    }
+    for receiver in &report.receivers {
+        writeln!(
+            out,
+            "receiver  {:3}  pid {:7}  uid {:5}  {:8}  {:6}  lag {:9} bytes  received {:10}  lost {:8}",
+            receiver.slot,
+            receiver.pid,
+            receiver.uid,
+            receiver.policy.to_string(),
+            if receiver.asleep { "asleep" } else { "awake" },
+            receiver.lag_bytes,
+            receiver.received,
+            receiver.lost_messages
+        )?;
+    }
+    Ok(())
+}

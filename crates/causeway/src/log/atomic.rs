@@ -1,0 +1,34 @@
+//! The atomics that the protocol is written with: the processor's, or loom's when a model is checked.
+//!
+//! Everything in [`log`](super) takes its atomics and fences from here and from nowhere else, so that
+//! `--cfg loom` runs the very code that ships.
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// A word that no thread waits for and whose order no proof needs; loom does not branch on it.
+pub use std::sync::atomic::AtomicU64 as QuietU64;
+
+/// The full fence between a locked read-modify-write and the loads that follow it.
+///
+/// On x86-64 a locked instruction already orders everything before and after it, so only the compiler is held
+/// back; elsewhere (and in the model) it is a real fence, because there a load may overtake the store half of an
+/// exchange however strongly that exchange was ordered.
+#[inline(always)]
+pub fn fence_after_exchange() {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(any(not(target_arch = "x86_64"), loom, miri))]
+    fence(Ordering::SeqCst);
+}
+
+/// What a thread does between two looks at a word that another thread is about to change.
+#[inline(always)]
+pub fn pause() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+}

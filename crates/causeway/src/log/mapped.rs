@@ -1,0 +1,444 @@
+//! A log, a receiver page and a status page in memory that processes share.
+//!
+//! # Safety
+//!
+//! Words of shared memory are made into references to atomics of the layout in [`layout`](super::layout). Every bit
+//! pattern is a valid value of them; the mappings outlive the references because they are borrowed from; offsets are
+//! inside the mapping because its size was checked when it was made and positions are taken modulo the capacity.
+//! Payload bytes of other processes are copied with instructions that the compiler knows nothing about, never through
+//! a Rust reference.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use causeway_os::memory::{self, Access, Mapping, Seals};
+
+use super::layout::{
+    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
+};
+use super::memory::Memory;
+use super::word::HEADER_BYTES;
+use super::writer::{Claim, Kind, Writer};
+use crate::error::{Error, Result};
+
+/// The seals without which no process maps a log that it was handed.
+const LOG_SEALS: [(Seals, &str); 4] = [
+    (Seals::SHRINK, "F_SEAL_SHRINK"),
+    (Seals::GROW, "F_SEAL_GROW"),
+    (Seals::FUTURE_WRITE, "F_SEAL_FUTURE_WRITE"),
+    (Seals::SEAL, "F_SEAL_SEAL"),
+];
+
+/// A mapped log: its first two pages once, its ring twice back to back, so that no frame is ever split.
+#[derive(Debug)]
+pub struct MappedLog {
+    prefix: Mapping,
+    ring: Mapping,
+    capacity: u64,
+    kind: Kind,
+}
+
+impl MappedLog {
+    /// A new, unsealed log and its descriptor. All its memory is reserved now. `name` is shown in `/proc/PID/maps`.
+    pub fn create(
+        name: &str,
+        kind: Kind,
+        capacity_bytes: u64,
+        group_id: [u64; 2],
+    ) -> Result<(OwnedFd, MappedLog)> {
+        let log2 = capacity_bytes.checked_ilog2().unwrap_or(0);
+        if !capacity_bytes.is_power_of_two() || !CAPACITY_LOG2.contains(&log2) {
+            return Err(Error::invalid(
+                "capacity",
+                format!("{capacity_bytes} bytes; use a power of two from 4 KiB to 1 GiB"),
+            ));
+        }
+        let fd = memory::memfd(
+            &format!("causeway:{}", name.chars().take(50).collect::<String>()),
+            PREFIX_BYTES + capacity_bytes,
+        )?;
+        let log = MappedLog::map(&fd, kind, capacity_bytes, Access::ReadWrite)?;
+        log.prefix.prefault()?;
+        log.ring.prefault()?;
+        let header = log.header_page();
+        header
+            .abi_and_kind
+            .store(u64::from(ABI) | (u64::from(kind == Kind::Shared) << 32), Ordering::Relaxed);
+        for (word, value) in header.group_id.iter().zip(group_id) {
+            word.store(value, Ordering::Relaxed);
+        }
+        header.capacity_log2.store(u64::from(log2), Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        if kind == Kind::Single {
+            log.tail().limit.store(u64::MAX, Ordering::Release);
+        }
+        memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;
+        Ok((fd, log))
+    }
+
+    /// Seals a log for ever: from now on nobody can map it writable or change its length.
+    pub fn seal(fd: &OwnedFd) -> Result<()> {
+        Ok(memory::add_seals(fd, Seals::FUTURE_WRITE | Seals::SEAL)?)
+    }
+
+    /// Maps a log that somebody handed over. For reading, all four seals are required; for writing, those that keep
+    /// its length.
+    ///
+    /// # Errors
+    /// A descriptor of the wrong type, seals or size, a log of another ABI, and impossible values in its header.
+    pub fn open(fd: &OwnedFd, access: Access) -> Result<MappedLog> {
+        let seals = memory::seals(fd)
+            .map_err(|_| Error::invalid("log descriptor", "it is no memory file that can be sealed"))?;
+        let required = if access == Access::ReadOnly { 4 } else { 2 };
+        for (seal, name) in &LOG_SEALS[..required] {
+            if !seals.contains(*seal) {
+                return Err(Error::invalid(
+                    "log descriptor",
+                    format!("it lacks {name}; its sender is not to be trusted"),
+                ));
+            }
+        }
+        let size =
+            rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?.st_size;
+        let capacity = u64::try_from(size).unwrap_or(0).saturating_sub(PREFIX_BYTES);
+        let log2 = capacity.checked_ilog2().unwrap_or(0);
+        if !capacity.is_power_of_two() || !CAPACITY_LOG2.contains(&log2) {
+            return Err(Error::invalid("log descriptor", format!("no log has {size} bytes")));
+        }
+        let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
+        let kind = log.check_header(log2)?;
+        Ok(MappedLog { kind, ..log })
+    }
+
+    fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
+        let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
+        let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
+        Ok(MappedLog { prefix, ring, capacity, kind })
+    }
+
+    fn check_header(&self, capacity_log2: u32) -> Result<Kind> {
+        let header = self.header_page();
+        let invalid = |what: String| Err(Error::invalid("log header", what));
+        let magic = header.magic.load(Ordering::Acquire);
+        if magic != MAGIC {
+            return invalid(format!("it begins with {magic:#x}, which is no log"));
+        }
+        let (abi, kind) = (
+            header.abi_and_kind.load(Ordering::Relaxed) as u32,
+            header.abi_and_kind.load(Ordering::Relaxed) >> 32,
+        );
+        if abi != ABI {
+            return invalid(format!(
+                "ABI {abi}, and this program speaks {ABI}; use the same version on both sides"
+            ));
+        }
+        let stated = header.capacity_log2.load(Ordering::Relaxed);
+        if stated != u64::from(capacity_log2) {
+            return invalid(format!(
+                "it claims a capacity of 2^{stated} bytes in a file for 2^{capacity_log2}"
+            ));
+        }
+        if header.start.load(Ordering::Relaxed) != 0 {
+            return invalid(
+                "it starts in the middle of a group's life, which this version does not know".into(),
+            );
+        }
+        match kind {
+            0 => Ok(Kind::Single),
+            1 => Ok(Kind::Shared),
+            other => invalid(format!("unknown kind {other}")),
+        }
+    }
+
+    fn header_page(&self) -> &LogHeader {
+        // SAFETY: `prefix` has 8 KiB, is page-aligned, and the structure is made of atomics.
+        unsafe { &*self.prefix.as_ptr().cast::<LogHeader>() }
+    }
+
+    /// Who may write.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Start of the payload of the frame at `position`.
+    #[inline(always)]
+    fn payload(&self, position: u64) -> *mut u8 {
+        let offset = (position & (self.capacity - 1) & !63) + HEADER_BYTES;
+        // SAFETY: the offset is below capacity + 32, and the ring is mapped twice.
+        unsafe { self.ring.as_ptr().add(offset as usize) }
+    }
+
+    #[inline(always)]
+    fn bounded(&self, length: usize) -> usize {
+        length.min((self.capacity - HEADER_BYTES) as usize)
+    }
+
+    /// The payload bytes of a claimed frame, to be written in place.
+    ///
+    /// # Safety
+    /// The caller holds the claim for `length` payload bytes at `position`, makes one such slice at a time, and drops
+    /// it before it commits. Then nobody else writes these bytes; who reads them in this time (a receiver that was
+    /// overtaken) is another mapping that copies and throws the copy away.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the claim makes the caller their only writer")]
+    pub unsafe fn claimed_bytes(&self, position: u64, length: usize) -> &mut [u8] {
+        assert!(self.ring.access() == Access::ReadWrite && length <= (self.capacity / 4) as usize);
+        // SAFETY: inside the doubled ring: offset < capacity + 32 and length <= capacity / 4. Alone: see above.
+        unsafe { std::slice::from_raw_parts_mut(self.payload(position), length) }
+    }
+
+    /// The payload bytes of a complete frame, in place.
+    ///
+    /// # Safety
+    /// Nobody writes these bytes while the slice lives: the publishers keep to the protocol, and this receiver holds
+    /// space and has not moved behind the frame.
+    #[inline(always)]
+    pub unsafe fn frame_bytes(&self, position: u64, length: usize) -> &[u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.payload(position), self.bounded(length)) }
+    }
+}
+
+impl Writer<Arc<MappedLog>> {
+    /// The payload of a frame that this publisher has claimed.
+    #[inline]
+    pub(crate) fn claimed_bytes(&self, claim: &Claim) -> &[u8] {
+        // SAFETY: the claim came from this writer (there is one per `Publisher`, which keeps its claims to itself) and
+        // was not committed, for that consumes it. The shared borrow of the writer keeps a mutable slice away.
+        unsafe { self.memory().frame_bytes(claim.position, claim.payload_bytes as usize) }
+    }
+
+    /// The payload of a frame that this publisher has claimed, to be written.
+    #[inline]
+    pub(crate) fn claimed_bytes_mut(&mut self, claim: &Claim) -> &mut [u8] {
+        // SAFETY: as above; the unique borrow of the writer makes this the only slice.
+        unsafe { self.memory().claimed_bytes(claim.position, claim.payload_bytes as usize) }
+    }
+}
+
+impl Memory for MappedLog {
+    #[inline(always)]
+    fn capacity_bytes(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline(always)]
+    fn tail(&self) -> &Tail {
+        // SAFETY: `prefix` has 8 KiB, the offset is one page, `Tail` fits the page (asserted) and is made of atomics.
+        unsafe { &*self.prefix.as_ptr().add(TAIL_OFFSET as usize).cast::<Tail>() }
+    }
+
+    #[inline(always)]
+    fn header(&self, position: u64) -> &AtomicU64 {
+        let offset = position & (self.capacity - 1) & !63;
+        // SAFETY: a multiple of 64 below the capacity.
+        unsafe { &*self.ring.as_ptr().add(offset as usize).cast::<AtomicU64>() }
+    }
+
+    #[inline(always)]
+    fn meta(&self, position: u64) -> &[AtomicU64; 3] {
+        let offset = position & (self.capacity - 1) & !63;
+        // SAFETY: a multiple of 64 below the capacity; 32 bytes from there on lie inside the granule.
+        unsafe { &*self.ring.as_ptr().add(offset as usize + 8).cast::<[AtomicU64; 3]>() }
+    }
+
+    #[inline]
+    fn read_payload(&self, position: u64, into: &mut [u8]) {
+        let length = self.bounded(into.len());
+        // SAFETY: both ranges have `length` bytes: the ring is mapped twice, and `into` is at least as long.
+        unsafe { copy(self.payload(position), into.as_mut_ptr(), length) }
+    }
+
+    #[inline]
+    fn write_payload(&self, position: u64, from: &[u8]) {
+        assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
+        let length = self.bounded(from.len());
+        // SAFETY: as above, the other way round.
+        unsafe { copy(from.as_ptr(), self.payload(position), length) }
+    }
+}
+
+/// Copies bytes that another process may change meanwhile: the copy may be torn, the program stays defined.
+///
+/// Short copies go by volatile words. Long ones use the processor's string copy, which the compiler cannot look into
+/// and which is as fast as memcpy from a few hundred bytes on (every x86-64 since 2012 has ERMS).
+///
+/// # Safety
+/// `from` and `to` are valid for `length` bytes and do not overlap.
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if length >= 256 {
+        // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
+        unsafe {
+            std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
+                options(nostack, preserves_flags));
+        }
+        return;
+    }
+    let mut at = 0;
+    while at + 8 <= length {
+        // SAFETY: inside the range. Unaligned words are read and written through arrays of bytes.
+        unsafe {
+            to.add(at).cast::<[u8; 8]>().write_volatile(from.add(at).cast::<[u8; 8]>().read_volatile())
+        };
+        at += 8;
+    }
+    while at < length {
+        // SAFETY: inside the range.
+        unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
+        at += 1;
+    }
+}
+
+/// Checks a page that somebody handed over, and maps it.
+fn open_page(fd: &OwnedFd, access: Access) -> Result<Mapping> {
+    let seals = memory::seals(fd.as_fd())
+        .map_err(|_| Error::invalid("page descriptor", "it is no memory file that can be sealed"))?;
+    if !seals.contains(Seals::SHRINK | Seals::GROW) {
+        return Err(Error::invalid("page descriptor", "its length is not sealed"));
+    }
+    Ok(Mapping::shared(fd, PAGE_BYTES as usize, access)?)
+}
+
+/// A new page and its descriptor; its length is sealed.
+fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
+    let fd = memory::memfd(name, PAGE_BYTES)?;
+    let mapping = Mapping::shared(&fd, PAGE_BYTES as usize, Access::ReadWrite)?;
+    mapping.prefault()?;
+    memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;
+    Ok((fd, mapping))
+}
+
+/// A mapped receiver page.
+#[derive(Debug)]
+pub struct ReceiverPage(Mapping);
+
+impl ReceiverPage {
+    /// A new page for a receiver, and the descriptor to hand to it.
+    pub fn create() -> Result<(OwnedFd, ReceiverPage)> {
+        create_page("causeway-receiver").map(|(fd, mapping)| (fd, ReceiverPage(mapping)))
+    }
+
+    /// Maps one's own page.
+    pub fn open_own(fd: &OwnedFd) -> Result<ReceiverPage> {
+        open_page(fd, Access::ReadWrite).map(ReceiverPage)
+    }
+
+    /// Maps somebody else's page, for reading.
+    pub fn open(fd: &OwnedFd) -> Result<ReceiverPage> {
+        open_page(fd, Access::ReadOnly).map(ReceiverPage)
+    }
+
+    /// Its words. Publishers only load them.
+    #[inline(always)]
+    pub fn words(&self) -> &ReceiverWords {
+        // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
+        unsafe { &*self.0.as_ptr().cast::<ReceiverWords>() }
+    }
+
+    /// The half of the cursor that publishers sleep on.
+    #[inline(always)]
+    pub fn cursor_futex(&self) -> &std::sync::atomic::AtomicU32 {
+        let offset = if cfg!(target_endian = "little") { 0 } else { 4 };
+        self.0.atomic_u32(offset)
+    }
+}
+
+/// A mapped status page.
+#[derive(Debug)]
+pub struct StatusPage(Mapping);
+
+impl StatusPage {
+    /// A new page, and the descriptor that peers may read it through: sealed against any further writer.
+    pub fn create() -> Result<(OwnedFd, StatusPage)> {
+        let (fd, mapping) = create_page("causeway-status")?;
+        memory::add_seals(&fd, Seals::FUTURE_WRITE | Seals::SEAL)?;
+        Ok((fd, StatusPage(mapping)))
+    }
+
+    /// Maps the page for reading.
+    pub fn open(fd: &OwnedFd) -> Result<StatusPage> {
+        open_page(fd, Access::ReadOnly).map(StatusPage)
+    }
+
+    /// Its words.
+    #[inline(always)]
+    pub fn words(&self) -> &Status {
+        // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
+        unsafe { &*self.0.as_ptr().cast::<Status>() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_across_the_end_of_the_ring_reads_back_in_one_piece() {
+        let (_fd, log) = MappedLog::create("test", Kind::Single, 4096, [1, 2]).unwrap();
+        for length in [0, 1, 7, 8, 31, 255, 256, 1000, 1024] {
+            let payload: Vec<u8> = (0..length).map(|n| (n % 251) as u8 + 1).collect();
+            let position = 3 * 4096 - 128;
+            log.write_payload(position, &payload);
+            let mut back = vec![0; length];
+            log.read_payload(position, &mut back);
+            assert_eq!(back, payload);
+            // SAFETY: nobody else has this log.
+            assert_eq!(unsafe { log.frame_bytes(position, length) }, payload);
+        }
+    }
+
+    #[test]
+    fn a_log_is_only_opened_for_reading_when_it_is_sealed_for_good() {
+        let (fd, _log) = MappedLog::create("test", Kind::Shared, 4096, [1, 2]).unwrap();
+        let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
+        assert!(refused.contains("F_SEAL_FUTURE_WRITE"), "{refused}");
+        assert_eq!(MappedLog::open(&fd, Access::ReadWrite).unwrap().kind(), Kind::Shared);
+        MappedLog::seal(&fd).unwrap();
+        assert_eq!(MappedLog::open(&fd, Access::ReadOnly).unwrap().kind(), Kind::Shared);
+        MappedLog::open(&fd, Access::ReadWrite).unwrap_err();
+    }
+
+    #[test]
+    fn a_descriptor_that_is_no_log_is_refused_with_what_is_wrong() {
+        let seal_all = Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL;
+        let refused = |fd: &OwnedFd| MappedLog::open(fd, Access::ReadOnly).unwrap_err().to_string();
+        let (pipe, _end) = rustix::pipe::pipe().unwrap();
+        assert!(refused(&pipe).contains("no memory file"), "{}", refused(&pipe));
+        let short = memory::memfd("short", 5000).unwrap();
+        memory::add_seals(&short, seal_all).unwrap();
+        assert!(refused(&short).contains("5000 bytes"), "{}", refused(&short));
+        let zeroes = memory::memfd("zeroes", 8192 + 4096).unwrap();
+        memory::add_seals(&zeroes, seal_all).unwrap();
+        assert!(refused(&zeroes).contains("no log"), "{}", refused(&zeroes));
+    }
+
+    #[test]
+    fn a_header_with_impossible_values_is_refused() {
+        type Damage = fn(&LogHeader);
+        let damages: [(Damage, &str); 4] = [
+            (|header| header.abi_and_kind.store(7, Ordering::Relaxed), "ABI 7"),
+            (|header| header.abi_and_kind.store((9 << 32) | 1, Ordering::Relaxed), "unknown kind 9"),
+            (|header| header.capacity_log2.store(64, Ordering::Relaxed), "2^64"),
+            (|header| header.start.store(64, Ordering::Relaxed), "middle"),
+        ];
+        for (damage, expected) in damages {
+            let (fd, log) = MappedLog::create("test", Kind::Single, 4096, [0, 0]).unwrap();
+            damage(log.header_page());
+            MappedLog::seal(&fd).unwrap();
+            let refused = MappedLog::open(&fd, Access::ReadOnly).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn capacities_outside_the_limits_are_refused() {
+        for capacity in [0, 2048, 4097, 12288, 1 << 31] {
+            let refused = MappedLog::create("test", Kind::Single, capacity, [0, 0]).unwrap_err().to_string();
+            assert!(refused.contains("power of two"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What the protocol asks of the memory it runs on, and the heap version that models and tests use.
+
+use super::atomic::{AtomicU64, Ordering, QuietU64};
+use super::layout::Tail;
+use super::word::{GRANULE_BYTES, HEADER_BYTES};
+
+/// A log: its changing words and a ring of granules. A position counts bytes since the group began; the
+/// implementation takes it modulo the capacity, so that every position is valid.
+pub trait Memory {
+    /// Size of the ring, a power of two.
+    fn capacity_bytes(&self) -> u64;
+    /// The changing words.
+    fn tail(&self) -> &Tail;
+    /// The first word of the granule at `position`, a multiple of 64.
+    fn header(&self, position: u64) -> &AtomicU64;
+    /// The three words after the header word of the frame at `position`.
+    fn meta(&self, position: u64) -> &[QuietU64; 3];
+    /// Copies payload out of the frame at `position`. At most the capacity less the header is copied, whatever
+    /// `into` asks.
+    fn read_payload(&self, position: u64, into: &mut [u8]);
+    /// Copies payload into the frame at `position`, with the same bound.
+    fn write_payload(&self, position: u64, from: &[u8]);
+
+    /// Lap of a position: its part of the header word.
+    #[inline(always)]
+    fn lap(&self, position: u64) -> u32 {
+        (position >> self.capacity_bytes().trailing_zeros()) as u32
+    }
+}
+
+impl<M: Memory> Memory for &M {
+    fn capacity_bytes(&self) -> u64 {
+        (**self).capacity_bytes()
+    }
+    fn tail(&self) -> &Tail {
+        (**self).tail()
+    }
+    fn header(&self, position: u64) -> &AtomicU64 {
+        (**self).header(position)
+    }
+    fn meta(&self, position: u64) -> &[QuietU64; 3] {
+        (**self).meta(position)
+    }
+    fn read_payload(&self, position: u64, into: &mut [u8]) {
+        (**self).read_payload(position, into);
+    }
+    fn write_payload(&self, position: u64, from: &[u8]) {
+        (**self).write_payload(position, from);
+    }
+}
+
+#[cfg(not(loom))]
+impl<M: Memory> Memory for std::sync::Arc<M> {
+    #[inline(always)]
+    fn capacity_bytes(&self) -> u64 {
+        (**self).capacity_bytes()
+    }
+    #[inline(always)]
+    fn tail(&self) -> &Tail {
+        (**self).tail()
+    }
+    #[inline(always)]
+    fn header(&self, position: u64) -> &AtomicU64 {
+        (**self).header(position)
+    }
+    #[inline(always)]
+    fn meta(&self, position: u64) -> &[QuietU64; 3] {
+        (**self).meta(position)
+    }
+    #[inline(always)]
+    fn read_payload(&self, position: u64, into: &mut [u8]) {
+        (**self).read_payload(position, into);
+    }
+    #[inline(always)]
+    fn write_payload(&self, position: u64, from: &[u8]) {
+        (**self).write_payload(position, from);
+    }
+}
+
+/// One granule on the heap. The payload words are the model's atomics too: what a reader may see of them is part
+/// of what is proved.
+#[derive(Debug)]
+struct Granule {
+    header: AtomicU64,
+    meta: [QuietU64; 3],
+    payload: [AtomicU64; PAYLOAD_WORDS],
+}
+
+/// Under loom one payload word per granule is kept: every further one multiplies the schedules and proves nothing.
+const PAYLOAD_WORDS: usize = if cfg!(loom) { 1 } else { 4 };
+
+/// A log on the heap, for loom, Miri, property tests and fuzzing. Shared by threads of one process only.
+///
+/// As in shared memory, the payload of a long frame covers the header words of the granules behind its first.
+/// (Under loom the first granule keeps one payload word for all four: use payloads that repeat one word.)
+#[derive(Debug)]
+pub struct HeapMemory {
+    tail: Tail,
+    granules: Vec<Granule>,
+}
+
+impl HeapMemory {
+    /// A zeroed log of `capacity_bytes`, a power of two of at least 128. For an `sw` log pass `single`: its limit
+    /// says that every header is valid.
+    pub fn new(capacity_bytes: u64, single: bool) -> HeapMemory {
+        assert!(capacity_bytes.is_power_of_two() && capacity_bytes >= 2 * GRANULE_BYTES);
+        let granule = || Granule {
+            header: AtomicU64::new(0),
+            meta: Default::default(),
+            payload: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        let tail = Tail::default();
+        if single {
+            tail.limit.store(u64::MAX, Ordering::Relaxed);
+        }
+        HeapMemory { tail, granules: (0..capacity_bytes / GRANULE_BYTES).map(|_| granule()).collect() }
+    }
+
+    /// Overwrites the first four words of granule `index` with arbitrary values, as a hostile publisher could.
+    pub fn poke(&self, index: usize, words: [u64; 4]) {
+        let granule = &self.granules[index % self.granules.len()];
+        granule.header.store(words[0], Ordering::Relaxed);
+        for (word, value) in granule.meta.iter().zip(&words[1..]) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    fn granule(&self, position: u64) -> &Granule {
+        &self.granules[(position / GRANULE_BYTES) as usize & (self.granules.len() - 1)]
+    }
+
+    /// Granule and word that hold bytes `8 * index ..` of the payload of the frame at `position`.
+    fn payload_place(&self, position: u64, index: usize) -> (&Granule, usize) {
+        let word = index as u64 + HEADER_BYTES / 8;
+        (self.granule(position + word / 8 * GRANULE_BYTES), word as usize % 8)
+    }
+
+    fn load_word(&self, position: u64, index: usize) -> u64 {
+        let (granule, word) = self.payload_place(position, index);
+        match word {
+            0 => granule.header.load(Ordering::Relaxed),
+            1..=3 => granule.meta[word - 1].load(Ordering::Relaxed),
+            _ => granule.payload[(word - 4).min(PAYLOAD_WORDS - 1)].load(Ordering::Relaxed),
+        }
+    }
+
+    fn store_word(&self, position: u64, index: usize, value: u64) {
+        let (granule, word) = self.payload_place(position, index);
+        match word {
+            0 => granule.header.store(value, Ordering::Relaxed),
+            1..=3 => granule.meta[word - 1].store(value, Ordering::Relaxed),
+            _ => granule.payload[(word - 4).min(PAYLOAD_WORDS - 1)].store(value, Ordering::Relaxed),
+        }
+    }
+
+    fn bounded(&self, length: usize) -> usize {
+        length.min((self.capacity_bytes() - HEADER_BYTES) as usize)
+    }
+}
+
+impl Memory for HeapMemory {
+    fn capacity_bytes(&self) -> u64 {
+        self.granules.len() as u64 * GRANULE_BYTES
+    }
+
+    fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    fn header(&self, position: u64) -> &AtomicU64 {
+        &self.granule(position).header
+    }
+
+    fn meta(&self, position: u64) -> &[QuietU64; 3] {
+        &self.granule(position).meta
+    }
+
+    fn read_payload(&self, position: u64, into: &mut [u8]) {
+        let length = self.bounded(into.len());
+        for (index, chunk) in into[..length].chunks_mut(8).enumerate() {
+            let word = self.load_word(position, index).to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+
+    fn write_payload(&self, position: u64, from: &[u8]) {
+        let length = self.bounded(from.len());
+        for (index, chunk) in from[..length].chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.store_word(position, index, u64::from_le_bytes(word));
+        }
+    }
+}

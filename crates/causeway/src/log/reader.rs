@@ -1,0 +1,240 @@
+//! The receiving end of a log. It writes nothing, trusts nothing and never waits.
+//!
+//! Every field is loaded once, checked, and used from the local copy. Whatever a publisher may write into the log,
+//! a reader answers with a message, a loss, nothing, or [`Corrupt`]; it looks at no byte outside the ring and its
+//! work per call is bounded by the number of granules.
+
+use super::atomic::{Ordering, fence};
+use super::memory::Memory;
+use super::word::{GRANULE_BYTES, State, Word, span_of};
+use super::writer::Corrupt;
+
+/// A complete frame. Its payload is still in the log: copy it with [`Reader::copy`], then [`Reader::advance`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Where it lies.
+    pub position: u64,
+    /// Where the next one begins.
+    pub end: u64,
+    /// Slot of the publisher.
+    pub publisher: u8,
+    /// Length of the payload.
+    pub payload_bytes: u32,
+    /// The publisher's own count of its messages, modulo 2³².
+    pub sequence: u32,
+    /// The publisher's word for what the message is about.
+    pub topic: u32,
+    /// Which request this answers.
+    pub correlation: u64,
+}
+
+/// How much was overwritten before this receiver read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Messages, exactly.
+    pub messages: u64,
+    /// Bytes of log they lay in.
+    pub bytes: u64,
+}
+
+/// What lies at a receiver's position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Peek {
+    /// A message.
+    Frame(Frame),
+    /// Nothing yet. If a publisher has claimed the next frame and not finished, its slot.
+    Empty(Option<u8>),
+    /// This receiver was overtaken. It has already moved to the oldest message still there.
+    Lost(Loss),
+    /// The log ends here.
+    Sealed,
+}
+
+/// Where a new receiver begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// At the first message published after it joined.
+    #[default]
+    Next,
+    /// At the oldest message still in the log.
+    Oldest,
+}
+
+/// One receiver of a log.
+#[derive(Debug)]
+pub struct Reader<M> {
+    memory: M,
+    position: u64,
+    /// Messages before `position` since the group began.
+    messages: u64,
+    limit: u64,
+}
+
+/// Attempts to read a mark that changes under us. A publisher changes it once per eighth of a ring.
+const MARK_ATTEMPTS: usize = 10_000;
+
+impl<M: Memory> Reader<M> {
+    /// A reader at the oldest message still in the log. If publishers are to wait for it, they must know of its
+    /// cursor before this call.
+    pub fn join(memory: M) -> Result<Reader<M>, Corrupt> {
+        fence(Ordering::SeqCst); // PAIR join-mark: the fence in `reclaim::advance_floor`
+        let mut reader = Reader { memory, position: 0, messages: 0, limit: 0 };
+        (reader.position, reader.messages) = reader.mark()?;
+        Ok(reader)
+    }
+
+    /// The memory that this reader reads.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Everything below is consumed.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Messages that lie before this reader's position since the group began.
+    pub fn messages_before(&self) -> u64 {
+        self.messages
+    }
+
+    /// Moves behind everything that is complete now. Costs one look per frame passed, and gives up the chase after
+    /// as many frames as the ring can hold.
+    pub fn skip_to_end(&mut self) -> Result<(), Corrupt> {
+        for _ in 0..=self.memory.capacity_bytes() / GRANULE_BYTES {
+            match self.peek()? {
+                Peek::Frame(frame) => self.advance(&frame),
+                Peek::Lost(_) => {}
+                Peek::Empty(_) | Peek::Sealed => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies at this reader's position. Moves over padding, and over what was lost.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Peek, Corrupt> {
+        let capacity = self.memory.capacity_bytes();
+        // A ring holds at most this many frames of padding in a row.
+        for _ in 0..=capacity / GRANULE_BYTES {
+            let position = self.position;
+            if position > self.limit {
+                // Beyond the limit lie bytes of the lap before, which could look like anything. The word at the limit
+                // is stamped.
+                self.limit = self.memory.tail().limit.load(Ordering::Acquire); // PAIR log-limit
+                if position > self.limit {
+                    return match self.overtaken() {
+                        true => self.resume().map(Peek::Lost),
+                        false => Ok(Peek::Empty(None)),
+                    };
+                }
+            }
+            let word = Word(self.memory.header(position).load(Ordering::Acquire)); // PAIR log-commit
+            let meta = self.memory.meta(position);
+            let meta = [0, 1, 2].map(|index: usize| meta[index].load(Ordering::Relaxed));
+            if self.overtaken() {
+                return self.resume().map(Peek::Lost);
+            }
+            let corrupt = Corrupt { position, word };
+            if word.lap() != self.memory.lap(position) {
+                return Err(corrupt);
+            }
+            let span = word.span_bytes();
+            match word.state().ok_or(corrupt)? {
+                State::Free => return Ok(Peek::Empty(None)),
+                State::Busy => return Ok(Peek::Empty(Some(word.owner()))),
+                State::Sealed => return Ok(Peek::Sealed),
+                State::Done => {
+                    return Frame::check(word, meta, position, capacity).map(Peek::Frame).ok_or(corrupt);
+                }
+                State::Pad if span == 0 || span > capacity => return Err(corrupt),
+                State::Pad => self.position += span,
+            }
+        }
+        Err(Corrupt { position: self.position, word: Word(0) })
+    }
+
+    /// Copies the payload of a frame that [`Reader::peek`] returned; `into` has its length. False if it was
+    /// overwritten meanwhile: then `into` holds nothing of use and the next peek reports the loss.
+    #[inline]
+    pub fn copy(&self, frame: &Frame, into: &mut [u8]) -> bool {
+        self.memory.read_payload(frame.position, into);
+        self.intact(frame)
+    }
+
+    /// Whether the frame has been left alone by publishers until now.
+    #[inline]
+    pub fn intact(&self, frame: &Frame) -> bool {
+        fence(Ordering::Acquire); // PAIR floor-payload: the fence before payload stores in `Writer`
+        self.memory.tail().floor.load(Ordering::Relaxed) <= frame.position
+    }
+
+    /// Moves behind a frame.
+    #[inline]
+    pub fn advance(&mut self, frame: &Frame) {
+        debug_assert_eq!(frame.position, self.position);
+        self.position = frame.end;
+        self.messages = self.messages.wrapping_add(1); // its beginning came from the log
+    }
+
+    /// Whether publishers have been allowed to overwrite this reader's position.
+    #[inline]
+    fn overtaken(&self) -> bool {
+        fence(Ordering::Acquire); // PAIR floor-payload
+        self.memory.tail().floor.load(Ordering::Relaxed) > self.position
+    }
+
+    /// Moves to the mark and says what was lost.
+    #[cold]
+    fn resume(&mut self) -> Result<Loss, Corrupt> {
+        let (position, messages) = self.mark()?;
+        let corrupt = Corrupt { position, word: Word(0) };
+        if position <= self.position || messages < self.messages {
+            return Err(corrupt);
+        }
+        let loss = Loss { messages: messages - self.messages, bytes: position - self.position };
+        (self.position, self.messages) = (position, messages);
+        Ok(loss)
+    }
+
+    /// The mark: a boundary at or above the floor, and the messages before it.
+    fn mark(&self) -> Result<(u64, u64), Corrupt> {
+        let tail = self.memory.tail();
+        for _ in 0..MARK_ATTEMPTS {
+            let index = tail.mark_index.load(Ordering::Acquire); // PAIR mark
+            let mark = &tail.marks[(index & 1) as usize];
+            let position = mark.position.load(Ordering::Relaxed);
+            let messages = mark.messages.load(Ordering::Relaxed);
+            fence(Ordering::Acquire); // PAIR mark
+            if tail.mark_index.load(Ordering::Relaxed) == index {
+                // Half of all positions are enough for ever, and sums with lengths cannot overflow.
+                return match position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2 {
+                    true => Ok((position, messages)),
+                    false => Err(Corrupt { position, word: Word(0) }),
+                };
+            }
+            super::atomic::pause();
+        }
+        Err(Corrupt { position: self.position, word: Word(0) })
+    }
+}
+
+impl Frame {
+    /// The frame that these words describe, if they can be true.
+    #[inline]
+    fn check(word: Word, meta: [u64; 3], position: u64, capacity: u64) -> Option<Frame> {
+        let payload_bytes = meta[0] as u32;
+        let fits = u64::from(payload_bytes) <= capacity / 4
+            && span_of(u64::from(payload_bytes)) == word.span_bytes();
+        fits.then_some(Frame {
+            position,
+            end: position + word.span_bytes(),
+            publisher: word.owner(),
+            payload_bytes,
+            sequence: (meta[1] >> 32) as u32,
+            topic: meta[1] as u32,
+            correlation: meta[2],
+        })
+    }
+}

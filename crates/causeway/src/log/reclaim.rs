@@ -1,0 +1,210 @@
+//! Freeing space: the floor rises behind the slowest receiver that counts, and the limit rises with it.
+//!
+//! The floor moves from frame boundary to frame boundary, counted by whoever moves it, so that a receiver that was
+//! overtaken learns where to go on and how many messages it missed. It never passes a frame that is still being
+//! written, nor a receiver that holds space. What a receiver says about itself only ever bounds this walk: it can
+//! hold space, which its policy allows or not, but not make anybody read nonsense.
+
+use super::atomic::{Ordering, fence};
+use super::memory::Memory;
+use super::word::{GRANULE_BYTES, State, Word};
+use super::writer::Corrupt;
+
+/// The receivers, as far as space is concerned.
+pub trait Gate {
+    /// A number that changes after a receiver has joined. Loaded from shared memory each time.
+    fn members(&mut self) -> u64;
+    /// The lowest cursor of all receivers that hold space, at least of those present when [`Gate::members`] was
+    /// last asked; all ones if there is none.
+    fn lowest(&mut self) -> u64;
+}
+
+/// What an attempt to free space came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Reclaimed {
+    /// The limit reaches the end that was asked for.
+    Enough,
+    /// It does not.
+    TooLittle,
+    /// Another publisher is at it.
+    Contended,
+}
+
+/// One walk frees at least this part of the ring if it can: so freeing costs a publisher one visit per eighth.
+const BATCH_SHIFT: u32 = 3;
+/// But not more than this many bytes at a time: large rings would stall the publisher that pays for all.
+const BATCH_BYTES_MAX: u64 = 256 << 10;
+
+/// How far beyond what is needed one visit goes.
+fn batch_bytes(capacity: u64) -> u64 {
+    (capacity >> BATCH_SHIFT).clamp(GRANULE_BYTES, BATCH_BYTES_MAX)
+}
+
+/// Raises floor and limit of a shared log until `end` may be claimed, if receivers allow.
+pub fn reclaim_shared<M: Memory>(
+    memory: &M,
+    owner: u8,
+    end: u64,
+    gate: &mut impl Gate,
+) -> Result<Reclaimed, Corrupt> {
+    let tail = memory.tail();
+    let locked = u32::from(owner) + 1;
+    if tail.reclaim_lock.compare_exchange(0, locked, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return Ok(Reclaimed::Contended);
+    }
+    let outcome = raise_both(memory, end, gate);
+    // PAIR reclaim-lock. A compare-and-swap, because the server frees the lock of a publisher it holds for dead.
+    let _ = tail.reclaim_lock.compare_exchange(locked, 0, Ordering::Release, Ordering::Relaxed);
+    outcome
+}
+
+fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<Reclaimed, Corrupt> {
+    let (tail, capacity) = (memory.tail(), memory.capacity_bytes());
+    let limit = tail.limit.load(Ordering::Relaxed);
+    if end <= limit {
+        return Ok(Reclaimed::Enough);
+    }
+    // One granule less than the ring holds: the one at the limit is stamped too, so that wherever the chain ends there
+    // is a word to seal.
+    let room = capacity - GRANULE_BYTES;
+    let wanted = end.max(limit + batch_bytes(capacity));
+    let mut floor = tail.floor.load(Ordering::Relaxed);
+    if wanted > floor + room {
+        floor = advance_floor(memory, wanted + GRANULE_BYTES, gate)?;
+    }
+    let raised = wanted.min(floor + room).max(limit);
+    fence(Ordering::Release); // PAIR floor-payload: who sees a stamp sees the floor above it
+    for position in (limit..raised).step_by(GRANULE_BYTES as usize) {
+        let stamped = position + GRANULE_BYTES;
+        memory.header(stamped).store(Word::free(memory.lap(stamped)).0, Ordering::Relaxed);
+    }
+    tail.limit.store(raised, Ordering::Release); // PAIR log-limit: Acquire in `Writer` and `Reader`
+    Ok(if end <= raised { Reclaimed::Enough } else { Reclaimed::TooLittle })
+}
+
+/// Raises the floor so that `end` fits below floor + capacity, as far as receivers and unfinished frames allow, and
+/// returns the new floor. Only one publisher at a time may be in here: the only one, or the one with the lock.
+///
+/// Whoever dies in here leaves a valid floor and a valid mark; the next one does the rest of the work again.
+pub fn advance_floor<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<u64, Corrupt> {
+    let (tail, capacity) = (memory.tail(), memory.capacity_bytes());
+    let floor = tail.floor.load(Ordering::Relaxed);
+    let wanted = end.saturating_sub(capacity).max(floor + batch_bytes(capacity));
+    // One of the two marks describes the floor as it is; the other one is free to describe the next.
+    let current = usize::from(tail.marks[0].position.load(Ordering::Relaxed) != floor);
+    let messages = tail.marks[current].messages.load(Ordering::Relaxed);
+    let raised = loop {
+        let members = gate.members();
+        let walked = walk(memory, (floor, messages), wanted, gate.lowest())?;
+        if walked.0 == floor {
+            return Ok(floor);
+        }
+        announce(memory, current, walked);
+        // A receiver that joins now either is seen here, or sees the mark just announced and starts there.
+        fence(Ordering::SeqCst); // PAIR join-mark: the fence in `Reader::join`
+        if gate.members() == members {
+            break walked.0;
+        }
+    };
+    tail.hint.fetch_max(raised, Ordering::Release);
+    tail.floor.store(raised, Ordering::Release);
+    Ok(raised)
+}
+
+/// Follows the chain from a boundary until `wanted` is reached, or something stands in the way.
+fn walk<M: Memory>(memory: &M, from: (u64, u64), wanted: u64, lowest: u64) -> Result<(u64, u64), Corrupt> {
+    let (mut position, mut messages) = from;
+    while position < wanted {
+        let word = Word(memory.header(position).load(Ordering::Acquire));
+        let span = word.span_bytes();
+        match word.state() {
+            Some(State::Free | State::Busy | State::Sealed) if word.lap() == memory.lap(position) => break,
+            Some(State::Done | State::Pad) if word.lap() == memory.lap(position) && span != 0 => {
+                if position + span > lowest {
+                    break;
+                }
+                position += span;
+                messages += u64::from(word.state() == Some(State::Done));
+            }
+            _ => return Err(Corrupt { position, word }),
+        }
+    }
+    Ok((position, messages))
+}
+
+/// Publishes `boundary` as the mark, without ever letting a reader see half of it.
+fn announce<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
+    let tail = memory.tail();
+    let index = tail.mark_index.load(Ordering::Relaxed);
+    // First let the index point to the current mark, with a number it never had …
+    let back = index + 1 + u64::from((index + 1) & 1 != current as u64);
+    tail.mark_index.store(back, Ordering::Relaxed);
+    fence(Ordering::Release); // PAIR mark: the fence in `Reader::mark`
+    let mark = &tail.marks[1 - current];
+    mark.position.store(boundary.0, Ordering::Relaxed);
+    mark.messages.store(boundary.1, Ordering::Relaxed);
+    // … then to the finished one.
+    tail.mark_index.store(back + 1, Ordering::Release); // PAIR mark: Acquire in `Reader::mark`
+}
+
+/// Decides every unfinished frame of a publisher that is gone: they become padding. Frees the lock if it died with
+/// it. Returns how many frames were decided. Safe to call again, and while others publish.
+pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
+    let tail = memory.tail();
+    let locked = u32::from(owner) + 1;
+    let _ = tail.reclaim_lock.compare_exchange(locked, 0, Ordering::AcqRel, Ordering::Relaxed);
+    tail.writers_waiting.fetch_and(!(1 << owner), Ordering::Relaxed);
+    let (mut position, mut decided) = (tail.floor.load(Ordering::Acquire), 0);
+    while position <= tail.limit.load(Ordering::Acquire) {
+        let word = Word(memory.header(position).load(Ordering::Acquire));
+        fence(Ordering::Acquire);
+        let floor = tail.floor.load(Ordering::Relaxed);
+        if floor > position {
+            position = floor; // overtaken; the frame we look for cannot have been: the floor stops at it
+            continue;
+        }
+        if word.lap() != memory.lap(position) || word.state().is_none() {
+            return Err(Corrupt { position, word });
+        }
+        if word.state() == Some(State::Busy) && word.owner() == owner {
+            let pad = word.with_state(State::Pad).0;
+            let header = memory.header(position);
+            decided += usize::from(
+                header.compare_exchange(word.0, pad, Ordering::SeqCst, Ordering::Relaxed).is_ok(),
+            );
+        }
+        match word.state() {
+            Some(State::Free | State::Sealed) | None => break,
+            Some(_) if word.span_bytes() == 0 => return Err(Corrupt { position, word }),
+            Some(_) => position += word.span_bytes(),
+        }
+    }
+    Ok(decided)
+}
+
+/// Ends a shared log for ever: whoever comes to its end, publishing or receiving, finds it sealed. Frames claimed before
+/// stay valid and lie before the end.
+pub fn end_log<M: Memory>(memory: &M) -> Result<(), Corrupt> {
+    let tail = memory.tail();
+    let mut position = tail.hint.load(Ordering::Acquire);
+    loop {
+        let free = Word::free(memory.lap(position));
+        let sealed = free.with_state(State::Sealed);
+        let header = memory.header(position);
+        let found = match header.compare_exchange(free.0, sealed.0, Ordering::SeqCst, Ordering::Acquire) {
+            Ok(_) => return Ok(()),
+            Err(found) => Word(found),
+        };
+        fence(Ordering::Acquire); // PAIR floor-payload
+        if tail.floor.load(Ordering::Relaxed) > position {
+            position = tail.hint.load(Ordering::Acquire);
+        } else if found == sealed {
+            return Ok(());
+        } else if found.lap() != memory.lap(position) || found.span_bytes() == 0 {
+            return Err(Corrupt { position, word: found });
+        } else {
+            position += found.span_bytes();
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The first eight bytes of every frame: state, owner, length and lap in one word, so that one
+//! compare-and-swap claims a frame and tells everybody who claimed how much.
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0–2 | state |
+//! | 3–8 | owner: the slot of the publisher |
+//! | 9–31 | length of the frame in granules of 64 bytes, its header included |
+//! | 32–63 | lap: position divided by the capacity, modulo 2³² |
+//!
+//! The lap makes the same bytes of the ring mean something different each time round: a publisher that was
+//! stopped before its compare-and-swap and continues a lap later fails, and a reader that was overtaken sees it.
+
+use std::fmt;
+
+/// The unit in which space is handed out, and the alignment of every frame.
+pub const GRANULE_BYTES: u64 = 64;
+/// Bytes of a frame before its payload.
+pub const HEADER_BYTES: u64 = 32;
+/// Publishers that one log can have: the owner field has six bits.
+pub const PUBLISHERS_MAX: usize = 64;
+
+const OWNER_SHIFT: u32 = 3;
+const GRANULES_SHIFT: u32 = 9;
+const GRANULES_MASK: u64 = (1 << 23) - 1;
+const LAP_SHIFT: u32 = 32;
+
+/// What a frame is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody has claimed it. Everything before it is claimed.
+    Free,
+    /// Its owner writes it.
+    Busy,
+    /// Complete. It will not change until every receiver that holds space has passed it.
+    Done,
+    /// Decided to carry nothing: given up by its owner, or left behind by one that died.
+    Pad,
+    /// The log ends here; the next epoch continues at this position.
+    Sealed,
+}
+
+/// A frame's header word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Word(pub u64);
+
+impl Word {
+    /// The word of an unclaimed frame in lap `lap`.
+    #[inline]
+    pub const fn free(lap: u32) -> Word {
+        Word((lap as u64) << LAP_SHIFT)
+    }
+
+    /// The word of a frame of `granules` that `owner` writes.
+    #[inline]
+    pub const fn busy(lap: u32, owner: u8, granules: u64) -> Word {
+        debug_assert!((owner as usize) < PUBLISHERS_MAX && granules <= GRANULES_MASK);
+        Word(((lap as u64) << LAP_SHIFT) | (granules << GRANULES_SHIFT) | ((owner as u64) << OWNER_SHIFT) | 1)
+    }
+
+    /// The same frame in another state.
+    #[inline]
+    pub const fn with_state(self, state: State) -> Word {
+        Word((self.0 & !7) | state as u64)
+    }
+
+    /// The state, or `None` for a value that no version of this protocol writes.
+    #[inline]
+    pub const fn state(self) -> Option<State> {
+        match self.0 & 7 {
+            0 => Some(State::Free),
+            1 => Some(State::Busy),
+            2 => Some(State::Done),
+            3 => Some(State::Pad),
+            4 => Some(State::Sealed),
+            _ => None,
+        }
+    }
+
+    /// The slot of the publisher that claimed the frame.
+    #[inline]
+    pub const fn owner(self) -> u8 {
+        ((self.0 >> OWNER_SHIFT) & 63) as u8
+    }
+
+    /// Length of the frame in bytes, header included.
+    #[inline]
+    pub const fn span_bytes(self) -> u64 {
+        ((self.0 >> GRANULES_SHIFT) & GRANULES_MASK) * GRANULE_BYTES
+    }
+
+    /// The lap in which the word was written.
+    #[inline]
+    pub const fn lap(self) -> u32 {
+        (self.0 >> LAP_SHIFT) as u32
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.state() {
+            Some(state) => write!(f, "{state:?}")?,
+            None => write!(f, "state {}", self.0 & 7)?,
+        }
+        write!(f, " owner {} span {} lap {}", self.owner(), self.span_bytes(), self.lap())
+    }
+}
+
+/// Bytes of log that a payload of `payload_bytes` takes.
+#[inline]
+pub const fn span_of(payload_bytes: u64) -> u64 {
+    (payload_bytes + HEADER_BYTES).div_ceil(GRANULE_BYTES) * GRANULE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_gives_back_what_was_put_in() {
+        for owner in [0, 1, 63] {
+            for granules in [1, 2, GRANULES_MASK] {
+                for lap in [0, 1, u32::MAX] {
+                    for state in [State::Busy, State::Done, State::Pad] {
+                        let word = Word::busy(lap, owner, granules).with_state(state);
+                        assert_eq!(
+                            (word.state(), word.owner(), word.span_bytes(), word.lap()),
+                            (Some(state), owner, granules * GRANULE_BYTES, lap)
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zeroed_memory_is_a_free_frame_of_lap_zero() {
+        assert_eq!(Word(0), Word::free(0));
+        assert_eq!(Word(0).state(), Some(State::Free));
+    }
+
+    #[test]
+    fn the_longest_payload_of_the_largest_log_fits_the_length_field() {
+        assert!(span_of((1 << 30) / 4) / GRANULE_BYTES <= GRANULES_MASK);
+    }
+
+    #[test]
+    fn a_payload_of_nothing_takes_one_granule_and_of_33_bytes_two() {
+        assert_eq!([span_of(0), span_of(32), span_of(33)], [64, 64, 128]);
+    }
+}

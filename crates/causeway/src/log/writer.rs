@@ -1,0 +1,263 @@
+//! The publishing end of a log: claim, write, commit.
+//!
+//! A claim is one compare-and-swap of the header word at the end of the chain of frames (`mw`), or nothing at all
+//! (`sw`: the only publisher knows where the end is). A commit is one exchange of the same word. Both leave the log
+//! in a state that everybody understands, whichever instruction was the publisher's last.
+
+use super::atomic::{Ordering, fence, fence_after_exchange};
+use super::memory::Memory;
+use super::reclaim::{self, Gate, Reclaimed};
+use super::word::{GRANULE_BYTES, State, Word, span_of};
+
+/// Who may write a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One publisher.
+    Single,
+    /// Several publishers that trust each other.
+    Shared,
+}
+
+/// The log holds something that no publisher that keeps to the protocol writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// Where it was found.
+    pub position: u64,
+    /// The header word found there.
+    pub word: Word,
+}
+
+/// A frame that belongs to one publisher until it commits or abandons it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a claimed frame holds everybody up until it is committed or abandoned"]
+pub struct Claim {
+    /// Position of the frame.
+    pub position: u64,
+    /// Its payload, in bytes.
+    pub payload_bytes: u32,
+    word: Word,
+}
+
+impl Claim {
+    fn end(&self) -> u64 {
+        self.position + self.word.span_bytes()
+    }
+}
+
+/// What became of a wish for space.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Claimed {
+    /// Space to write.
+    At(Claim),
+    /// A receiver (or an unfinished frame) still holds the space. Nothing was changed.
+    Full,
+    /// Another publisher frees space at this moment and has not finished.
+    Contended,
+    /// The log ended; the next epoch has its continuation.
+    Sealed,
+}
+
+/// The frame was decided by somebody else before its owner committed: the owner was taken for gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted;
+
+/// What stands beside the payload in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Label {
+    /// The publisher's word for what the message is about.
+    pub topic: u32,
+    /// Request and reply: which request this answers. 0 for none.
+    pub correlation: u64,
+}
+
+/// One publisher of a log.
+#[derive(Debug)]
+pub struct Writer<M> {
+    memory: M,
+    kind: Kind,
+    owner: u8,
+    /// End of the last frame this publisher knows of; a boundary unless the floor has passed it.
+    next: u64,
+    /// A limit seen earlier. It only grows, so an old value is safe.
+    limit: u64,
+    sequence: u32,
+    hint_shift: u32,
+}
+
+impl<M: Memory> Writer<M> {
+    /// The publisher in slot `owner`. For a single writer the log must be fresh: nobody has published in it.
+    pub fn new(memory: M, kind: Kind, owner: u8) -> Writer<M> {
+        let hint_shift = (memory.capacity_bytes().trailing_zeros() - 2).min(12);
+        let next = memory.tail().hint.load(Ordering::Acquire);
+        Writer { memory, kind, owner, next, limit: 0, sequence: 0, hint_shift }
+    }
+
+    /// The memory that this publisher writes to.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The slot of this publisher.
+    pub fn owner(&self) -> u8 {
+        self.owner
+    }
+
+    /// The longest payload: a quarter of the capacity.
+    pub fn payload_bytes_max(&self) -> usize {
+        (self.memory.capacity_bytes() / 4) as usize
+    }
+
+    /// Claims a frame for `payload_bytes`, which must not exceed [`Writer::payload_bytes_max`].
+    ///
+    /// # Panics
+    /// If the payload is longer than that.
+    #[inline]
+    pub fn claim(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
+        assert!(payload_bytes <= self.payload_bytes_max(), "the payload is above the limit of this log");
+        match self.kind {
+            Kind::Single => self.claim_single(payload_bytes, gate),
+            Kind::Shared => self.claim_shared(payload_bytes, gate),
+        }
+    }
+
+    #[inline]
+    fn claim_single(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
+        let span = span_of(payload_bytes as u64);
+        // One granule more than the frame: commit writes the header of the frame after it.
+        let end = self.next + span + GRANULE_BYTES;
+        if end > self.limit {
+            match reclaim::advance_floor(&self.memory, end, gate)? {
+                floor if end <= floor + self.memory.capacity_bytes() => {
+                    self.limit = floor + self.memory.capacity_bytes();
+                }
+                _ => return Ok(Claimed::Full),
+            }
+        }
+        let word = Word::busy(self.memory.lap(self.next), self.owner, span / GRANULE_BYTES);
+        // The word itself is not written: a frame of a single writer is invisible until it is done.
+        fence(Ordering::Release); // PAIR floor-payload: the fence before the floor check in `Reader`
+        Ok(Claimed::At(Claim { position: self.next, payload_bytes: payload_bytes as u32, word }))
+    }
+
+    #[inline]
+    fn claim_shared(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
+        let span = span_of(payload_bytes as u64);
+        loop {
+            let position = self.next;
+            if position + span > self.limit {
+                match self.raise_limit(position + span, gate)? {
+                    None => continue,
+                    Some(refused) => return Ok(refused),
+                }
+            }
+            if position < self.memory.tail().floor.load(Ordering::Acquire) {
+                self.next = self.memory.tail().hint.load(Ordering::Acquire);
+                continue;
+            }
+            let lap = self.memory.lap(position);
+            let busy = Word::busy(lap, self.owner, span / GRANULE_BYTES);
+            let header = self.memory.header(position);
+            // PAIR log-claim: other publishers follow the chain over this word.
+            match header.compare_exchange(Word::free(lap).0, busy.0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    fence(Ordering::Release); // PAIR floor-payload
+                    let payload_bytes = payload_bytes as u32;
+                    return Ok(Claimed::At(Claim { position, payload_bytes, word: busy }));
+                }
+                Err(found) => match self.follow(position, Word(found))? {
+                    Some(next) => self.next = next,
+                    None => return Ok(Claimed::Sealed),
+                },
+            }
+        }
+    }
+
+    /// The boundary after the frame at `position`, whose header word is `found`; the hint if that frame has been
+    /// overwritten; nothing at the end of the log.
+    fn follow(&self, position: u64, found: Word) -> Result<Option<u64>, Corrupt> {
+        let tail = self.memory.tail();
+        fence(Ordering::Acquire); // PAIR floor-payload
+        if tail.floor.load(Ordering::Relaxed) > position {
+            return Ok(Some(tail.hint.load(Ordering::Acquire)));
+        }
+        let corrupt = Corrupt { position, word: found };
+        if found.lap() != self.memory.lap(position) {
+            return Err(corrupt);
+        }
+        match found.state() {
+            Some(State::Sealed) => Ok(None),
+            Some(State::Busy | State::Done | State::Pad) if found.span_bytes() != 0 => {
+                Ok(Some(position + found.span_bytes()))
+            }
+            _ => Err(corrupt),
+        }
+    }
+
+    /// Looks at the shared limit again, and frees space if that does not suffice. Nothing means: try again.
+    fn raise_limit(&mut self, end: u64, gate: &mut impl Gate) -> Result<Option<Claimed>, Corrupt> {
+        self.limit = self.memory.tail().limit.load(Ordering::Acquire); // PAIR log-limit
+        if end <= self.limit {
+            return Ok(None);
+        }
+        // The end of the chain may be further on than this publisher knows; the limit was not looked up in vain.
+        let latest = self.memory.tail().hint.load(Ordering::Acquire);
+        if latest > self.next {
+            self.next = latest;
+            return Ok(None);
+        }
+        let outcome = reclaim::reclaim_shared(&self.memory, self.owner, end, gate)?;
+        self.limit = self.memory.tail().limit.load(Ordering::Acquire);
+        Ok(match outcome {
+            _ if end <= self.limit => None,
+            Reclaimed::Enough => None,
+            Reclaimed::Contended => Some(Claimed::Contended),
+            Reclaimed::TooLittle => Some(Claimed::Full),
+        })
+    }
+
+    /// Makes a claimed frame visible to everybody, payload and all.
+    #[inline]
+    pub fn commit(&mut self, claim: Claim, label: Label) -> Result<u64, Evicted> {
+        let meta = self.memory.meta(claim.position);
+        meta[0].store(u64::from(claim.payload_bytes), Ordering::Relaxed);
+        meta[1].store(u64::from(label.topic) | (u64::from(self.sequence) << 32), Ordering::Relaxed);
+        meta[2].store(label.correlation, Ordering::Relaxed);
+        let position = claim.position;
+        self.decide(claim, State::Done)?;
+        self.sequence = self.sequence.wrapping_add(1);
+        Ok(position)
+    }
+
+    /// Gives a claimed frame back. In a shared log it stays as padding, because others may have claimed behind it.
+    pub fn abandon(&mut self, claim: Claim) -> Result<(), Evicted> {
+        match self.kind {
+            Kind::Single => Ok(()),
+            Kind::Shared => self.decide(claim, State::Pad),
+        }
+    }
+
+    #[inline]
+    fn decide(&mut self, claim: Claim, state: State) -> Result<(), Evicted> {
+        let (header, decided) = (self.memory.header(claim.position), claim.word.with_state(state));
+        let end = claim.end();
+        match self.kind {
+            Kind::Single => {
+                let after = Word::free(self.memory.lap(end));
+                self.memory.header(end).store(after.0, Ordering::Relaxed);
+                header.swap(decided.0, Ordering::SeqCst); // PAIR log-commit: Acquire in `Reader::peek`
+            }
+            Kind::Shared => {
+                header
+                    .compare_exchange(claim.word.0, decided.0, Ordering::SeqCst, Ordering::Relaxed) // PAIR log-commit
+                    .map_err(|_| Evicted)?;
+            }
+        }
+        fence_after_exchange(); // PAIR log-armed: the fence in `Sleeper::arm`
+        self.next = end;
+        if end >> self.hint_shift != claim.position >> self.hint_shift {
+            self.memory.tail().hint.fetch_max(end, Ordering::Release);
+        }
+        Ok(())
+    }
+}

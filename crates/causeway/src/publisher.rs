@@ -1,0 +1,292 @@
+//! The publishing end of a group.
+
+use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_os::memory::Access;
+
+use crate::audience::Audience;
+use crate::error::{Error, Result};
+use crate::log::mapped::{MappedLog, StatusPage};
+use crate::log::sleep::{await_space, stop_awaiting_space};
+use crate::log::{Claim, Claimed, Label, Memory, Writer};
+use crate::serve::Host;
+use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds};
+
+/// A place in the log: bytes since the group began. Later messages have higher positions, for every receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64);
+
+/// What became of a message. Both are normal: on `Full` the caller retries, waits, or drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Published {
+    /// Every receiver will see it, at this position.
+    At(Position),
+    /// A receiver that may hold space does. Nobody will see the message.
+    Full,
+}
+
+/// Publishes messages. Made by [`Group::publisher`](crate::Group::publisher).
+#[derive(Debug)]
+pub struct Publisher {
+    log: Arc<MappedLog>,
+    writer: Writer<Arc<MappedLog>>,
+    audience: Audience,
+    /// Keeps the server of a group alive that lives in this process.
+    _host: Option<Arc<Host>>,
+}
+
+/// How often a publisher yields to another one that frees space, before it takes the log for full.
+const YIELDS: u32 = 200;
+
+impl Publisher {
+    /// Becomes a publisher over a fresh connection. `local` is the log of a group served by this process.
+    pub(crate) fn join(socket: OwnedFd, local: Option<(Arc<MappedLog>, Arc<Host>)>) -> Result<Publisher> {
+        let (granted, fds) = ask(&socket, Message::new(Op::Publish, &[]), Some(ANSWER_TIME))?;
+        if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
+            return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
+        }
+        let (log, status, host) = match local {
+            Some((log, host)) => {
+                let [status] = take_fds(fds)?;
+                (log, status, Some(host))
+            }
+            None => {
+                let [status, log] = take_fds(fds)?;
+                let log = MappedLog::open(&log, Access::ReadWrite)?;
+                Message::new(Op::Mapped, &[]).send(&socket, &[])?;
+                (Arc::new(log), status, None)
+            }
+        };
+        let audience = Audience::new(socket, StatusPage::open(&status)?)?;
+        let kind = log.kind();
+        let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
+        Ok(Publisher { log, writer, audience, _host: host })
+    }
+
+    /// Which publisher of the group this is: what receivers see as [`Message::publisher`](crate::Message).
+    pub fn id(&self) -> u8 {
+        self.writer.owner()
+    }
+
+    /// The longest payload, in bytes: a quarter of the capacity.
+    pub fn payload_bytes_max(&self) -> usize {
+        self.writer.payload_bytes_max()
+    }
+
+    /// Publishes a copy of `payload`, about topic 0.
+    ///
+    /// Costs no system call unless a receiver sleeps; then one wakes all that sleep on the futex, and one each wakes
+    /// those that wait for a file descriptor.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]; [`Error::Evicted`] if this publisher was taken for gone; [`Error::Closed`];
+    /// [`Error::Corrupt`] if another publisher broke the protocol.
+    #[inline]
+    pub fn publish(&mut self, payload: &[u8]) -> Result<Published> {
+        self.publish_about(0, payload)
+    }
+
+    /// Publishes a copy of `payload` about `topic`, a number that receivers see and may choose by.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    #[inline]
+    pub fn publish_about(&mut self, topic: u32, payload: &[u8]) -> Result<Published> {
+        let Some(claim) = self.claim(payload.len())? else { return Ok(Published::Full) };
+        self.log.write_payload(claim.position, payload);
+        self.commit(claim, Label { topic, correlation: 0 }).map(Published::At)
+    }
+
+    /// Publishes a copy of `payload`; sleeps while the log is full, at most for `timeout`. `Full` then means that the
+    /// time is over. Without a timeout it waits as long as a reliable receiver makes it wait.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn publish_within(&mut self, payload: &[u8], timeout: Option<Duration>) -> Result<Published> {
+        let Some(claim) = self.claim_within(payload.len(), timeout)? else { return Ok(Published::Full) };
+        self.log.write_payload(claim.position, payload);
+        self.commit(claim, Label::default()).map(Published::At)
+    }
+
+    /// Space for a message of `payload_bytes`, to be written in place and then committed; `None` if the log is full.
+    ///
+    /// The bytes are whatever lay there before. Dropped without a commit, the loan publishes nothing.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn loan(&mut self, payload_bytes: usize) -> Result<Option<Loan<'_>>> {
+        let claim = self.claim(payload_bytes)?;
+        Ok(claim.map(|claim| Loan { publisher: self, claim: Some(claim), topic: 0 }))
+    }
+
+    /// As [`Publisher::loan`]; sleeps while the log is full, at most for `timeout`.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn loan_within(
+        &mut self,
+        payload_bytes: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Loan<'_>>> {
+        let claim = self.claim_within(payload_bytes, timeout)?;
+        Ok(claim.map(|claim| Loan { publisher: self, claim: Some(claim), topic: 0 }))
+    }
+
+    /// Whether the process that serves the group is gone. Traffic goes on without it, but nobody can join.
+    pub fn server_is_gone(&mut self) -> bool {
+        self.audience.server_is_gone()
+    }
+
+    /// Something that another thread can wait on until this publisher should try again.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn space(&mut self) -> Space {
+        let slowest = self.audience.whom_to_wait_for(self.log.tail());
+        let page = slowest.and_then(|(slot, _)| self.audience.page_of(slot));
+        Space {
+            log: Arc::clone(&self.log),
+            owner: self.writer.owner(),
+            on: page.zip(slowest.map(|(_, cursor)| cursor)),
+        }
+    }
+
+    #[inline]
+    fn claim(&mut self, payload_bytes: usize) -> Result<Option<Claim>> {
+        let limit_bytes = self.payload_bytes_max();
+        if payload_bytes > limit_bytes {
+            return Err(Error::TooLong { payload_bytes, limit_bytes });
+        }
+        for _ in 0..YIELDS {
+            let tail = self.log.tail();
+            match self.writer.claim(payload_bytes, &mut self.audience.gate(tail))? {
+                Claimed::At(claim) => {
+                    self.audience.not_held_up();
+                    return Ok(Some(claim));
+                }
+                Claimed::Full => {
+                    if !self.audience.expel_if_late(tail) {
+                        return Ok(None);
+                    }
+                }
+                Claimed::Contended => std::thread::yield_now(),
+                Claimed::Sealed => return Err(Error::Closed),
+            }
+        }
+        Ok(None)
+    }
+
+    fn claim_within(&mut self, payload_bytes: usize, timeout: Option<Duration>) -> Result<Option<Claim>> {
+        if let Some(claim) = self.claim(payload_bytes)? {
+            return Ok(Some(claim));
+        }
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let log = Arc::clone(&self.log);
+        let (tail, owner) = (log.tail(), self.writer.owner());
+        let waited = loop {
+            let slowest = self.audience.whom_to_wait_for(tail);
+            await_space(tail, owner);
+            match self.claim(payload_bytes) {
+                Ok(None) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => break Ok(None),
+                Ok(None) => {}
+                decided => break decided,
+            }
+            if let Err(error) = self.audience.sleep_until_space(slowest, deadline) {
+                break Err(error);
+            }
+        };
+        stop_awaiting_space(tail, owner);
+        waited
+    }
+
+    #[inline]
+    fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
+        let position = self.writer.commit(claim, label)?;
+        self.audience.wake(self.log.tail());
+        Ok(Position(position))
+    }
+}
+
+/// A wait for space that does not borrow the publisher. It ends when the slowest receiver moves on or dies, and after a
+/// moment in any case: what a publisher must look at meanwhile (deadlines, a server's death) it looks at itself.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub(crate) struct Space {
+    log: Arc<MappedLog>,
+    owner: u8,
+    on: Option<(Arc<crate::log::mapped::ReceiverPage>, u64)>,
+}
+
+#[cfg(feature = "tokio")]
+impl Space {
+    pub(crate) fn wait(self) {
+        const MOMENT: Duration = Duration::from_millis(10);
+        let Some((page, cursor)) = self.on else {
+            std::thread::sleep(Duration::from_micros(50));
+            return;
+        };
+        await_space(self.log.tail(), self.owner);
+        let now = page.words().cursor.load(std::sync::atomic::Ordering::Acquire);
+        if now <= cursor {
+            let _ = causeway_os::futex::wait(page.cursor_futex(), cursor as u32, Some(MOMENT));
+        }
+        stop_awaiting_space(self.log.tail(), self.owner);
+    }
+}
+
+/// Space in the log that belongs to this publisher until it is committed or dropped. Holds everybody up who comes
+/// after it, so fill it and let go.
+#[derive(Debug)]
+pub struct Loan<'a> {
+    publisher: &'a mut Publisher,
+    claim: Option<Claim>,
+    topic: u32,
+}
+
+impl Loan<'_> {
+    /// Says what the message is about.
+    pub fn about(mut self, topic: u32) -> Self {
+        self.topic = topic;
+        self
+    }
+
+    /// Publishes what was written.
+    ///
+    /// # Errors
+    /// [`Error::Evicted`] if this publisher was taken for gone meanwhile; then nothing was published.
+    pub fn commit(mut self) -> Result<Position> {
+        let label = Label { topic: self.topic, correlation: 0 };
+        match self.claim.take() {
+            Some(claim) => self.publisher.commit(claim, label),
+            None => Err(Error::Evicted),
+        }
+    }
+}
+
+impl Deref for Loan<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.claim.as_ref().map_or(&[], |claim| self.publisher.writer.claimed_bytes(claim))
+    }
+}
+
+impl DerefMut for Loan<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.claim.as_ref().map_or(&mut [], |claim| self.publisher.writer.claimed_bytes_mut(claim))
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            // Evicted meanwhile: then somebody else has given the frame up already.
+            let _ = self.publisher.writer.abandon(claim);
+            // Receivers that sleep before the padding have nothing to read, but one that looked at the unfinished
+            // frame must look behind it.
+            self.publisher.audience.wake(self.publisher.log.tail());
+        }
+    }
+}

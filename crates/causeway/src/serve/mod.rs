@@ -1,0 +1,217 @@
+//! Serving a group: one thread that hands out descriptors and watches who lives. No message passes through it.
+//!
+//! It sleeps in `epoll_wait` without a time-out. What it does on an event is in [`state`].
+
+mod report;
+mod state;
+
+pub use report::{PublisherReport, ReceiverReport, Report};
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use causeway_os::socket::seqpacket_pair;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+};
+
+use crate::error::{Error, Result};
+use crate::log::mapped::MappedLog;
+use crate::options::{Access, GroupOptions};
+use state::State;
+
+/// What an epoll event is about: the low bits of its data.
+const SOCKET: u64 = 0;
+const PIDFD: u64 = 1;
+const LISTENER: u64 = 2;
+const STOP: u64 = 3;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// A group that this process serves. Dropped, it tells everybody that nobody is left to join.
+#[derive(Debug)]
+pub struct Host {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    epoll: OwnedFd,
+    stop: OwnedFd,
+}
+
+impl Host {
+    /// Makes the memory of a group and starts to serve it.
+    pub fn start(name: &str, options: GroupOptions) -> Result<Host> {
+        crate::facts::check()?;
+        let failed = |op| move |error: Errno| Error::os(op, "the descriptors that serve a group", error);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("make"))?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make"))?;
+        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN).map_err(failed("watch"))?;
+        let shared = Arc::new(Shared { state: Mutex::new(State::new(name, options)?), epoll, stop });
+        let served = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("causeway-serve".into())
+            .spawn(move || served.run())
+            .map_err(|error| Error::os("start", "the thread that serves a group", error))?;
+        Ok(Host { shared, thread: Some(thread) })
+    }
+
+    /// The log, writable: for publishers of this process.
+    pub fn log(&self) -> Arc<MappedLog> {
+        self.shared.lock().log()
+    }
+
+    /// A connection for this process.
+    pub fn connect_locally(&self) -> Result<OwnedFd> {
+        self.invite(true)
+    }
+
+    /// A connected socket for another process. Whoever holds it is let in as what it asks for, as far as the rules
+    /// admit this process's own user.
+    pub fn invite_other(&self) -> Result<OwnedFd> {
+        self.invite(false)
+    }
+
+    fn invite(&self, local: bool) -> Result<OwnedFd> {
+        let (near, far) = seqpacket_pair()?;
+        self.shared.lock().connect(&self.shared.epoll, near, local, None)?;
+        Ok(far)
+    }
+
+    /// Serves the group on a socket with this path as well. A socket that a dead server left behind is replaced.
+    pub fn listen(&self, path: &Path) -> Result<()> {
+        let on = |op: &'static str| move |error: Errno| Error::os(op, path.display().to_string(), error);
+        let address = SocketAddrUnix::new(path).map_err(on("use as a socket's path"))?;
+        let listener = unix_socket()?;
+        match bind(&listener, &address) {
+            Err(Errno::ADDRINUSE) if is_abandoned(&address)? => {
+                rustix::fs::unlink(path).map_err(on("remove the abandoned socket"))?;
+                bind(&listener, &address).map_err(on("bind"))?;
+            }
+            other => other.map_err(on("bind"))?,
+        }
+        let mut state = self.shared.lock();
+        let mode = if state.options().readers == Access::SameUser { 0o600 } else { 0o666 };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+            .map_err(|error| Error::os("set the mode of", path.display().to_string(), error))?;
+        listen(&listener, BACKLOG).map_err(on("listen on"))?;
+        let token = state.add_listener(listener, path.to_owned());
+        let data = EventData::new_u64((token << 2) | LISTENER);
+        epoll::add(
+            &self.shared.epoll,
+            state.listener(token).ok_or_else(|| on("find")(Errno::NOENT))?,
+            data,
+            EventFlags::IN,
+        )
+        .map_err(on("watch"))
+    }
+
+    /// What the group looks like now.
+    pub fn report(&self) -> Result<Report> {
+        self.shared.lock().report()
+    }
+
+    /// Decides what a publisher left unfinished, ends its membership and closes the group to further messages. See
+    /// [`Group::evict`](crate::Group::evict).
+    pub fn evict(&self, publisher: u8) -> Result<bool> {
+        self.shared.lock().evict(publisher)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.shared.lock().close();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut events = Vec::with_capacity(64);
+        loop {
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            for event in &events {
+                let data = event.data.u64();
+                let token = data >> 2;
+                match data & 3 {
+                    STOP => return,
+                    LISTENER => self.accept(token),
+                    PIDFD => self.lock().leave(&self.epoll, token),
+                    _ => self.lock().serve(&self.epoll, token),
+                }
+            }
+        }
+    }
+
+    /// Takes one connection in. If this process is out of descriptors, the caller waits in the backlog; a short rest
+    /// keeps this thread from spinning on it.
+    fn accept(&self, token: u64) {
+        let mut state = self.lock();
+        let Some(listener) = state.listener(token) else { return };
+        match accept_with(listener, SocketFlags::CLOEXEC) {
+            Ok(socket) => {
+                let _ = state.connect(&self.epoll, socket, false, None);
+            }
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                drop(state);
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn unix_socket() -> Result<OwnedFd> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(|error| Error::os("make", "a Unix socket", error))
+}
+
+/// Whether nobody listens on this address any more.
+fn is_abandoned(address: &SocketAddrUnix) -> Result<bool> {
+    Ok(matches!(connect(unix_socket()?.as_fd(), address), Err(Errno::CONNREFUSED)))
+}
+
+/// Connects to the server of a group.
+pub fn connect_to(path: &Path) -> Result<OwnedFd> {
+    let on = |error: Errno| {
+        Error::os("connect to the group at", path.display().to_string(), io::Error::from(error))
+    };
+    let socket = unix_socket()?;
+    connect(&socket, &SocketAddrUnix::new(path).map_err(on)?).map_err(on)?;
+    Ok(socket)
+}
+
+/// A listening socket and the name to remove with it.
+#[derive(Debug)]
+struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlink(&self.path);
+    }
+}

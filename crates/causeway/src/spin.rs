@@ -1,0 +1,106 @@
+//! How long to look before sleeping.
+//!
+//! A wake-up costs the sleeper and the waker some microseconds, on an idle CPU of a virtual machine tens. Looking for
+//! that long before sleeping is at worst twice the cost of knowing beforehand, and mostly saves the sleep. It is never
+//! worth it when the publisher would need the very CPU that looks. See `docs/decisions/spin.md`.
+
+use std::time::Duration;
+
+/// The longest time to look: about what a wake-up of an idle CPU costs.
+const LONGEST: Duration = Duration::from_micros(50);
+
+/// A sleep that took up to so many times [`LONGEST`] may have been a short wait and a slow wake-up: worth a try.
+const DOUBTFUL: u32 = 3;
+/// Of this many doubtful sleeps in a row …
+const ROUND: u32 = 32;
+/// … so many are followed by another try to look.
+const TRIES: u32 = 4;
+
+/// What a receiver has learnt about its waits.
+#[derive(Debug)]
+pub struct Spin {
+    budget: Duration,
+    longest: Duration,
+    /// Sleeps since looking was last enough.
+    sleeps: u32,
+    single_cpu: bool,
+}
+
+impl Default for Spin {
+    fn default() -> Spin {
+        Spin::up_to(LONGEST)
+    }
+}
+
+impl Spin {
+    /// Looks at most for `longest`; zero never looks.
+    pub fn up_to(longest: Duration) -> Spin {
+        let mut spin = Spin { budget: longest, longest, sleeps: 0, single_cpu: false };
+        spin.look_at_affinity();
+        spin
+    }
+
+    /// How long to look this time. `last_cpu` is the CPU + 1 from which publishers last woke somebody, 0 if unknown.
+    pub fn budget(&self, last_cpu: u32) -> Duration {
+        let shares_cpu = || last_cpu != 0 && last_cpu == causeway_os::sched::current_cpu() + 1;
+        if self.single_cpu || self.budget.is_zero() || shares_cpu() { Duration::ZERO } else { self.budget }
+    }
+
+    /// Learns from a wait. Looking that was enough is done again. A sleep halves the time spent in vain, unless it was
+    /// so short that most of it may have been the wake-up itself.
+    pub fn learn(&mut self, waited: Duration, slept: bool) {
+        if !slept {
+            (self.budget, self.sleeps) = (self.longest, 0);
+            return;
+        }
+        let doubtful = waited <= self.longest * DOUBTFUL && self.sleeps % ROUND < TRIES;
+        self.budget = if doubtful { self.longest } else { self.budget / 2 };
+        self.sleeps = self.sleeps.wrapping_add(1);
+        if self.sleeps.is_multiple_of(ROUND) {
+            self.look_at_affinity();
+        }
+    }
+
+    /// Whether there is a second CPU at all for the publisher. That may change, but asking costs as much as a sleep.
+    fn look_at_affinity(&mut self) {
+        self.single_cpu =
+            !self.longest.is_zero() && causeway_os::sched::allowed_cpus().map_or(1, |cpus| cpus.len()) == 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_waits_end_the_looking_and_a_short_one_brings_it_back() {
+        let mut spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
+        for _ in 0..20 {
+            spin.learn(Duration::from_secs(1), true);
+        }
+        assert_eq!(spin.budget(0), Duration::ZERO);
+        spin.learn(Duration::from_micros(10), false);
+        assert_eq!(spin.budget(0), LONGEST);
+    }
+
+    #[test]
+    fn doubtful_sleeps_are_followed_by_few_tries() {
+        let mut spin = Spin { budget: Duration::ZERO, longest: LONGEST, sleeps: 0, single_cpu: false };
+        let mut tries = 0;
+        for _ in 0..10 * ROUND {
+            spin.learn(LONGEST * 2, true);
+            tries += u32::from(spin.budget == LONGEST);
+        }
+        assert_eq!(tries, 10 * TRIES);
+    }
+
+    #[test]
+    fn nobody_looks_on_the_cpu_that_the_publisher_needs() {
+        let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: true };
+        assert_eq!(spin.budget(0), Duration::ZERO);
+        let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
+        // This thread may move between the two calls; on one of a few tries it does not.
+        let stayed = |_| spin.budget(causeway_os::sched::current_cpu() + 1).is_zero();
+        assert!((0..1000).any(stayed));
+    }
+}

@@ -1,0 +1,545 @@
+//! The receiving end of a group.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use causeway_os::futex;
+use causeway_os::memory::Access;
+use causeway_os::process::poll;
+use rustix::net::RecvFlags;
+
+use crate::error::{Error, Gone, Result};
+use crate::log::layout::RECEIVERS_MAX;
+use crate::log::mapped::{MappedLog, ReceiverPage, StatusPage};
+use crate::log::sleep::{Bed, Sleeper, moved_on};
+use crate::log::{Frame, Loss, Memory, Peek, Reader, Start};
+use crate::options::{Policy, SubscribeOptions};
+use crate::publisher::Position;
+use crate::serve::Host;
+use crate::spin::Spin;
+use crate::watch::Watch;
+use crate::wire::{self, Op, ask, take_fds};
+
+/// A message, copied out of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The payload.
+    pub bytes: &'a [u8],
+    /// Where it lies in the one order of the group.
+    pub position: Position,
+    /// Which publisher sent it: its [`id`](crate::Publisher::id).
+    pub publisher: u8,
+    /// How many messages that publisher had sent before, modulo 2³².
+    pub sequence: u32,
+    /// What it is about, in the publisher's words; 0 if it did not say.
+    pub topic: u32,
+}
+
+/// What a look into the log gives. All three are normal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Received<'a> {
+    /// The next message.
+    Message(Message<'a>),
+    /// This receiver was too slow: so much was overwritten since the last message that it got.
+    Lost {
+        /// Messages, exactly.
+        messages: u64,
+        /// Bytes of log in which they lay.
+        bytes: u64,
+    },
+    /// Nothing yet.
+    Empty,
+}
+
+/// How a wait ended. Both are normal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Waited {
+    /// The next [`Subscriber::receive`] has something to say.
+    Ready,
+    /// The time is over.
+    TimedOut,
+}
+
+/// How a receiver and the group stand, for a program that wonders why nothing comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Whether the process that serves the group has gone, as far as this receiver has noticed. Traffic goes on.
+    pub server_is_gone: bool,
+    /// A publisher that has claimed the next message and not finished it, for whatever reason.
+    pub unfinished_by: Option<u8>,
+    /// Publishers known to the server when it was last alive.
+    pub publishers: u32,
+    /// Whether this receiver was late and publishers no longer wait for it.
+    pub demoted: bool,
+}
+
+/// Receives messages. Made by [`Group::subscribe`](crate::Group::subscribe).
+#[derive(Debug)]
+pub struct Subscriber {
+    reader: Reader<Arc<MappedLog>>,
+    log: Arc<MappedLog>,
+    page: ReceiverPage,
+    status: StatusPage,
+    socket: OwnedFd,
+    bell: OwnedFd,
+    slot: usize,
+    generation: u32,
+    policy: Policy,
+    sleeper: Sleeper,
+    bed: Bed,
+    spin: Spin,
+    watch: Option<Watch>,
+    /// A loss that was found by a look that was not a receive.
+    lost: Option<Loss>,
+    /// All other ends of the doorbell are closed.
+    alone: bool,
+    buffer: Vec<u8>,
+    received: u64,
+    lost_messages: u64,
+    lost_bytes: u64,
+    _host: Option<Arc<Host>>,
+}
+
+impl Subscriber {
+    /// Becomes a receiver over a fresh connection.
+    pub(crate) fn join(
+        socket: OwnedFd,
+        options: SubscribeOptions,
+        host: Option<Arc<Host>>,
+    ) -> Result<Subscriber> {
+        let request = wire::Message::new(Op::Subscribe, &options.policy.to_words());
+        let (granted, fds) = ask(&socket, request, options.patience)?;
+        let [slot, generation, ..] = granted.words;
+        if granted.op != Op::Granted || slot as usize >= RECEIVERS_MAX {
+            return Err(Error::invalid("answer", format!("{:?} to a receiver", granted.op)));
+        }
+        let [status, log, page, bell] = take_fds(fds)?;
+        let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
+        let page = ReceiverPage::open_own(&page)?;
+        let mut reader = Reader::join(Arc::clone(&log))?;
+        page.words().cursor.store(reader.position(), Ordering::Release);
+        if options.start == Start::Next {
+            reader.skip_to_end()?;
+            page.words().cursor.store(reader.position(), Ordering::Release);
+        }
+        Ok(Subscriber {
+            reader,
+            log,
+            page,
+            status: StatusPage::open(&status)?,
+            socket,
+            bell,
+            slot: slot as usize,
+            generation,
+            policy: options.policy,
+            sleeper: Sleeper::new(generation),
+            bed: Bed::Futex,
+            spin: Spin::default(),
+            watch: None,
+            lost: None,
+            alone: false,
+            buffer: Vec::new(),
+            received: 0,
+            lost_messages: 0,
+            lost_bytes: 0,
+            _host: host,
+        })
+    }
+
+    /// Takes the next message out of the log, without waiting.
+    ///
+    /// The payload is copied into a buffer of this receiver, so that nothing a publisher does later can change it. To
+    /// read it in place see [`Subscriber::receive_in_place`].
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`] when everything was received and nobody is left to publish; [`Error::Late`] when this
+    /// receiver was late and its policy says that it then leaves; [`Error::Corrupt`] when a publisher broke the
+    /// protocol.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Received<'_>> {
+        loop {
+            let Some(frame) = self.next_frame()? else {
+                return Ok(match self.lost.take() {
+                    Some(loss) => Received::Lost { messages: loss.messages, bytes: loss.bytes },
+                    None => Received::Empty,
+                });
+            };
+            let length = frame.payload_bytes as usize;
+            if self.buffer.len() < length {
+                self.buffer.resize(length, 0);
+            }
+            if !self.reader.copy(&frame, &mut self.buffer[..length]) {
+                continue; // overtaken while copying; the next look says by how much
+            }
+            self.pass(&frame);
+            let bytes = &self.buffer[..length];
+            return Ok(Received::Message(Message {
+                bytes,
+                position: Position(frame.position),
+                publisher: frame.publisher,
+                sequence: frame.sequence,
+                topic: frame.topic,
+            }));
+        }
+    }
+
+    /// The next message, left where it lies; `None` when there is none or when messages were lost: then
+    /// [`Subscriber::receive`] says which.
+    ///
+    /// # Errors
+    /// As [`Subscriber::receive`].
+    #[inline]
+    pub fn receive_in_place(&mut self) -> Result<Option<InPlace<'_>>> {
+        Ok(self.next_frame()?.map(|frame| InPlace { subscriber: self, frame }))
+    }
+
+    /// The frame at this receiver's position. `None`: nothing, or a loss that now waits in `lost`.
+    #[inline]
+    fn next_frame(&mut self) -> Result<Option<Frame>> {
+        if self.lost.is_some() {
+            return Ok(None);
+        }
+        match self.reader.peek()? {
+            Peek::Frame(frame) => Ok(Some(frame)),
+            Peek::Empty(_) => self.nothing_yet().map(|()| None),
+            Peek::Lost(loss) => self.note_loss(loss).map(|()| None),
+            Peek::Sealed => Err(Error::Closed),
+        }
+    }
+
+    #[inline]
+    fn nothing_yet(&mut self) -> Result<()> {
+        if !self.nobody_publishes() {
+            return Ok(());
+        }
+        // The last publisher may have published and left between the look at the log and the look at the status.
+        match self.reader.peek()? {
+            Peek::Empty(_) => Err(Error::PeerGone(Gone::Publishers)),
+            Peek::Lost(loss) => self.note_loss(loss),
+            Peek::Frame(_) | Peek::Sealed => Ok(()),
+        }
+    }
+
+    /// Whether no message can come any more.
+    fn nobody_publishes(&self) -> bool {
+        let status = self.status.words();
+        status.phase.load(Ordering::Acquire) == 2
+            || self.alone
+            || (self.server_is_gone() && self.remote_publishers() == 0)
+    }
+
+    /// Publishers that do not die with the server.
+    fn remote_publishers(&self) -> u64 {
+        let status = self.status.words();
+        status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Acquire)
+    }
+
+    fn server_is_gone(&self) -> bool {
+        self.alone || self.watch.as_ref().is_some_and(|watch| watch.watched().server_is_gone())
+    }
+
+    #[cold]
+    fn note_loss(&mut self, loss: Loss) -> Result<()> {
+        self.lost_messages += loss.messages;
+        self.lost_bytes += loss.bytes;
+        let words = self.page.words();
+        words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
+        words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
+        words.cursor.store(self.reader.position(), Ordering::Release);
+        if self.is_expelled() && matches!(self.policy, Policy::DeadlineOrLeave(_)) {
+            return Err(Error::Late);
+        }
+        self.lost = Some(loss);
+        Ok(())
+    }
+
+    fn is_expelled(&self) -> bool {
+        self.log.tail().expelled[self.slot].load(Ordering::Acquire) == self.generation
+    }
+
+    /// Moves behind a frame and lets publishers have its space.
+    #[inline]
+    fn pass(&mut self, frame: &Frame) {
+        self.reader.advance(frame);
+        self.received += 1;
+        let words = self.page.words();
+        words.received.store(self.received, Ordering::Relaxed);
+        // From the frame's start, not from the last cursor: padding before it only adds to what was passed.
+        if moved_on(self.log.tail(), words, self.log.capacity_bytes(), frame.position, frame.end) {
+            let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
+        }
+    }
+
+    /// Whether [`Subscriber::receive`] would have anything to say. Takes nothing.
+    ///
+    /// # Errors
+    /// As [`Subscriber::receive`].
+    pub fn is_ready(&mut self) -> Result<bool> {
+        Ok(self.next_frame()?.is_some() || self.lost.is_some())
+    }
+
+    /// Waits for something to receive: looks for a while, then sleeps on a futex. At most for `timeout`; without one,
+    /// until a message comes or nobody is left who could send one.
+    ///
+    /// # Errors
+    /// As [`Subscriber::receive`].
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited> {
+        if self.is_ready()? {
+            return Ok(Waited::Ready);
+        }
+        let start = Instant::now();
+        let deadline = timeout.and_then(|timeout| start.checked_add(timeout));
+        let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
+        let budget = timeout.map_or(budget, |timeout| budget.min(timeout));
+        let found = self.look_for(start, budget)?;
+        let waited = if found { Ok(Waited::Ready) } else { self.sleep_until(deadline) };
+        self.spin.learn(start.elapsed(), !found);
+        waited
+    }
+
+    /// Looks again and again, for `budget`.
+    fn look_for(&mut self, start: Instant, budget: Duration) -> Result<bool> {
+        if budget.is_zero() {
+            return Ok(false);
+        }
+        loop {
+            for _ in 0..32 {
+                if self.is_ready()? {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= budget {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
+        loop {
+            let bed = if self.server_is_gone() { Bed::Doorbell } else { self.bed };
+            if bed == Bed::Futex && self.watch.is_none() {
+                self.watch = Some(Watch::start(&self.socket, Arc::clone(&self.log))?);
+            }
+            let armed = self.sleeper.arm(self.log.tail(), self.page.words(), bed);
+            let ready = self.is_ready();
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let slept = match ready {
+                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(bed, armed.0, left),
+                _ => Ok(()),
+            };
+            self.sleeper.disarm(self.page.words());
+            slept?;
+            if ready? || self.is_ready()? {
+                return Ok(Waited::Ready);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(Waited::TimedOut);
+            }
+        }
+    }
+
+    fn sleep(&mut self, bed: Bed, wake_seq: u32, left: Option<Duration>) -> Result<()> {
+        match (bed, &self.watch) {
+            (Bed::Futex, Some(watch)) => {
+                let watched = watch.watched();
+                watched.set_sleeping(true);
+                let slept = match watched.server_is_gone() {
+                    true => Ok(()),
+                    false => futex::wait(&self.log.tail().wake_seq, wake_seq, left).map(drop),
+                };
+                watched.set_sleeping(false);
+                slept.map_err(|error| Error::os("wait for", "a message", error))
+            }
+            _ => {
+                if poll(&[self.bell.as_fd()], left)?[0] {
+                    self.hush();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Empties the doorbell.
+    fn hush(&mut self) {
+        let mut rings = [0; 64];
+        loop {
+            match rustix::net::recv(&self.bell, &mut rings[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => {
+                    self.alone = true;
+                    return;
+                }
+                Ok((_, length)) if length == rings.len() => {}
+                Err(rustix::io::Errno::CONNRESET) => {
+                    self.alone = true;
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Prepares to wait in somebody else's loop: from now on the next message makes [`Subscriber::as_fd`] readable.
+    ///
+    /// Returns `false` if there is something to receive already: then do not wait. Call it each time before going to
+    /// wait, level- or edge-triggered; it takes back what rang before. It costs two system calls less than sleeping.
+    ///
+    /// # Errors
+    /// As [`Subscriber::receive`].
+    ///
+    /// ```
+    /// # use causeway::{Group, GroupOptions, Policy, Received};
+    /// # use std::os::fd::AsFd;
+    /// # let group = Group::create("prices", GroupOptions::new())?;
+    /// # let mut publisher = group.publisher()?;
+    /// let mut subscriber = group.subscribe(Policy::Reliable)?;
+    /// # let _ = publisher.publish(b"42.17")?;
+    /// if subscriber.arm()? {
+    ///     // … poll(subscriber.as_fd()) together with everything else …
+    /// }
+    /// while let Received::Message(message) = subscriber.receive()? {
+    ///     assert_eq!(message.bytes, b"42.17");
+    /// }
+    /// # Ok::<(), causeway::Error>(())
+    /// ```
+    pub fn arm(&mut self) -> Result<bool> {
+        if self.is_ready()? {
+            return Ok(false);
+        }
+        self.hush();
+        let _ = self.sleeper.arm(self.log.tail(), self.page.words(), Bed::Doorbell);
+        if self.is_ready()? {
+            self.sleeper.disarm(self.page.words());
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Takes back [`Subscriber::arm`], when the wait ended for another reason: nobody needs to ring now. Not calling it
+    /// costs a publisher one call at most.
+    pub fn disarm(&mut self) {
+        self.sleeper.disarm(self.page.words());
+    }
+
+    /// How long [`Subscriber::wait`] looks before it sleeps, at most; zero to sleep at once. The default is 50 µs.
+    pub fn spin_at_most(&mut self, longest: Duration) {
+        self.spin = Spin::up_to(longest);
+    }
+
+    /// Lets [`Subscriber::wait`] sleep on this receiver's own descriptor instead of the futex that all share. For
+    /// measurements, and where futexes are not to be had.
+    pub fn sleep_on_descriptor(&mut self, own: bool) {
+        self.bed = if own { Bed::Doorbell } else { Bed::Futex };
+    }
+
+    /// Which receiver of the group this is.
+    pub fn id(&self) -> u32 {
+        self.slot as u32
+    }
+
+    /// Everything before this position was received or lost.
+    pub fn position(&self) -> Position {
+        Position(self.reader.position())
+    }
+
+    /// Messages lost since this receiver joined, in all.
+    pub fn lost_messages(&self) -> u64 {
+        self.lost_messages
+    }
+
+    /// How this receiver and its group stand.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn health(&mut self) -> Result<Health> {
+        let hung_up = poll(&[self.socket.as_fd()], Some(Duration::ZERO))?[0];
+        let unfinished_by = match self.lost {
+            Some(_) => None,
+            None => match self.reader.peek()? {
+                Peek::Empty(owner) => owner,
+                Peek::Lost(loss) => self.note_loss(loss).map(|()| None)?,
+                Peek::Frame(_) | Peek::Sealed => None,
+            },
+        };
+        Ok(Health {
+            server_is_gone: hung_up || self.server_is_gone(),
+            unfinished_by,
+            publishers: self.status.words().publishers.load(Ordering::Acquire).count_ones(),
+            demoted: self.is_expelled(),
+        })
+    }
+}
+
+/// The descriptor to wait for in epoll, tokio or any other loop, after [`Subscriber::arm`]. Do not read from it.
+impl AsFd for Subscriber {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// A message read where it lies. Publishers wait for this receiver, if its policy makes them, until the view is
+/// dropped or finished.
+#[derive(Debug)]
+#[must_use = "finish it to learn whether the bytes held still"]
+pub struct InPlace<'a> {
+    subscriber: &'a mut Subscriber,
+    frame: Frame,
+}
+
+impl InPlace<'_> {
+    /// Length of the payload, in bytes.
+    pub fn payload_bytes(&self) -> usize {
+        self.frame.payload_bytes as usize
+    }
+
+    /// Where it lies in the one order of the group.
+    pub fn position(&self) -> Position {
+        Position(self.frame.position)
+    }
+
+    /// Which publisher sent it.
+    pub fn publisher(&self) -> u8 {
+        self.frame.publisher
+    }
+
+    /// How many messages that publisher had sent before, modulo 2³².
+    pub fn sequence(&self) -> u32 {
+        self.frame.sequence
+    }
+
+    /// What it is about.
+    pub fn topic(&self) -> u32 {
+        self.frame.topic
+    }
+
+    /// Copies the beginning of the payload into `into`, as far as both reach. What was copied counts only if
+    /// [`InPlace::finish`] then says so.
+    pub fn copy_to(&self, into: &mut [u8]) -> usize {
+        let length = into.len().min(self.payload_bytes());
+        self.subscriber.log.read_payload(self.frame.position, &mut into[..length]);
+        length
+    }
+
+    /// Moves behind the message. Returns whether its bytes held still all the time; if not, this receiver was
+    /// overtaken, and the next [`Subscriber::receive`] says what was lost, this message included.
+    pub fn finish(self) -> bool {
+        let intact = self.subscriber.reader.intact(&self.frame);
+        if intact {
+            self.subscriber.pass(&self.frame);
+        }
+        std::mem::forget(self);
+        intact
+    }
+}
+
+impl Drop for InPlace<'_> {
+    fn drop(&mut self) {
+        if self.subscriber.reader.intact(&self.frame) {
+            self.subscriber.pass(&self.frame);
+        }
+    }
+}

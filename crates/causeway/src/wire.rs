@@ -1,0 +1,248 @@
+//! What a process and the server of a group say to each other: messages of sixteen words, and descriptors.
+//!
+//! Everything received is input from another process. A message of another length or another magic is nonsense, and
+//! nonsense is an error, never a panic.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use causeway_os::process::poll;
+use causeway_os::socket::{recv_with_fds, send_with_fds};
+use rustix::io::Errno;
+
+use crate::error::{Error, Gone, Refusal, Result};
+use crate::log::layout::ABI;
+
+/// How long a client waits for an answer that the server owes at once.
+pub const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+const MAGIC: u32 = u32::from_le_bytes(*b"CWY1");
+const WORDS: usize = 16;
+const BYTES: usize = WORDS * 4;
+/// The most descriptors that any message of this protocol carries.
+pub const FDS_MAX: usize = 4;
+
+/// What a message is about. The words after the first three belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Op {
+    /// Request: a publisher's slot.
+    Publish = 1,
+    /// Request: the log handed over is mapped.
+    Mapped = 2,
+    /// Request: a receiver's slot. `[policy, deadline in ms]`
+    Subscribe = 3,
+    /// Request: a report on the group.
+    Stat = 4,
+    /// Request: another connection.
+    Connect = 5,
+    /// Answer: granted. A publisher gets `[slot]`, a receiver `[slot, generation]`.
+    Granted = 16,
+    /// Answer: refused. `[reason]`
+    Refused = 17,
+    /// Notice to publishers: a receiver joins. `[slot, generation, policy, deadline in ms]`
+    Joined = 18,
+    /// Answer: one row of a report.
+    Row = 19,
+    /// Answer: the report is complete.
+    End = 20,
+}
+
+impl Op {
+    fn from_word(word: u32) -> Option<Op> {
+        use Op::*;
+        [Publish, Mapped, Subscribe, Stat, Connect, Granted, Refused, Joined, Row, End]
+            .into_iter()
+            .find(|op| *op as u32 == word)
+    }
+}
+
+/// A message: what it is about, and up to thirteen words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What it is about.
+    pub op: Op,
+    /// Its words; unused ones are 0.
+    pub words: [u32; WORDS - 3],
+}
+
+impl Message {
+    /// A message with these words and zeroes after them.
+    pub fn new(op: Op, words: &[u32]) -> Message {
+        let mut all = [0; WORDS - 3];
+        all[..words.len()].copy_from_slice(words);
+        Message { op, words: all }
+    }
+
+    /// A refusal.
+    pub fn refusal(refusal: Refusal) -> Message {
+        let code = match refusal {
+            Refusal::Forbidden => 1,
+            Refusal::TooMany => 2,
+            Refusal::PublishersFixed => 3,
+            Refusal::PublisherStuck => 4,
+            Refusal::NotUnderstood => 5,
+        };
+        Message::new(Op::Refused, &[code])
+    }
+
+    fn refused(self) -> Refusal {
+        match self.words[0] {
+            1 => Refusal::Forbidden,
+            2 => Refusal::TooMany,
+            3 => Refusal::PublishersFixed,
+            4 => Refusal::PublisherStuck,
+            _ => Refusal::NotUnderstood,
+        }
+    }
+
+    fn encode(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let words = [MAGIC, ABI, self.op as u32].into_iter().chain(self.words);
+        for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The message that these bytes are, if they are one.
+    pub fn decode(bytes: &[u8]) -> Option<Message> {
+        if bytes.len() != BYTES {
+            return None;
+        }
+        let mut words = [0; WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+        }
+        let op = Op::from_word(words[2]).filter(|_| words[0] == MAGIC && words[1] == ABI)?;
+        let mut rest = [0; WORDS - 3];
+        rest.copy_from_slice(&words[3..]);
+        Some(Message { op, words: rest })
+    }
+
+    /// Sends it. On a socket that does not block, a full buffer is `EAGAIN`.
+    pub fn send(
+        self,
+        socket: impl AsFd,
+        fds: &[BorrowedFd<'_>],
+    ) -> std::result::Result<(), causeway_os::Error> {
+        send_with_fds(socket, &self.encode(), fds)
+    }
+}
+
+/// What came out of a socket.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A message.
+    Message(Message, Vec<OwnedFd>),
+    /// Bytes that are no message of this protocol.
+    Nonsense,
+    /// The other end is gone.
+    End,
+    /// Nothing at the moment, on a socket that does not block.
+    Nothing,
+}
+
+/// Takes one message with at most `max_fds` descriptors from a socket.
+pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
+    let mut bytes = [0; BYTES];
+    match recv_with_fds(socket, &mut bytes, max_fds) {
+        Ok((0, _)) => Ok(Incoming::End),
+        Ok((length, fds)) => Ok(match Message::decode(&bytes[..length]) {
+            Some(message) => Incoming::Message(message, fds),
+            None => Incoming::Nonsense,
+        }),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::AGAIN) => Ok(Incoming::Nothing),
+            Some(Errno::CONNRESET | Errno::PIPE) => Ok(Incoming::End),
+            // Too long, too many descriptors: the message is gone and so are its descriptors. Being out of descriptors
+            // ourselves looks the same.
+            Some(Errno::MSGSIZE) => Ok(Incoming::Nonsense),
+            _ => Err(error.into()),
+        },
+    }
+}
+
+/// Asks a server. `patience` bounds the wait for the answer; `None` waits as long as it takes.
+pub fn ask(
+    socket: &OwnedFd,
+    request: Message,
+    patience: Option<Duration>,
+) -> Result<(Message, Vec<OwnedFd>)> {
+    match request.send(socket, &[]) {
+        Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => {
+            return Err(Error::PeerGone(Gone::Server));
+        }
+        other => other?,
+    }
+    answer(socket, patience)
+}
+
+/// Waits for the next answer.
+pub fn answer(socket: &OwnedFd, patience: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
+    let deadline = patience.map(|patience| Instant::now() + patience);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if !poll(&[socket.as_fd()], left)?[0] {
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::NoAnswer);
+            }
+            continue;
+        }
+        return match receive(socket, FDS_MAX)? {
+            Incoming::Message(message, _) if message.op == Op::Refused => {
+                Err(Error::Refused(message.refused()))
+            }
+            Incoming::Message(message, fds) => Ok((message, fds)),
+            Incoming::Nonsense => Err(Error::invalid(
+                "answer",
+                "what listens on this socket does not speak this protocol, or this process has no descriptors left",
+            )),
+            Incoming::End => Err(Error::PeerGone(Gone::Server)),
+            Incoming::Nothing => continue,
+        };
+    }
+}
+
+/// Takes `N` descriptors out of an answer that must have them.
+pub fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N]> {
+    let got = fds.len();
+    <[OwnedFd; N]>::try_from(fds)
+        .map_err(|_| Error::invalid("answer", format!("it has {got} descriptors, not {N}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_comes_back_as_it_was_sent() {
+        let message = Message::new(Op::Subscribe, &[1, 2, u32::MAX]);
+        assert_eq!(Message::decode(&message.encode()), Some(message));
+    }
+
+    #[test]
+    fn bytes_of_another_protocol_version_or_length_are_no_message() {
+        let good = Message::new(Op::Stat, &[]).encode();
+        for (at, value) in [(0, 0), (4, 99), (8, 200)] {
+            let mut bad = good;
+            bad[at] = value;
+            assert_eq!(Message::decode(&bad), None, "byte {at}");
+        }
+        assert_eq!(Message::decode(&good[..63]), None);
+        assert_eq!(Message::decode(&[]), None);
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_and_one_that_is_gone_are_told_apart() {
+        let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
+        let short = Some(Duration::from_millis(2));
+        assert!(matches!(ask(&near, Message::new(Op::Stat, &[]), short), Err(Error::NoAnswer)));
+        send_with_fds(&far, b"hello", &[]).unwrap();
+        assert!(matches!(answer(&near, short), Err(Error::Invalid { .. })));
+        drop(far);
+        // The kernel reports the request that nobody read as a reset, then the end.
+        assert!(matches!(answer(&near, short), Err(Error::PeerGone(Gone::Server))));
+        assert!(matches!(ask(&near, Message::new(Op::Stat, &[]), short), Err(Error::PeerGone(Gone::Server))));
+    }
+}

@@ -1,0 +1,385 @@
+//! What a group promises its publishers and receivers, within one process.
+#![cfg(not(loom))]
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use causeway::{
+    Error, Gone, Group, GroupOptions, Policy, Published, Received, Refusal, SubscribeOptions, Waited,
+};
+
+/// Long enough for any machine; a test that needs it has failed.
+const LONG: Duration = Duration::from_secs(20);
+
+fn small() -> GroupOptions {
+    GroupOptions::new().capacity_bytes(4096)
+}
+
+fn group(options: GroupOptions) -> Group {
+    Group::create("test", options).unwrap()
+}
+
+/// The next message's payload, waiting for it.
+fn next(subscriber: &mut causeway::Subscriber) -> Vec<u8> {
+    assert_eq!(subscriber.wait(Some(LONG)).unwrap(), Waited::Ready);
+    match subscriber.receive().unwrap() {
+        Received::Message(message) => message.bytes.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_receiver_gets_every_message_in_one_order() {
+    let group = group(small().several_publishers());
+    let mut publishers = [group.publisher().unwrap(), group.publisher().unwrap()];
+    let mut subscribers: Vec<_> = (0..3).map(|_| group.subscribe(Policy::Reliable).unwrap()).collect();
+    for number in 0..1000u32 {
+        let publisher = &mut publishers[number as usize % 2];
+        assert!(matches!(publisher.publish(&number.to_le_bytes()).unwrap(), Published::At(_)));
+        for subscriber in &mut subscribers {
+            let Received::Message(message) = subscriber.receive().unwrap() else {
+                panic!("nothing at {number}")
+            };
+            assert_eq!(message.bytes, number.to_le_bytes());
+            assert_eq!((message.publisher, message.sequence), ((number % 2) as u8, number / 2));
+        }
+    }
+}
+
+#[test]
+fn payloads_from_nothing_to_a_quarter_of_the_capacity_arrive_whole() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options);
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        assert_eq!(publisher.payload_bytes_max(), 1024);
+        for length in (0..=1024).chain([0, 1024, 1023]) {
+            let payload: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
+            assert!(matches!(publisher.publish(&payload).unwrap(), Published::At(_)), "{length}");
+            assert_eq!(next(&mut subscriber), payload);
+        }
+        let refused = publisher.publish(&[0; 1025]);
+        assert!(
+            matches!(refused, Err(Error::TooLong { payload_bytes: 1025, limit_bytes: 1024 })),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_full_log_refuses_and_nobody_sees_what_was_refused() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options);
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let mut accepted = 0u32;
+        while let Published::At(_) = publisher.publish(&accepted.to_le_bytes()).unwrap() {
+            accepted += 1;
+        }
+        assert!(accepted >= 4096 / 64 - 1, "only {accepted} messages fit");
+        assert_eq!(publisher.publish(b"refused").unwrap(), Published::Full);
+        for expected in 0..accepted {
+            assert_eq!(next(&mut subscriber), expected.to_le_bytes());
+        }
+        assert_eq!(subscriber.receive().unwrap(), Received::Empty);
+        assert!(matches!(publisher.publish(b"again").unwrap(), Published::At(_)));
+        assert_eq!(next(&mut subscriber), b"again");
+    }
+}
+
+#[test]
+fn a_loan_is_written_in_place_and_one_that_is_dropped_publishes_nothing() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options);
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        for round in 0..200u8 {
+            drop(publisher.loan(300).unwrap().unwrap());
+            let mut loan = publisher.loan(300).unwrap().unwrap().about(7);
+            loan.fill(round);
+            loan.commit().unwrap();
+            let view = subscriber.receive_in_place().unwrap().unwrap();
+            assert_eq!((view.payload_bytes(), view.topic()), (300, 7));
+            let mut bytes = [0; 300];
+            assert_eq!(view.copy_to(&mut bytes), 300);
+            assert!(view.finish());
+            assert_eq!(bytes, [round; 300]);
+        }
+    }
+}
+
+#[test]
+fn a_lossy_receiver_holds_nobody_up_and_hears_exactly_what_it_missed() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options);
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Lossy).unwrap();
+        let (mut expected, mut lost) = (0u64, 0);
+        for round in 1..=50u64 {
+            for number in (round - 1) * 100..round * 100 {
+                assert!(matches!(publisher.publish(&number.to_le_bytes()).unwrap(), Published::At(_)));
+            }
+            loop {
+                match subscriber.receive().unwrap() {
+                    Received::Message(message) => {
+                        assert_eq!(message.bytes, expected.to_le_bytes());
+                        expected += 1;
+                    }
+                    Received::Lost { messages, bytes } => {
+                        assert_eq!(bytes, messages * 64);
+                        expected += messages;
+                        lost += messages;
+                    }
+                    Received::Empty => break,
+                }
+            }
+            assert_eq!(expected, round * 100);
+        }
+        assert!(lost > 0);
+        assert_eq!(subscriber.lost_messages(), lost);
+        assert_eq!(group.report().unwrap().receivers[0].lost_messages, lost);
+    }
+}
+
+#[test]
+fn a_receiver_with_a_deadline_is_demoted_when_it_is_late_and_loses_only_then() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Deadline(Duration::from_millis(20))).unwrap();
+    while let Published::At(_) = publisher.publish(b"x").unwrap() {}
+    assert!(!subscriber.health().unwrap().demoted);
+    let start = Instant::now();
+    assert!(matches!(publisher.publish_within(b"y", Some(LONG)).unwrap(), Published::At(_)));
+    assert!(start.elapsed() >= Duration::from_millis(15), "it was given {:?} only", start.elapsed());
+    assert!(subscriber.health().unwrap().demoted);
+    assert!(matches!(subscriber.receive().unwrap(), Received::Lost { messages: 1.., .. }));
+}
+
+#[test]
+fn a_receiver_that_wants_to_leave_when_late_is_told_that_it_was() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::DeadlineOrLeave(Duration::from_millis(1))).unwrap();
+    for _ in 0..200 {
+        assert!(matches!(publisher.publish_within(b"x", Some(LONG)).unwrap(), Published::At(_)));
+    }
+    let late = subscriber.receive().map(|_| ());
+    assert!(matches!(late, Err(Error::Late)), "{late:?}");
+}
+
+#[test]
+fn late_joiners_begin_at_the_next_message_or_at_the_oldest_still_there() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options);
+        let mut publisher = group.publisher().unwrap();
+        for number in 0..500u32 {
+            let _ = publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        let mut newest = group.subscribe(Policy::Reliable).unwrap();
+        let mut oldest = group.subscribe(SubscribeOptions::new(Policy::Reliable).from_oldest()).unwrap();
+        assert_eq!(newest.receive().unwrap(), Received::Empty);
+        let first = u32::from_le_bytes(next(&mut oldest).try_into().unwrap());
+        assert!((430..480).contains(&first), "history begins at {first}");
+        for number in first + 1..500 {
+            assert_eq!(next(&mut oldest), number.to_le_bytes());
+        }
+        let _ = publisher.publish(b"new").unwrap();
+        assert_eq!(next(&mut newest), b"new");
+        assert_eq!(next(&mut oldest), b"new");
+    }
+}
+
+#[test]
+fn a_blocked_publisher_goes_on_when_the_receiver_does() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options);
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..20_000u32 {
+                    let published = publisher.publish_within(&number.to_le_bytes(), Some(LONG)).unwrap();
+                    assert!(matches!(published, Published::At(_)), "stuck at {number}");
+                }
+            });
+            for number in 0..20_000u32 {
+                assert_eq!(next(&mut subscriber), number.to_le_bytes());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_publisher_that_waits_in_vain_returns_in_time() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let _subscriber = group.subscribe(Policy::Reliable).unwrap();
+    while let Published::At(_) = publisher.publish(b"x").unwrap() {}
+    let timeout = Duration::from_millis(20);
+    let start = Instant::now();
+    assert_eq!(publisher.publish_within(b"y", Some(timeout)).unwrap(), Published::Full);
+    assert!(start.elapsed() >= timeout);
+}
+
+#[test]
+fn a_receiver_that_leaves_holds_nobody_up() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let subscriber = group.subscribe(Policy::Reliable).unwrap();
+    while let Published::At(_) = publisher.publish(b"x").unwrap() {}
+    std::thread::scope(|scope| {
+        let blocked = scope.spawn(|| publisher.publish_within(b"y", Some(LONG)).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        drop(subscriber);
+        assert!(matches!(blocked.join().unwrap(), Published::At(_)));
+    });
+}
+
+#[test]
+fn a_wait_ends_with_its_time_on_the_futex_and_on_the_descriptor() {
+    let group = group(small());
+    let _publisher = group.publisher().unwrap();
+    for own in [false, true] {
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        subscriber.sleep_on_descriptor(own);
+        let start = Instant::now();
+        assert_eq!(subscriber.wait(Some(Duration::from_millis(10))).unwrap(), Waited::TimedOut);
+        assert!(start.elapsed() >= Duration::from_millis(10));
+    }
+}
+
+/// Sleepers of both kinds, woken again and again by a publisher that never waits for them.
+#[test]
+fn no_wake_up_is_lost() {
+    for own in [false, true] {
+        let group = group(small());
+        let mut publisher = group.publisher().unwrap();
+        let mut echo = group.subscribe(Policy::Reliable).unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        for receiver in [&mut echo, &mut subscriber] {
+            receiver.sleep_on_descriptor(own);
+            receiver.spin_at_most(Duration::ZERO);
+        }
+        let (turn, turns) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..3000u32 {
+                    assert_eq!(next(&mut echo), number.to_le_bytes());
+                    turn.send(()).unwrap();
+                }
+            });
+            for number in 0..3000u32 {
+                let _ = publisher.publish(&number.to_le_bytes()).unwrap();
+                turns.recv_timeout(LONG).unwrap_or_else(|_| panic!("nobody woke up for message {number}"));
+                assert_eq!(next(&mut subscriber), number.to_le_bytes());
+            }
+        });
+    }
+}
+
+#[test]
+fn an_armed_descriptor_becomes_readable_once_per_arming() {
+    use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+    for flags in [EventFlags::IN, EventFlags::IN | EventFlags::ET] {
+        let group = group(small());
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&epoll, subscriber.as_fd(), EventData::new_u64(1), flags).unwrap();
+        let events = |timeout: Duration| {
+            let mut events = Vec::with_capacity(4);
+            let timeout = rustix::time::Timespec::try_from(timeout).unwrap();
+            epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)).unwrap()
+        };
+        for number in 0..1000u32 {
+            assert!(subscriber.arm().unwrap());
+            assert_eq!(events(Duration::ZERO), 0, "ready without a message");
+            let _ = publisher.publish(&number.to_le_bytes()).unwrap();
+            let _ = publisher.publish(&number.to_le_bytes()).unwrap();
+            assert_eq!(events(LONG), 1, "not ready after message {number}");
+            assert_eq!(next(&mut subscriber), number.to_le_bytes());
+            assert!(!subscriber.arm().unwrap(), "there is a second message");
+            assert_eq!(next(&mut subscriber), number.to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn receivers_hear_that_the_only_publisher_has_left_after_its_last_message() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let _ = publisher.publish(b"last").unwrap();
+    drop(publisher);
+    assert_eq!(next(&mut subscriber), b"last");
+    let gone = subscriber.wait(Some(LONG));
+    assert!(matches!(gone, Err(Error::PeerGone(Gone::Publishers))), "{gone:?}");
+}
+
+#[test]
+fn a_sleeping_receiver_is_woken_when_the_group_is_dropped() {
+    let first = group(small().several_publishers());
+    let other = Group::join_socket(first.invite().unwrap()).unwrap();
+    let mut subscriber = other.subscribe(Policy::Reliable).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || subscriber.wait(Some(LONG)));
+        std::thread::sleep(Duration::from_millis(20));
+        drop(first);
+        let gone = waiting.join().unwrap();
+        assert!(matches!(gone, Err(Error::PeerGone(Gone::Publishers))), "{gone:?}");
+    });
+}
+
+#[test]
+fn slots_run_out_with_an_error_and_come_back() {
+    let group = group(small());
+    let publisher = group.publisher().unwrap();
+    assert!(matches!(group.publisher(), Err(Error::Refused(Refusal::TooMany))));
+    let mut subscribers: Vec<_> = (0..256).map(|_| group.subscribe(Policy::Lossy).unwrap()).collect();
+    let refused = group.subscribe(Policy::Lossy).map(|_| ());
+    assert!(matches!(refused, Err(Error::Refused(Refusal::TooMany))), "{refused:?}");
+    subscribers.pop();
+    let start = Instant::now();
+    while group.subscribe(Policy::Lossy).is_err() {
+        assert!(start.elapsed() < LONG, "the slot of a receiver that left was not given away again");
+    }
+    drop(publisher);
+}
+
+#[test]
+fn an_evicted_publisher_cannot_commit_and_the_group_is_closed() {
+    let group = group(small().several_publishers());
+    let (mut stuck, mut other) = (group.publisher().unwrap(), group.publisher().unwrap());
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let id = stuck.id();
+    let loan = stuck.loan(8).unwrap().unwrap();
+    let _ = other.publish(b"behind").unwrap();
+    assert_eq!(subscriber.receive().unwrap(), Received::Empty);
+    assert_eq!(subscriber.health().unwrap().unfinished_by, Some(id));
+    assert!(group.evict(id).unwrap());
+    assert!(!group.evict(id).unwrap());
+    let late = loan.commit();
+    assert!(matches!(late, Err(Error::Evicted)), "{late:?}");
+    assert_eq!(next(&mut subscriber), b"behind");
+    let closed = other.publish(b"no");
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+    let closed = subscriber.wait(Some(LONG));
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+}
+
+#[test]
+fn a_report_names_everybody() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let _subscriber = group.subscribe(Policy::Lossy).unwrap();
+    for _ in 0..3 {
+        let _ = publisher.publish(b"x").unwrap();
+    }
+    let other = Group::join_socket(group.invite().unwrap()).unwrap();
+    for report in [group.report().unwrap(), other.report().unwrap()] {
+        assert_eq!((report.capacity_bytes, report.position, report.messages), (4096, 192, 3));
+        assert_eq!(report.publishers.len(), 1);
+        assert_eq!(report.publishers[0].pid, std::process::id());
+        assert_eq!((report.receivers[0].lag_bytes, report.receivers[0].policy), (192, Policy::Lossy));
+    }
+}

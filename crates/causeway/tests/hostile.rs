@@ -1,0 +1,202 @@
+//! A receiver that has everything a receiver gets, and does its worst with it.
+#![cfg(not(loom))]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+mod common;
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use causeway::{Access as Rule, Error, Group, GroupOptions, Policy, Published, Received};
+use causeway_os::memory::{Access, Mapping};
+use causeway_os::socket::{recv_with_fds, send_with_fds};
+use common::{LONG, Peer, Random, eventually, play};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+
+/// A request to receive, byte by byte as `docs/wire.md` has it: policy lossy is 3, reliable 0.
+fn subscribe_request(policy: u32) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes[..4].copy_from_slice(b"CWY1");
+    bytes[4] = 1; // ABI
+    bytes[8] = 3; // subscribe
+    bytes[12..16].copy_from_slice(&policy.to_le_bytes());
+    bytes
+}
+
+fn connect(path: &std::path::Path) -> OwnedFd {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    socket
+}
+
+/// Joins by hand, then scribbles over everything writable until it is killed.
+fn attack(path: &std::path::Path, seed: u64) -> ! {
+    let socket = connect(path);
+    send_with_fds(&socket, &subscribe_request(3), &[]).unwrap();
+    let (_, fds) = recv_with_fds(&socket, &mut [0; 64], 4).unwrap();
+    let [status, log, page, bell] = <[OwnedFd; 4]>::try_from(fds).unwrap();
+    for (fd, len) in [(&log, 8192), (&status, 4096)] {
+        assert!(
+            Mapping::shared(fd, len, Access::ReadWrite).is_err(),
+            "a receiver can write what is not its own"
+        );
+        assert!(rustix::io::pwrite(fd, b"x", 0).is_err());
+        assert!(rustix::fs::ftruncate(fd, 0).is_err());
+    }
+    let page = Mapping::shared(&page, 4096, Access::ReadWrite).unwrap();
+    // Fill the doorbell from the wrong side and make it block, as far as that goes.
+    rustix::io::ioctl_fionbio(&bell, false).unwrap();
+    let _ = rustix::net::send(&bell, &[0; 4096], SendFlags::DONTWAIT);
+    let mut random = Random(seed);
+    loop {
+        let (offset, value) = (random.next() as usize % 512 * 8, random.next());
+        match random.next() % 4 {
+            0 => page.atomic_u64(0).store(value, Ordering::Relaxed),
+            1 => page.atomic_u32(128).store(value as u32 | 1, Ordering::Relaxed),
+            _ => page.atomic_u64(offset).store(value, Ordering::Relaxed),
+        }
+        if random.next().is_multiple_of(1024) {
+            // Not empty: an empty message is taken for the end of the connection, and that would be the end of the attack.
+            let junk: Vec<u8> = (0..1 + random.next() % 100).map(|_| random.next() as u8).collect();
+            let _ = rustix::net::send(&socket, &junk, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            let mut request = subscribe_request(0);
+            request[8] = random.next() as u8 % 24;
+            let _ = rustix::net::send(&socket, &request, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+}
+
+#[test]
+fn role() {
+    if let Some((_, socket, seed)) = play() {
+        attack(&socket, seed);
+    }
+}
+
+#[test]
+fn hostile_receivers_neither_stop_nor_confuse_anybody() {
+    for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("group");
+        let group = Group::create("attacked", options.capacity_bytes(16 << 10)).unwrap();
+        group.serve_at(&socket).unwrap();
+        let mut publisher = group.publisher().unwrap();
+        let mut honest = group.subscribe(Policy::Reliable).unwrap();
+        let _attackers: Vec<Peer> =
+            (0..2).map(|number| Peer::start("attack", &socket, 77 + number)).collect();
+        eventually("no attacker joins", || group.report().unwrap().receivers.len() == 3);
+        let end = Instant::now() + Duration::from_millis(1500);
+        let mut number = 0u64;
+        while Instant::now() < end {
+            let payload = vec![number as u8; (number % 3000) as usize];
+            let published = publisher.publish_within(&payload, Some(LONG)).unwrap();
+            assert!(matches!(published, Published::At(_)), "stuck at message {number}");
+            match honest.receive().unwrap() {
+                Received::Message(message) => assert!(message.bytes == payload, "message {number}"),
+                other => panic!("{other:?} in place of message {number}"),
+            }
+            number += 1;
+        }
+        // The door is still open.
+        let _late = group.subscribe(Policy::Lossy).unwrap();
+        assert!(group.report().is_ok());
+    }
+}
+
+#[test]
+fn who_is_not_in_the_creators_rule_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can pose as another user");
+        return;
+    }
+    let dir = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
+    let socket = dir.path().join("group");
+    let options = GroupOptions::new().readers(Rule::Users([4242].into()));
+    let group = Group::create("ruled", options).unwrap();
+    group.serve_at(&socket).unwrap();
+    let ask_as = |user: u32| {
+        let socket = socket.clone();
+        // The user of one thread can be changed alone; its sockets carry it.
+        std::thread::spawn(move || {
+            rustix::thread::set_thread_res_uid(
+                rustix::process::Uid::from_raw(user),
+                rustix::process::Uid::from_raw(user),
+                rustix::process::Uid::from_raw(user),
+            )
+            .unwrap();
+            let connection = connect(&socket);
+            send_with_fds(&connection, &subscribe_request(3), &[]).unwrap();
+            let mut answer = [0; 64];
+            let (_, fds) = recv_with_fds(&connection, &mut answer, 4).unwrap();
+            (answer[8], answer[12], fds.len())
+        })
+        .join()
+        .unwrap()
+    };
+    assert_eq!(ask_as(4242).2, 4, "a user of the rule was not let in");
+    assert_eq!(ask_as(4243), (17, 1, 0), "a stranger was not refused as forbidden");
+}
+
+#[test]
+fn a_socket_that_does_not_exist_or_that_nobody_serves_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = Group::join(dir.path().join("missing")).map(drop).unwrap_err();
+    let Error::Os(missing) = &missing else { panic!("{missing}") };
+    assert_eq!(missing.os().kind(), ErrorKind::NotFound);
+    // A stream socket is somebody else's.
+    let path = dir.path().join("stream");
+    let _listener = UnixListener::bind(&path).unwrap();
+    assert!(matches!(Group::join(&path), Err(Error::Os(_))));
+}
+
+/// A server that answers `reply` with `fds`, to whatever is asked, on one connection.
+fn answering(reply: &[u8], fds: &[&OwnedFd]) -> Error {
+    use std::os::fd::AsFd;
+    let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+    // One answer for the request for a connection.
+    send_with_fds(&far, reply, &fds).unwrap();
+    Group::join_socket(near).unwrap().subscribe(Policy::Lossy).map(drop).unwrap_err()
+}
+
+#[test]
+fn a_server_that_answers_nonsense_is_an_error() {
+    let granted = |word: u8| {
+        let mut bytes = subscribe_request(0);
+        bytes[8] = word;
+        bytes
+    };
+    for (reply, fds) in
+        [(&b"hello"[..], 0), (&granted(16), 0), (&granted(20), 0), (&granted(99), 0), (&[0; 200], 0)]
+    {
+        let error = answering(reply, &[]);
+        assert!(matches!(error, Error::Invalid { .. }), "{error} for {reply:?} with {fds} descriptors");
+    }
+    let (pipe, _end) = rustix::pipe::pipe().unwrap();
+    let error = answering(&granted(16), &[&pipe]);
+    assert!(!error.to_string().is_empty());
+}
+
+#[test]
+fn a_group_cannot_be_served_where_another_one_is_and_a_dead_ones_socket_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("group");
+    let first = Group::create("first", GroupOptions::new()).unwrap();
+    first.serve_at(&path).unwrap();
+    let second = Group::create("second", GroupOptions::new()).unwrap();
+    assert!(second.serve_at(&path).is_err());
+    drop(first);
+    assert!(!path.exists(), "the socket outlived its group");
+    // What a killed server leaves: a socket without a listener.
+    let left = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    drop(left);
+    second.serve_at(&path).unwrap();
+    assert!(Group::join(&path).is_ok());
+}

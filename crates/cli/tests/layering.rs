@@ -1,0 +1,68 @@
+//! Arrows between crates point down. Whoever adds one that does not has to change this list, and say why.
+
+use std::fs;
+use std::path::Path;
+
+/// Every crate, by its folder: its name, and which of ours it may depend on.
+const LAYERS: &[(&str, &str, &[&str])] = &[
+    ("os", "causeway-os", &[]),
+    ("record", "weighbridge-record", &[]),
+    ("stats", "weighbridge-stats", &[]),
+    ("causeway", "causeway", &["causeway-os"]),
+    ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
+    ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
+    (
+        "cli",
+        "weighbridge",
+        &["weighbridge-lab", "weighbridge-report", "weighbridge-record", "weighbridge-stats", "causeway-os"],
+    ),
+];
+
+#[test]
+fn every_crate_depends_only_on_those_below_it() {
+    for (folder, name, may) in LAYERS {
+        let manifest = manifest(folder);
+        assert!(manifest.lines().any(|line| line == format!("name = \"{name}\"")), "{folder} is not {name}");
+        for dependency in dependencies(&manifest) {
+            let is_ours = LAYERS.iter().any(|(_, ours, _)| *ours == dependency);
+            assert!(!is_ours || may.contains(&dependency.as_str()), "{name} must not depend on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn no_crate_is_missing_from_the_list() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for entry in fs::read_dir(crates).unwrap() {
+        let folder = entry.unwrap().file_name().into_string().unwrap();
+        assert!(LAYERS.iter().any(|(known, ..)| *known == folder), "where does {folder} stand?");
+    }
+}
+
+#[test]
+fn the_test_sees_the_dependencies_that_there_are() {
+    let found = dependencies(&manifest("cli"));
+    assert!(found.contains(&"weighbridge-lab".to_owned()) && found.contains(&"clap".to_owned()), "{found:?}");
+}
+
+fn manifest(folder: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("Cargo.toml");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The keys of every table of dependencies: those of the program, of its tests, of its build.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut in_table = false;
+    for line in manifest.lines().map(str::trim) {
+        if let Some(table) = line.strip_prefix('[') {
+            in_table = table.contains("dependencies]");
+            // `[dependencies.name]`
+            names
+                .extend(table.split_once("dependencies.").map(|(_, name)| name.trim_end_matches(']').into()));
+        } else if in_table && let Some((key, _)) = line.split_once('=') {
+            names.push(key.split('.').next().unwrap_or(key).trim().trim_matches('"').into());
+        }
+    }
+    names
+}

@@ -1,0 +1,126 @@
+//! `plan`, `run --dry-run`, `list` and `env`: they measure nothing and write nothing.
+
+use snapbox::str;
+
+use crate::{files, folder, weighbridge};
+
+const SELECTION: &[&str] = &["roundtrip/mock/1/free", "roundtrip/pipe/0/free", "--set", "latency-ns=10,20"];
+
+#[test]
+fn a_plan_has_cases_skips_and_an_estimate() {
+    let folder = folder();
+    let expected = str![[r#"
+roundtrip/mock/1/free/latency-ns=10
+roundtrip/mock/1/free/latency-ns=20
+
+2 of 2 cases would be measured, at least 6 runs of each: about 1 s at best, 8 s at most (until ± 2 % of the median, 40 runs of each or the budget of 105 s).
+
+"#]];
+    let left_out = "warning: left out 2 cases that do not exist, such as roundtrip/pipe/0/free/latency-ns=10: \
+                    roundtrip/pipe has no axis `latency-ns`; it has [..]\n";
+    weighbridge(folder.path())
+        .arg("plan")
+        .args(SELECTION)
+        .assert()
+        .success()
+        .stdout_eq(expected.clone())
+        .stderr_eq(left_out);
+    weighbridge(folder.path())
+        .args(["run", "--dry-run", "--out", "never.jsonl"])
+        .args(SELECTION)
+        .assert()
+        .success()
+        .stdout_eq(expected)
+        .stderr_eq(left_out);
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
+
+#[test]
+fn a_plan_says_what_is_skipped_and_why() {
+    weighbridge(folder().path())
+        .args(["plan", "roundtrip/mock/1/free", "roundtrip/pipe/0/free", "--max-runs", "1"])
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+roundtrip/mock/1/free
+
+skipped:
+roundtrip/pipe/0/free
+    a byte stream cannot carry an empty message; the smallest is 1 byte
+
+1 of 2 cases would be measured in about 94 ms (1 run of each, or as many as the budget allows).
+
+"#]])
+        .stderr_eq("warning: --max-runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
+}
+
+#[test]
+fn a_budget_too_short_for_intervals_is_announced() {
+    weighbridge(folder().path())
+        .args(["plan", "roundtrip/mock/1/free", "--set", "latency-ns=1,2,3,4,5,6,7,8,9", "--budget", "2s"])
+        .assert()
+        .success()
+        .stderr_eq(
+            "warning: 6 runs of each of 9 cases take about 5 s, more than the budget of 2 s: some cases will have no \
+             interval; raise --budget, or select fewer cases\n",
+        );
+}
+
+#[test]
+fn the_default_plan_is_the_quick_suite() {
+    let output = weighbridge(folder().path()).arg("plan").output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    for id in ["roundtrip/noop/1/same-cpu", "roundtrip/pipe/4096/same-cpu", "stream/pipe/65536/two-cpus"] {
+        assert!(stdout.lines().any(|line| line == id), "{id} is not in\n{stdout}");
+    }
+}
+
+#[test]
+fn list_has_every_kind_of_thing() {
+    let output = weighbridge(folder().path()).arg("list").output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    for heading in ["Patterns", "Mechanisms", "Axes of every case", "Placements", "Suites"] {
+        assert!(stdout.lines().any(|line| line.starts_with(heading)), "{heading} is not in\n{stdout}");
+    }
+    for name in
+        ["roundtrip", "stream", "pipe", "ring-futex", "mock", "touch", "same-cpu", "quick", "ipc", "full"]
+    {
+        assert!(
+            stdout.lines().any(|line| line.starts_with(&format!("  {name} "))),
+            "{name} is not in\n{stdout}"
+        );
+    }
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn list_as_json_tells_of_each_placement_whether_it_is_here() {
+    let output = weighbridge(folder().path()).args(["list", "--format", "json"]).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let placements = document["placements"].as_array().unwrap();
+    assert!(placements.len() >= 7);
+    for placement in placements {
+        match placement["here"].as_bool().unwrap() {
+            true => assert!(placement["resolved"].is_string(), "{placement}"),
+            false => assert!(!placement["why"].as_str().unwrap().is_empty(), "{placement}"),
+        }
+    }
+    let pipe = document["mechanisms"].as_array().unwrap().iter().find(|one| one["name"] == "pipe").unwrap();
+    assert!(pipe["caps"].as_array().unwrap().contains(&"byte stream".into()), "{pipe}");
+    assert!(pipe["waits"].as_array().unwrap().contains(&"poll".into()), "{pipe}");
+    assert!(document["suites"][0]["cases"].as_u64().unwrap() >= 60, "{}", document["suites"]);
+}
+
+#[test]
+fn env_describes_the_machine_for_people_and_for_programs() {
+    let folder = folder();
+    let output = weighbridge(folder.path()).args(["env", "--format", "json"]).output().unwrap();
+    let machine: weighbridge_record::Machine = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!machine.allowed_cpus.is_empty() && machine.memory_bytes > 0);
+    let output = weighbridge(folder.path()).arg("env").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(&machine.kernel) && text.contains("is missing"), "{text}");
+    for missing in &machine.missing {
+        assert!(text.contains(missing.as_str()), "{missing} is not in\n{text}");
+    }
+}

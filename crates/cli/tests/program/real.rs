@@ -1,0 +1,35 @@
+//! Once with real mechanisms: not what they cost, only that all of it fits together.
+
+use weighbridge_record::Line;
+
+use crate::{folder, valid_record, weighbridge};
+
+#[test]
+fn real_mechanisms_on_one_cpu_give_numbers() {
+    let folder = folder();
+    let cases = ["roundtrip/pipe/1/same-cpu", "roundtrip/ring-futex/1/same-cpu"];
+    let output = weighbridge(folder.path())
+        .arg("run")
+        .args(cases)
+        .args(["--max-runs", "2", "--budget", "30s", "--out", "r.jsonl", "--quiet"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    if stderr.contains("nothing is left to measure") {
+        println!("skipped: {stderr}");
+        return;
+    }
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("--max-runs 2 gives no intervals"), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("■ roundtrip at same-cpu") && stdout.contains("(2 runs)"), "{stdout}");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    for case in cases {
+        let median = lines.iter().find_map(|line| match line {
+            Line::Summary(summary) if summary.case.to_string() == case => Some(summary.median),
+            _ => None,
+        });
+        assert!(median.is_some_and(|median| median > 0.0), "{case}: {median:?}");
+    }
+    assert!(std::fs::metadata(folder.path().join("r.html")).unwrap().len() > 100_000);
+}

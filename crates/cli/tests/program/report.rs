@@ -1,0 +1,143 @@
+//! `weighbridge report`: whole records, broken ones, and files that never were one.
+
+use std::path::Path;
+
+use snapbox::str;
+
+use crate::{files, folder, text, weighbridge};
+
+fn measure(folder: &Path, name: &str) {
+    weighbridge(folder)
+        .args(["run", "roundtrip/mock/1/free", "roundtrip/mock/64/free", "--set", "latency-ns=1000,3000"])
+        .args(["--quiet", "--html", "none", "--out", name])
+        .assert()
+        .success();
+}
+
+const FIGURES: &str = "...
+■ roundtrip at free, µs/roundtrip
+  payload       mock             mock
+                      latency-ns=3000
+──────────────────────────────────────
+  1 B      *1.00 ±0%         3.00 ±0%
+  64 B     *1.00 ±0%         3.00 ±0%
+...
+";
+
+#[test]
+fn a_record_is_shown_as_the_run_showed_it() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    weighbridge(folder.path())
+        .args(["report", "r.jsonl"])
+        .assert()
+        .success()
+        .stdout_eq(FIGURES)
+        .stderr_eq("");
+    let record = std::fs::read(folder.path().join("r.jsonl")).unwrap();
+    weighbridge(folder.path()).args(["report", "-"]).stdin(record).assert().success().stdout_eq(FIGURES);
+}
+
+#[test]
+fn a_record_cut_in_the_middle_is_shown_as_far_as_it_goes() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let whole = text(folder.path().join("r.jsonl"));
+    let runs_end = whole.rfind("{\"kind\":\"run\"").unwrap();
+    std::fs::write(folder.path().join("cut.jsonl"), &whole[..runs_end + 100]).unwrap();
+    let number = whole[..runs_end].lines().count() + 1;
+    weighbridge(folder.path())
+        .args(["report", "cut.jsonl"])
+        .assert()
+        .success()
+        .stdout_eq(FIGURES_BY_REPORT)
+        .stderr_eq(format!("warning: `cut.jsonl`, line {number}: ends in the middle\n"));
+}
+
+/// As [`FIGURES`], but one case has five runs only.
+const FIGURES_BY_REPORT: &str = "...
+Warning: The record holds no summary for 4 cases; computed for this report from the runs that it
+         holds.
+...
+■ roundtrip at free, µs/roundtrip
+...
+";
+
+#[test]
+fn foreign_lines_in_a_record_are_named_and_left_out() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let mut lines: Vec<String> = text(folder.path().join("r.jsonl")).lines().map(str::to_owned).collect();
+    lines.insert(1, "# a remark".into());
+    std::fs::write(folder.path().join("mixed.jsonl"), lines.join("\n")).unwrap();
+    weighbridge(folder.path())
+        .args(["report", "mixed.jsonl"])
+        .assert()
+        .success()
+        .stdout_eq(FIGURES)
+        .stderr_eq("warning: `mixed.jsonl`, line 2: not a line of a record: [..]\n");
+}
+
+#[test]
+fn a_file_that_is_no_record_is_refused_with_its_lines() {
+    let folder = folder();
+    std::fs::write(folder.path().join("kdbus.txt"), "# size time\n1 32580\n").unwrap();
+    weighbridge(folder.path()).args(["report", "kdbus.txt"]).assert().code(2).stdout_eq("").stderr_eq(str![
+        [r#"
+warning: `kdbus.txt`, line 1: not a line of a record: expected value
+warning: `kdbus.txt`, line 2: not a line of a record: [..]
+error: `kdbus.txt` holds nothing of a record
+
+"#]
+    ]);
+    let many = "nonsense\n".repeat(1000);
+    weighbridge(folder.path()).args(["report", "-"]).stdin(many).assert().code(2).stdout_eq("").stderr_eq(
+        "warning: standard input, line 1: [..]\n...\nwarning: standard input: 995 more lines that are not valid\n\
+         error: standard input holds nothing of a record\n",
+    );
+}
+
+#[test]
+fn an_empty_file_and_a_missing_one_are_refused() {
+    let folder = folder();
+    std::fs::write(folder.path().join("empty"), "").unwrap();
+    weighbridge(folder.path())
+        .args(["report", "empty"])
+        .assert()
+        .code(2)
+        .stdout_eq("")
+        .stderr_eq("...\nerror: `empty` holds nothing of a record\n");
+    weighbridge(folder.path())
+        .args(["report", "missing"])
+        .assert()
+        .code(2)
+        .stdout_eq("")
+        .stderr_eq("error: cannot read `missing`: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn records_that_can_be_read_are_shown_beside_one_that_cannot() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    weighbridge(folder.path())
+        .args(["report", "r.jsonl", "missing"])
+        .assert()
+        .code(2)
+        .stdout_eq("...\n■ roundtrip at free, µs/roundtrip\n...\n")
+        .stderr_eq("error: cannot read `missing`: [..]\n");
+}
+
+#[test]
+fn a_report_goes_to_a_file_that_does_not_exist_yet() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let to_page = ["report", "r.jsonl", "--format", "html", "--out", "page.html"];
+    weighbridge(folder.path()).args(to_page).assert().success().stdout_eq("").stderr_eq("");
+    assert!(text(folder.path().join("page.html")).contains("</html>"));
+    weighbridge(folder.path())
+        .args(to_page)
+        .assert()
+        .code(2)
+        .stderr_eq("error: `page.html` exists already; move it away, or give another name with --out\n");
+    assert_eq!(files(folder.path()), ["page.html", "r.jsonl"]);
+}

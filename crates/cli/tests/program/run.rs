@@ -1,0 +1,268 @@
+//! `weighbridge run` when nothing goes wrong: what it prints, and where.
+
+use snapbox::str;
+use weighbridge_record::{Line, StoppedBy};
+
+use crate::{files, folder, valid_record, weighbridge};
+
+/// Two sizes, two settings, two patterns; and a peer that dies.
+const CASES: &[&str] = &[
+    "roundtrip/mock/1/free",
+    "roundtrip/mock/4096/free",
+    "roundtrip/mock/1/free/latency-ns=5000",
+    "roundtrip/mock/64/free/fault=dies",
+    "stream/mock/4096/free",
+];
+
+#[test]
+fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
+    let folder = folder();
+    weighbridge(folder.path())
+        .arg("run")
+        .args(CASES)
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+...
+■ roundtrip at free, µs/roundtrip
+  payload       mock             mock
+                      latency-ns=5000
+──────────────────────────────────────
+  1 B      *1.00 ±0%         5.00 ±0%
+  4 KiB     1.00 ±0%
+
+  per operation [..]
+[..]
+  mock [..]
+  mock latency-ns=5000 [..]
+
+■ stream at free, GiB/s
+  payload 4 KiB
+  mechanism     median  interval
+────────────────────────────────────
+  mock            3.81       ±0%
+...
+■ Skipped
+  server ended: signal 6 (SIGABRT) (step: attach)
+    mock fault=dies: 64 B at free (roundtrip)
+
+"#]])
+        .stderr_eq(str![[r#"
+...
+round 1: 0 runs made, 0 of 5 cases done, 0 ms used, at most [..] to go
+...
+record: weighbridge-[..].jsonl
+page:   weighbridge-[..].html
+
+"#]]);
+    let names = files(folder.path());
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names[0].trim_end_matches(".html"), names[1].trim_end_matches(".jsonl"));
+    let page = std::fs::read_to_string(folder.path().join(&names[0])).unwrap();
+    assert!(page.starts_with("<!"), "{}", &page[..40]);
+}
+
+#[test]
+fn the_record_says_everything_from_its_header_to_its_end() {
+    let folder = folder();
+    weighbridge(folder.path())
+        .args([
+            "run",
+            "--out",
+            "r.jsonl",
+            "--html",
+            "none",
+            "--seed",
+            "7",
+            "--precision",
+            "1%",
+            "--budget",
+            "30s",
+        ])
+        .args(CASES)
+        .assert()
+        .success();
+    assert_eq!(files(folder.path()), ["r.jsonl"], "no page was wanted");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let Line::Header(header) = &lines[0] else { panic!("{:?}", lines[0]) };
+    assert_eq!((header.seed, header.tool.name.as_str()), (7, "weighbridge"));
+    assert_eq!(header.settings["precision"], "0.01");
+    assert_eq!(header.settings["budget"], "30s");
+    assert_eq!(header.settings["cases"].split(',').count(), CASES.len());
+    assert!(!header.machine.kernel.is_empty());
+    let summaries: Vec<_> = lines
+        .iter()
+        .filter_map(|line| if let Line::Summary(summary) = line { Some(summary) } else { None })
+        .collect();
+    assert_eq!(summaries.len(), 4);
+    for summary in summaries {
+        assert_eq!((summary.runs, summary.stopped_by), (6, StoppedBy::Precision), "{}", summary.case);
+        assert_eq!(summary.ci95, Some([summary.median; 2]), "a constant has an interval without width");
+    }
+    let skipped = lines.iter().filter(|line| matches!(line, Line::Skipped(_))).count();
+    assert_eq!(skipped, 1);
+    assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete));
+}
+
+#[test]
+fn what_cannot_run_here_is_skipped_with_its_reason_and_the_run_goes_on() {
+    let folder = folder();
+    weighbridge(folder.path())
+        .args([
+            "run",
+            "roundtrip/pipe/0/free",
+            "roundtrip/mock/0/free",
+            "--out",
+            "r.jsonl",
+            "--html",
+            "none",
+            "-q",
+        ])
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+...
+■ Skipped
+  a byte stream cannot carry an empty message; the smallest is 1 byte
+    pipe: 0 B at free (roundtrip)
+
+"#]]);
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    assert!(matches!(&lines[1], Line::Skipped(skipped) if skipped.step == "fit"), "{:?}", lines[1]);
+}
+
+#[test]
+fn markdown_has_the_same_figures() {
+    let folder = folder();
+    weighbridge(folder.path())
+        .args(["run", "--quiet", "--html", "none", "--format", "markdown"])
+        .args(CASES)
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+# Weighbridge report
+...
+## Round trip at free, µs/roundtrip
+
+| payload | mock | mock latency-ns=5000 |
+| --- | --: | --: |
+| 1 B | **1.00** [1.00 1.00] | 5.00 [5.00 5.00] |
+| 4 KiB | 1.00 [1.00 1.00] |  |
+...
+## Stream at free, GiB/s
+
+| payload | mock |
+| --- | --: |
+| 4 KiB | 3.81 [3.81 3.81] |
+...
+"#]]);
+}
+
+#[test]
+fn csv_has_a_line_for_every_case_and_every_skip() {
+    let folder = folder();
+    weighbridge(folder.path())
+        .args(["run", "--quiet", "--html", "none", "--format", "csv"])
+        .args(CASES)
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+record,case,pattern,mechanism,payload_bytes,placement,[..]
+,roundtrip/mock/1/free,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/4096/free,roundtrip,mock,4096,free,free,[..],ns/roundtrip,false,6,1000,1000,1000,1000,1000,0,0,precision,false,[..]
+,roundtrip/mock/1/free/latency-ns=5000,roundtrip,mock,1,free,free,[..],ns/roundtrip,false,6,5000,5000,5000,5000,5000,0,0,precision,false,[..]
+,stream/mock/4096/free,stream,mock,4096,free,free,[..],bytes/s,true,6,4096000000,4096000000,4096000000,4096000000,4096000000,0,0,precision,false,[..]
+,roundtrip/mock/64/free/fault=dies,roundtrip,mock,64,free,[..],attach,server ended: signal 6 (SIGABRT)
+
+"#]]);
+}
+
+#[test]
+fn json_on_standard_output_is_one_document_and_progress_stays_out_of_it() {
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args(["run", "--html", "none", "--format", "json"])
+        .args(CASES)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut cases: Vec<(String, f64)> = document["cases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| (case["id"].as_str().unwrap().into(), case["summary"]["median"].as_f64().unwrap()))
+        .collect();
+    cases.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [
+        ("roundtrip/mock/1/free", 1000.0),
+        ("roundtrip/mock/1/free/latency-ns=5000", 5000.0),
+        ("roundtrip/mock/4096/free", 1000.0),
+        ("stream/mock/4096/free", 4.096e9),
+    ];
+    assert_eq!(cases, expected.map(|(id, median)| (id.to_owned(), median)));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("round 1:") && stderr.contains("record: "), "{stderr}");
+}
+
+#[test]
+fn quiet_leaves_only_warnings_on_standard_error() {
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args(["run", "roundtrip/mock/1/free", "--quiet", "--html", "none", "--max-runs", "2"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("--max-runs 2 gives no intervals"), "{stderr}");
+    assert!(stderr.lines().all(|line| line.starts_with("warning: ")), "{stderr}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("(2 runs)"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_order_of_runs() {
+    let folder = folder();
+    let order = |name: &str, seed: &str| -> Vec<String> {
+        weighbridge(folder.path())
+            .args([
+                "run",
+                "roundtrip/mock/1/free",
+                "--set",
+                "latency-ns=10001,10002,10003,10004,10005,10006,10007,10008",
+                "--max-runs",
+                "2",
+            ])
+            .args(["--quiet", "--html", "none", "--out", name, "--seed", seed])
+            .assert()
+            .success();
+        let lines = valid_record(folder.path().join(name)).lines;
+        let run = |line| if let Line::Run(run) = line { Some(run.case.to_string()) } else { None };
+        lines.into_iter().filter_map(run).collect()
+    };
+    let first = order("a.jsonl", "11");
+    assert_eq!(first.len(), 16);
+    assert_eq!(order("b.jsonl", "11"), first);
+    assert_ne!(order("c.jsonl", "12"), first);
+}
+
+#[test]
+fn chosen_cpus_are_the_ones_that_peers_run_on() {
+    let folder = folder();
+    let list = weighbridge(folder.path()).args(["env", "--format", "json"]).output().unwrap();
+    let machine: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    let last = machine["allowed_cpus"].as_array().unwrap().last().unwrap().to_string();
+    let output = weighbridge(folder.path())
+        .args(["run", "roundtrip/mock/1/same-cpu", "--cpus", &last, "--max-runs", "1"])
+        .args(["--quiet", "--html", "none", "--out", "r.jsonl"])
+        .output()
+        .unwrap();
+    if !output.status.success() {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("needs to pin threads"), "{stderr}");
+        println!("skipped: this process may not pin threads");
+        return;
+    }
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let cpus =
+        lines.iter().find_map(|line| if let Line::Case(case) = line { Some(&case.cpus) } else { None });
+    assert_eq!(cpus.unwrap(), &[last.parse::<u32>().unwrap(); 2]);
+}

@@ -1,0 +1,57 @@
+//! The harness of fan-in: the reader's loop, its counts and its look at the clock, without any call.
+
+use std::io;
+
+use super::{MAX_EVENTS, STREAMS, count};
+use crate::contract::Facts;
+use crate::ctx::{Ctx, Flow};
+use crate::link::Link;
+
+/// The leading role counts events that are not there; the others have nothing to do.
+pub(super) fn drive(link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    if cx.role > 0 {
+        cx.follow_nothing()?;
+        return Ok(Facts::new());
+    }
+    let mut nothing = Nothing {
+        ready: count(link, MAX_EVENTS).min(count(link, STREAMS)),
+        streams: count(link, STREAMS) as u64,
+        events: 0,
+        bytes: 0,
+    };
+    cx.lead_intervals(&mut nothing)?;
+    Ok(Facts::new())
+}
+
+struct Nothing {
+    ready: usize,
+    streams: u64,
+    events: u64,
+    bytes: u64,
+}
+
+impl Flow for Nothing {
+    #[inline]
+    fn step(&mut self) -> io::Result<u64> {
+        for index in 0..self.ready {
+            std::hint::black_box(index);
+            self.events += 1;
+            self.bytes += 1;
+        }
+        Ok(1 + self.ready as u64)
+    }
+
+    fn count(&self) -> (u64, u64) {
+        (self.events, self.bytes)
+    }
+
+    fn warm_ops(&self) -> u64 {
+        self.streams
+    }
+
+    fn edge(&mut self, _now_ns: u64) {}
+
+    fn drain(&mut self, _counted_ops: u64) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Makes the streams, in the coordinator.
+//!
+//! # Safety
+//! `setsockopt` is given a local number with its true size.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use causeway_os::socket;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::limits::explain;
+use super::{NODELAY, STREAMS, count};
+use crate::link::Link;
+
+/// What a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Pipe,
+    UnixStream,
+    Tcp,
+}
+
+/// Connections to one listener, from one address: far fewer than there are ports for them.
+const OF_ONE_LISTENER: usize = 4096;
+/// A handshake over loopback is over before `connect` returns, unless something stands in its way.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Makes all streams, and gives away the ends of each: its index, the end to read, the end to write.
+pub(super) fn create(
+    kind: Kind,
+    streams: usize,
+    link: &Link,
+    mut give: impl FnMut(usize, OwnedFd, OwnedFd),
+) -> io::Result<()> {
+    debug_assert_eq!(streams, count(link, STREAMS));
+    let mut connections =
+        Connections { listener: None, nodelay: kind == Kind::Tcp && link.axis(NODELAY.name) == "yes" };
+    for index in 0..streams {
+        let made = match kind {
+            Kind::Pipe => pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from),
+            Kind::UnixStream => socket::stream_pair().map_err(io::Error::from),
+            Kind::Tcp => connections.next(index),
+        };
+        let (read, write) = made.map_err(|error| explain(error, index, streams))?;
+        give(index, read, write);
+    }
+    Ok(())
+}
+
+/// TCP connections over loopback, with so many listeners and source addresses that ports never run out.
+struct Connections {
+    listener: Option<(TcpListener, SocketAddr)>,
+    nodelay: bool,
+}
+
+impl Connections {
+    fn next(&mut self, index: usize) -> io::Result<(OwnedFd, OwnedFd)> {
+        if index.is_multiple_of(OF_ONE_LISTENER) {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let address = listener.local_addr()?;
+            self.listener = Some((listener, address));
+        }
+        let (listener, address) = self.listener.as_ref().expect("made for the first stream");
+        let read =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_timeout(&read, Timeout::Send, Some(PATIENCE))?;
+        bind_without_port(&read, source(index / OF_ONE_LISTENER))?;
+        rustix::net::connect(&read, address)?;
+        let (write, _) = listener.accept()?;
+        let write = OwnedFd::from(write);
+        for end in [&read, &write] {
+            sockopt::set_tcp_nodelay(end, self.nodelay)?;
+            // Closing resets the connection, so that none of thousands lingers in TIME_WAIT. Nothing is lost by that: the
+            // reader has counted every byte before either end is closed.
+            sockopt::set_socket_linger(end, Some(Duration::ZERO))?;
+        }
+        Ok((read, write))
+    }
+}
+
+/// A loopback address of its own for each listener: 127.0.0.2, 127.0.0.3 …
+fn source(listener: usize) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + 1 + listener as u32)
+}
+
+/// Fixes the source address, and leaves the port to `connect`: so one port serves any number of destinations.
+fn bind_without_port(socket: &OwnedFd, address: Ipv4Addr) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option takes an int, and is given one with its size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(rustix::net::bind(socket, &SocketAddrV4::new(address, 0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listener_has_a_source_address_of_its_own_on_loopback() {
+        let addresses: Vec<_> = (0..300).map(source).collect();
+        assert!(addresses.iter().all(Ipv4Addr::is_loopback));
+        assert!(addresses.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn a_connection_carries_bytes_from_its_writing_to_its_reading_end_and_leaves_no_time_wait() {
+        let mut connections = Connections { listener: None, nodelay: true };
+        let (read, write) = connections.next(0).unwrap();
+        rustix::io::write(&write, b"seven b").unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(rustix::io::read(&read, &mut buffer).unwrap(), 7);
+        let port = SocketAddrV4::try_from(rustix::net::getsockname(&read).unwrap()).unwrap().port();
+        drop((read, write));
+        // Column 2 is the local address, column 4 the state; 06 is TIME_WAIT.
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let lingers = |line: &str| {
+            let mut columns = line.split_whitespace().skip(1);
+            columns.next().is_some_and(|local| local.ends_with(&format!(":{port:04X}")))
+                && columns.nth(1) == Some("06")
+        };
+        assert!(!table.lines().any(lingers), "{table}");
+    }
+}

@@ -1,0 +1,188 @@
+//! A writer: small messages to its streams, one after the other, as fast as they are taken.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use causeway_os::counters::ThreadCounters;
+use rustix::net::sockopt;
+
+use super::{STREAMS, count, fds, is_cyclic, part, reader, writers};
+use crate::board::Board;
+use crate::buffer::Buffer;
+use crate::contract::Facts;
+use crate::ctx::Ctx;
+use crate::link::{Link, Touch};
+use crate::shared::Step;
+
+/// Words of a writer's line: what it has done so far, and whether that is all.
+pub(super) const WRITES: usize = 0;
+pub(super) const BYTES: usize = 1;
+pub(super) const SUM: usize = 2;
+pub(super) const VOLUNTARY: usize = 3;
+pub(super) const INVOLUNTARY: usize = 4;
+pub(super) const INTERRUPTED: usize = 5;
+pub(super) const DONE: usize = 6;
+
+/// Writes between two looks at whether the reader has enough.
+const CHUNK: usize = 64;
+/// Chunks between two readings of the counters: a reading costs as much as a write.
+const COUNTERS_EVERY: u64 = 16;
+
+/// What the first message of a stream is filled with.
+pub(super) fn mark(stream: usize) -> u8 {
+    (stream % 251) as u8 + 1
+}
+
+/// The whole life of this role.
+pub(super) fn drive(
+    role: usize,
+    ends: &[OwnedFd],
+    board: Board,
+    link: &Link,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let mut writer = Writer {
+        fds: ends.iter().map(AsRawFd::as_raw_fd).collect(),
+        message: Buffer::new(link.payload_bytes)?,
+        payload_bytes: link.payload_bytes,
+        is_touched: link.touch == Touch::All,
+        is_cyclic: is_cyclic(link),
+        next: 0,
+        random: Random(0x9e37_79b9_7f4a_7c15 ^ role as u64),
+        until_yield: ends.len(),
+        writes: 0,
+        sum: 0,
+        interrupted: 0,
+    };
+    cx.set_step(Step::Prefault);
+    writer.message.prefault()?;
+    cx.set_step(Step::Verify);
+    writer.introduce(part(role - 1, writers(link), count(link, STREAMS)))?;
+    let mut chunks = 0u64;
+    let work = || {
+        writer.chunk()?;
+        writer.publish(&board, role);
+        if chunks.is_multiple_of(COUNTERS_EVERY) {
+            publish_switches(&board, role);
+        }
+        chunks += 1;
+        Ok(())
+    };
+    let done = || {
+        publish_switches(&board, role);
+        board.word(role, DONE).store(1, Release); // PAIR written
+    };
+    cx.follow_intervals(work, done, || board.word(0, reader::COUNTED_OPS).load(Acquire))?;
+    let mut facts = Facts::new();
+    if link.id.mechanism != "pipe" {
+        let sndbuf = ends.iter().map(sockopt::socket_send_buffer_size).next();
+        facts.insert("sndbuf_bytes".into(), sndbuf.transpose()?.unwrap_or(0).to_string());
+    }
+    Ok(facts)
+}
+
+struct Writer {
+    fds: Vec<RawFd>,
+    message: Buffer,
+    payload_bytes: usize,
+    is_touched: bool,
+    is_cyclic: bool,
+    next: usize,
+    random: Random,
+    until_yield: usize,
+    writes: u64,
+    sum: u64,
+    interrupted: u64,
+}
+
+impl Writer {
+    /// One message to each stream, in the order in which the reader takes them.
+    fn introduce(&mut self, streams: impl Iterator<Item = usize>) -> io::Result<()> {
+        for (fd, stream) in self.fds.iter().zip(streams) {
+            let message = &mut self.message.bytes_mut()[..self.payload_bytes];
+            message.fill(mark(stream));
+            fds::write_all(*fd, message)?;
+        }
+        self.message.bytes_mut().fill(0);
+        Ok(())
+    }
+
+    #[inline]
+    fn chunk(&mut self) -> io::Result<()> {
+        for _ in 0..CHUNK {
+            let index = self.choose();
+            let fd = self.fds[index];
+            let message = &mut self.message.bytes_mut()[..self.payload_bytes];
+            if self.is_touched {
+                let byte = self.writes as u8;
+                message.fill(byte);
+                self.sum = self.sum.wrapping_add(u64::from(byte) * self.payload_bytes as u64);
+            }
+            self.interrupted += fds::write_all(fd, message)?;
+            self.writes += 1;
+            self.until_yield -= 1;
+            if self.until_yield == 0 {
+                // Once as many messages are written as there are streams, as epoll_bench does it.
+                self.until_yield = self.fds.len();
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn choose(&mut self) -> usize {
+        if !self.is_cyclic {
+            return self.random.below(self.fds.len());
+        }
+        let index = self.next;
+        self.next = if index + 1 == self.fds.len() { 0 } else { index + 1 };
+        index
+    }
+
+    /// Lets the reader know. Only [`DONE`] is waited for, so only that is ordered.
+    fn publish(&self, board: &Board, role: usize) {
+        board.word(role, WRITES).store(self.writes, Relaxed);
+        board.word(role, BYTES).store(self.writes * self.payload_bytes as u64, Relaxed);
+        board.word(role, SUM).store(self.sum, Relaxed);
+        board.word(role, INTERRUPTED).store(self.interrupted, Relaxed);
+    }
+}
+
+fn publish_switches(board: &Board, role: usize) {
+    let counters = ThreadCounters::read();
+    board.word(role, VOLUNTARY).store(counters.voluntary_switches, Relaxed);
+    board.word(role, INVOLUNTARY).store(counters.involuntary_switches, Relaxed);
+}
+
+/// xorshift64* (Vigna, 2016).
+struct Random(u64);
+
+impl Random {
+    /// A number below `limit`, by the high half of a product (Lemire, 2019; the bias of one part in 2³² is kept).
+    #[inline]
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        ((high * limit as u64) >> 32) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stream_is_chosen_about_as_often_as_any_other() {
+        let mut random = Random(1);
+        let mut counts = [0u32; 100];
+        for _ in 0..1_000_000 {
+            counts[random.below(100)] += 1;
+        }
+        // Ten thousand each; six standard deviations are 600.
+        assert!(counts.iter().all(|count| (9_400..10_600).contains(count)), "{counts:?}");
+    }
+}

@@ -1,0 +1,232 @@
+//! Causeway, our own bus: `causeway-sw` (a log with one writer) and `causeway-mw` (a log that several may write).
+//!
+//! Each end creates the group that it publishes to and subscribes to the other's; the two hand each other an invitation
+//! over a socket before anything is timed. A message is written where it lies in the log and copied out by its receiver,
+//! which is what a receiver does that need not trust its sender.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use causeway::{Group, GroupOptions, Loan, Policy, Publisher, Received, Subscriber};
+use causeway_os::socket;
+use rustix::event::epoll;
+
+use crate::axis::{Axis, Values};
+use crate::contract::{Caps, Endpoint, Facts, Fit, Handoff, Mechanism, Side};
+use crate::host::Host;
+use crate::link::{Link, Wait};
+
+/// How many may write to a log.
+pub trait Kind: 'static {
+    /// Name of the mechanism.
+    const ID: &'static str;
+    /// One sentence.
+    const ABOUT: &'static str;
+    /// What makes a group of this kind.
+    fn options() -> GroupOptions;
+}
+
+/// One process writes.
+#[derive(Debug)]
+pub struct OneWriter;
+
+impl Kind for OneWriter {
+    const ID: &'static str = "causeway-sw";
+    const ABOUT: &'static str =
+        "Causeway, a log in shared memory with one writer; receivers map it read-only";
+
+    fn options() -> GroupOptions {
+        GroupOptions::new()
+    }
+}
+
+/// Several processes may write.
+#[derive(Debug)]
+pub struct ManyWriters;
+
+impl Kind for ManyWriters {
+    const ID: &'static str = "causeway-mw";
+    const ABOUT: &'static str =
+        "Causeway, a log in shared memory that several may write, in one order for all receivers";
+
+    fn options() -> GroupOptions {
+        GroupOptions::new().several_publishers()
+    }
+}
+
+/// The largest log.
+const MOST_BYTES: usize = 1 << 30;
+/// A log of the default size stays in a second-level cache.
+const DEFAULT_BYTES: usize = 256 << 10;
+/// What a frame needs beyond its payload, generously.
+const FRAME_BYTES: usize = 256;
+
+/// Bytes of the log: a payload may take a quarter of it.
+fn capacity_bytes(link: &Link) -> usize {
+    let least = link.payload_bytes.saturating_add(FRAME_BYTES).saturating_mul(4).next_power_of_two();
+    link.number("capacity").unwrap_or(DEFAULT_BYTES.max(least))
+}
+
+/// A group in each direction.
+#[derive(Debug)]
+pub struct Causeway<K>(PhantomData<K>);
+
+impl<K: Kind> Mechanism for Causeway<K> {
+    const ID: &'static str = K::ID;
+    const ABOUT: &'static str = K::ABOUT;
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
+    const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
+    const AXES: &'static [Axis] = &[Axis {
+        name: "capacity",
+        default: "default",
+        values: Values::Bytes,
+        about: "bytes of the log, a power of two; default is 256 KiB, or four times what the payload needs",
+    }];
+    type End = CausewayEnd;
+
+    fn fit(_host: &Host, link: &Link) -> Fit {
+        let (bytes, payload) = (capacity_bytes(link), link.payload_bytes);
+        if bytes > MOST_BYTES {
+            return Fit::No(format!(
+                "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
+            ));
+        }
+        if payload.saturating_mul(4) > bytes {
+            return Fit::No(format!(
+                "a message of {payload} bytes is more than a quarter of the log's {bytes}; raise it with \
+                 capacity={}",
+                (payload * 4).next_power_of_two()
+            ));
+        }
+        Fit::Yes
+    }
+
+    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
+        let (near, far) = socket::seqpacket_pair()?;
+        Ok([Handoff::of([near]), Handoff::of([far])])
+    }
+
+    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<CausewayEnd> {
+        let meeting = handoff.take_fd();
+        let capacity_bytes = capacity_bytes(link) as u64;
+        let own = Group::create("weighbridge", K::options().capacity_bytes(capacity_bytes))
+            .map_err(io::Error::other)?;
+        let publisher = own.publisher().map_err(io::Error::other)?;
+        let invitation = own.invite().map_err(io::Error::other)?;
+        socket::send_with_fds(&meeting, &[0], &[invitation.as_fd()])?;
+        let theirs = Group::join_socket(receive_invitation(&meeting)?).map_err(io::Error::other)?;
+        let mut subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
+        match link.wait {
+            Wait::SpinBlock => {}
+            _ => subscriber.spin_at_most(Duration::ZERO),
+        }
+        let set = match link.wait {
+            Wait::Epoll => Some(watch(&subscriber)?),
+            _ => None,
+        };
+        // A message sent before the other end subscribed would not reach it.
+        socket::send_with_fds(&meeting, &[0], &[])?;
+        socket::recv_with_fds(&meeting, &mut [0], 0)?;
+        Ok(CausewayEnd {
+            publisher,
+            subscriber,
+            set,
+            wait: link.wait,
+            capacity_bytes,
+            _groups: [own, theirs],
+        })
+    }
+}
+
+fn receive_invitation(meeting: &OwnedFd) -> io::Result<OwnedFd> {
+    let (_, fds) = socket::recv_with_fds(meeting, &mut [0], 1)?;
+    fds.into_iter().next().ok_or_else(super::fd::peer_gone)
+}
+
+fn watch(subscriber: &Subscriber) -> io::Result<OwnedFd> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&set, subscriber.as_fd(), epoll::EventData::new_u64(0), flags)?;
+    Ok(set)
+}
+
+/// One end: publisher of its own group, subscriber of the other's.
+#[derive(Debug)]
+pub struct CausewayEnd {
+    publisher: Publisher,
+    subscriber: Subscriber,
+    set: Option<OwnedFd>,
+    wait: Wait,
+    capacity_bytes: u64,
+    _groups: [Group; 2],
+}
+
+impl CausewayEnd {
+    fn wait(&mut self) -> io::Result<()> {
+        match (self.wait, &self.set) {
+            (Wait::Spin, _) => {
+                std::hint::spin_loop();
+                Ok(())
+            }
+            (_, Some(set)) => {
+                if self.subscriber.arm().map_err(io::Error::other)? {
+                    let mut events = [epoll::Event {
+                        flags: epoll::EventFlags::empty(),
+                        data: epoll::EventData::new_u64(0),
+                    }];
+                    epoll::wait(set, &mut events[..], None)?;
+                }
+                Ok(())
+            }
+            _ => self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other),
+        }
+    }
+}
+
+/// A message that is being written where receivers will find it.
+#[derive(Debug)]
+pub struct Written<'a>(Loan<'a>);
+
+impl AsMut<[u8]> for Written<'_> {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Endpoint for CausewayEnd {
+    type Tx<'a> = Written<'a>;
+    type Rx<'a> = &'a [u8];
+
+    #[inline]
+    fn loan(&mut self, len: usize) -> io::Result<Written<'_>> {
+        let loan = self.publisher.loan_within(len, None).map_err(io::Error::other)?;
+        loan.map(Written)
+            .ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
+    }
+
+    #[inline]
+    fn commit(tx: Written<'_>) -> io::Result<()> {
+        tx.0.commit().map(|_| ()).map_err(io::Error::other)
+    }
+
+    #[inline]
+    fn take(&mut self, _len: usize) -> io::Result<&[u8]> {
+        while !self.subscriber.is_ready().map_err(io::Error::other)? {
+            self.wait()?;
+        }
+        match self.subscriber.receive().map_err(io::Error::other)? {
+            Received::Message(message) => Ok(message.bytes),
+            Received::Lost { messages, .. } => {
+                Err(io::Error::other(format!("{messages} messages were lost")))
+            }
+            Received::Empty => Err(io::Error::other("a log that was ready is empty")),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::from([("capacity_bytes".into(), self.capacity_bytes.to_string())])
+    }
+}

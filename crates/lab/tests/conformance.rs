@@ -1,0 +1,82 @@
+//! Every mechanism keeps the same promises.
+//!
+//! Each test runs real peers: fresh processes of this very program, which hands over to [`peer::main`] when it is started
+//! as one. Tests run one after the other in the main thread, because they count what this process holds, and because
+//! peers end with the thread that started them.
+
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+#[path = "conformance/carrying.rs"]
+mod carrying;
+#[path = "conformance/faults.rs"]
+mod faults;
+#[path = "conformance/limits.rs"]
+mod limits;
+#[path = "conformance/runs.rs"]
+mod runs;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::subject::Subject;
+use weighbridge_lab::{host::Host, mechanism, peer};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, first, parent] = &args[..]
+        && first == peer::ARGUMENT
+    {
+        let parent = parent.parse().expect("the coordinator passes its process id");
+        let control = causeway_os::process::inherited_fd(3).expect("the coordinator passes a socket");
+        return peer::main(parent, control);
+    }
+    // Before there are other threads: it may enter an IPC namespace of its own.
+    let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
+    let mut trials = Vec::new();
+    for subject in mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
+        for (promise, test) in PROMISES {
+            let name = format!("{}::{promise}", subject.id);
+            trials.push(trial(&name, move || test(host, subject)));
+        }
+    }
+    for (name, test) in TESTS {
+        trials.push(trial(name, move || test(host)));
+    }
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        runs::leaving_nothing(test);
+        Ok(())
+    })
+}
+
+/// A promise of the laboratory as a whole.
+type Test = (&'static str, fn(&Host));
+/// A promise that each mechanism keeps.
+type Promise = (&'static str, fn(&Host, &'static Subject));
+
+const PROMISES: &[Promise] = &[
+    ("carries_every_size_whole_and_in_order_or_names_the_limit", carrying::every_size),
+    ("waits_in_every_way_that_it_offers", carrying::every_wait),
+    ("works_between_threads_too", carrying::threads),
+    ("carries_empty_replies_and_is_touched_as_the_case_says", carrying::directions_and_touches),
+    ("takes_no_page_fault_for_a_message_unless_it_maps", carrying::no_faults_when_warm),
+    ("a_killed_peer_is_a_failure_with_its_step", faults::killed_while_it_exchanges),
+    ("goes_on_when_a_stopped_peer_does", faults::stopped_for_a_while),
+];
+
+const TESTS: &[Test] = &[
+    ("settings_are_made_and_read_back", limits::settings_are_read_back),
+    ("what_exceeds_a_limit_is_refused_with_its_name_and_how_to_raise_it", limits::refusals_name_the_limit),
+    ("the_largest_message_that_a_limit_allows_is_carried", limits::largest_messages),
+    ("a_buffer_below_the_kernels_minimum_is_not_taken_in_silence", limits::too_small_a_buffer),
+    ("a_low_limit_on_message_queues_is_named", limits::low_msgqueue_limit),
+    ("a_peer_killed_in_verify_is_a_failure_in_verify", faults::killed_in_verify),
+    ("a_peer_that_never_goes_on_is_a_failure_within_the_deadline", faults::stopped_for_good),
+    ("a_failure_at_attach_death_and_a_stall_are_told_apart", faults::mock_faults),
+    ("a_hundred_runs_leave_no_memory_behind", runs::hundred_runs),
+];

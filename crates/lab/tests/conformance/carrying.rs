@@ -1,0 +1,120 @@
+//! Messages arrive whole, in order and once: peers check each of the first byte by byte, and the sum of every batch.
+
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::planner::Timing;
+use weighbridge_lab::subject::Subject;
+use weighbridge_record::CaseId;
+
+use crate::runs::{SHORT, anywhere, everywhere, measure, prepare};
+
+const SIZES: [u64; 7] = [0, 1, 7, 4096, 65_536, 1 << 20, 4 << 20];
+
+/// Every mechanism carries a page; what does not carry more says by which limit.
+pub fn every_size(host: &Host, subject: &'static Subject) {
+    for size in SIZES {
+        for id in everywhere(subject, size) {
+            // What length does to a message it does on one CPU; two are for the order in which the ends run.
+            if id.placement == "two-cpus" && [7, 4 << 20].contains(&size) {
+                continue;
+            }
+            match prepare(host, &id) {
+                Ok(case) => drop(measure(host, &case, SHORT)),
+                Err(why) => check_refusal(&id, subject, &why),
+            }
+        }
+    }
+}
+
+/// What may be refused at all, and in which words.
+fn check_refusal(id: &CaseId, subject: &Subject, why: &str) {
+    let is_about_place = why.contains("two CPUs") || why.contains("spinning on one CPU");
+    let is_empty_stream = id.payload_bytes == 0 && subject.caps.has(Caps::BYTE_STREAM);
+    if is_about_place {
+        return;
+    }
+    if is_empty_stream {
+        assert!(why.contains("a byte stream cannot carry an empty message"), "{id}: {why}");
+        return;
+    }
+    assert!(id.payload_bytes > 4096, "{id}: {why}");
+    let limits = ["fs.mqueue.msgsize_max", "kernel.msgmax", "net.core.wmem_default", "IPv4 packet"];
+    assert!(limits.iter().any(|limit| why.contains(limit)), "{id}: {why}");
+    assert!(
+        why.contains("sysctl") || why.contains("set the axis") || why.contains("smaller size"),
+        "{id}: {why}"
+    );
+}
+
+/// A small message and one that fills most queues, in each way to wait but the default, which all other tests have.
+pub fn every_wait(host: &Host, subject: &'static Subject) {
+    for wait in &subject.waits[1..] {
+        for size in [1, 65_507] {
+            for id in everywhere(subject, size) {
+                // What a stream of small messages waits for is in every size already.
+                if id.pattern == "stream" && size == 1 {
+                    continue;
+                }
+                let id = id.with("wait", wait.name());
+                match prepare(host, &id) {
+                    Ok(case) => drop(measure(host, &case, SHORT)),
+                    Err(why) if why.contains("io_uring") => eprintln!("skipped: {id}: {why}"),
+                    Err(why) => check_refusal(&id, subject, &why),
+                }
+            }
+        }
+    }
+}
+
+/// Both roles in one process.
+pub fn threads(host: &Host, subject: &'static Subject) {
+    for size in [7, 65_507] {
+        for id in everywhere(subject, size) {
+            let id = id.with("peers", "thread");
+            match prepare(host, &id) {
+                Ok(case) => drop(measure(host, &case, SHORT)),
+                Err(why) => check_refusal(&id, subject, &why),
+            }
+        }
+    }
+}
+
+/// A full message one way and an empty one back (one byte on a stream), and payloads touched in part.
+pub fn directions_and_touches(host: &Host, subject: &'static Subject) {
+    let Some(placement) = anywhere(subject, host) else {
+        return eprintln!("skipped: {} spins and needs two CPUs", subject.id);
+    };
+    let roundtrip = CaseId::new("roundtrip", subject.id, 5000, placement);
+    let stream = CaseId::new("stream", subject.id, 5000, placement);
+    let mut ids = vec![roundtrip.clone().with("direction", "request")];
+    for touch in ["none", "first", "lines", "all"] {
+        ids.extend([roundtrip.clone().with("touch", touch), stream.clone().with("touch", touch)]);
+    }
+    for id in ids {
+        let measured = measure(host, &prepare(host, &id).unwrap(), SHORT);
+        if id.axes.contains_key("direction") {
+            let client = &measured.roles[0].counted;
+            let least = u64::from(subject.caps.has(Caps::BYTE_STREAM));
+            assert_eq!(client.received_bytes, client.ops * least, "{id}");
+        }
+    }
+}
+
+/// Long enough that the few faults of a beginning do not count.
+const WARM: Timing = Timing { sample_ns: 2_000_000, samples: 5, least_samples: 5, run_ns: 10_000_000 };
+
+/// A page that is touched anew for each message, or each fourth, would show.
+pub fn no_faults_when_warm(host: &Host, subject: &'static Subject) {
+    let Some(placement) = anywhere(subject, host) else {
+        return eprintln!("skipped: {} spins and needs two CPUs", subject.id);
+    };
+    let id = CaseId::new("roundtrip", subject.id, 4096, placement);
+    let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
+    for role in &measured.roles {
+        let (faults, ops) = (role.counted.minor_faults, role.counted.ops);
+        match subject.caps.has(Caps::MAPS) {
+            true => assert!(faults >= ops, "{id}: {faults} faults in {ops} operations, each of which maps"),
+            false => assert!(faults * 4 < ops, "{id}: {faults} faults in {ops} operations"),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Making runs, and seeing that nothing is left of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::mechanism;
+use weighbridge_lab::planner::Timing;
+use weighbridge_lab::subject::{self, Prepared, Refusal, Subject};
+use weighbridge_record::CaseId;
+
+/// Short: what is promised does not depend on how long it is measured.
+pub const SHORT: Timing = Timing { sample_ns: 200_000, samples: 3, least_samples: 2, run_ns: 600_000 };
+
+pub const PLACEMENTS: [&str; 2] = ["same-cpu", "two-cpus"];
+pub const PATTERNS: [&str; 2] = ["roundtrip", "stream"];
+
+/// Prepares a case that exists; `None` and a printed reason where the machine has no place for it.
+pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
+    subject::prepare(id, host).map_err(|refusal| match refusal {
+        Refusal::NotHere(why) => why,
+        Refusal::NoSuchCase(why) => panic!("{id}: {why}"),
+    })
+}
+
+/// One run with default deadlines.
+pub fn run(host: &Host, case: &Prepared, timing: Timing) -> Outcome {
+    run_within(host, case, timing, Deadlines::default())
+}
+
+/// One run.
+pub fn run_within(host: &Host, case: &Prepared, timing: Timing, deadlines: Deadlines) -> Outcome {
+    let interrupt = Interrupt::install().unwrap();
+    let mut coordinator =
+        Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1).with_deadlines(deadlines);
+    coordinator.run(case, timing)
+}
+
+/// One run that must give numbers: samples, counts of both roles that agree with the payload, and facts.
+pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
+    let id = &case.link.id;
+    let measured = match run(host, case, timing) {
+        Outcome::Measured(measured) => *measured,
+        other => panic!("{id}: {other:?}"),
+    };
+    assert!(!measured.samples.is_empty(), "{id}: no samples");
+    assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
+    assert!(measured.facts.contains_key("policy"), "{id}: {:?}", measured.facts);
+    let own_facts = measured.facts.keys().filter(|name| !["policy", "nice"].contains(&name.as_str()));
+    assert!(own_facts.count() >= 2, "{id}: {:?}", measured.facts);
+    let [first, second] = &measured.roles[..] else { panic!("{id}: {} roles", measured.roles.len()) };
+    let is_both_ways = id.pattern == "roundtrip" && case.link.axis("direction") == "both";
+    if is_both_ways {
+        assert_eq!(first.counted.received_bytes, first.counted.ops * id.payload_bytes, "{id}");
+    }
+    assert_eq!(second.counted.received_bytes, second.counted.ops * id.payload_bytes, "{id}");
+    assert!(second.counted.ops > 0, "{id}");
+    measured
+}
+
+/// The ids of a mechanism in both patterns and placements, with a payload.
+pub fn everywhere(subject: &Subject, payload_bytes: u64) -> Vec<CaseId> {
+    PATTERNS
+        .iter()
+        .flat_map(|pattern| PLACEMENTS.iter().map(move |placement| (pattern, placement)))
+        .map(|(pattern, placement)| CaseId::new(pattern, subject.id, payload_bytes, placement))
+        .collect()
+}
+
+/// Where a mechanism is measured when one place is enough: on one CPU, unless it spins.
+pub fn anywhere(subject: &Subject, host: &Host) -> Option<&'static str> {
+    PLACEMENTS
+        .into_iter()
+        .find(|placement| prepare(host, &CaseId::new("roundtrip", subject.id, 1, placement)).is_ok())
+}
+
+/// What this process holds, and what of ours has a name.
+#[derive(Debug, PartialEq, Eq)]
+struct Belongings {
+    descriptors: BTreeSet<String>,
+    children: usize,
+    threads: usize,
+    names: BTreeSet<String>,
+    queues: usize,
+}
+
+impl Belongings {
+    fn now() -> Belongings {
+        let entries = |dir: &str| -> Vec<_> { fs::read_dir(dir).into_iter().flatten().flatten().collect() };
+        // The descriptor that lists the others is gone when its link is read.
+        let descriptors = entries("/proc/self/fd")
+            .iter()
+            .filter_map(|fd| Some(format!("{:?} {:?}", fd.file_name(), fs::read_link(fd.path()).ok()?)))
+            .collect();
+        let temporary = std::env::temp_dir();
+        let named = ["/dev/shm", "/dev/mqueue", temporary.to_str().unwrap()].into_iter().flat_map(entries);
+        let ours = format!("-{}-", std::process::id());
+        Belongings {
+            descriptors,
+            children: children().len(),
+            threads: entries("/proc/self/task").len(),
+            names: named
+                .map(|entry| entry.path().display().to_string())
+                .filter(|path| path.contains("weighbridge-") && path.contains(&ours))
+                .collect(),
+            queues: fs::read_to_string("/proc/sysvipc/msg").map_or(0, |table| table.lines().count()),
+        }
+    }
+}
+
+/// Process ids of our children, in the order in which they were started (until numbers begin anew).
+pub fn children() -> Vec<i32> {
+    let us = std::process::id();
+    let parent_of = |pid: i32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let mut pids: Vec<i32> = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| parent_of(*pid) == Some(us))
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// Runs a test, after which everything is as it was before.
+pub fn leaving_nothing(test: impl FnOnce()) {
+    let before = Belongings::now();
+    test();
+    // A thread that was joined may be listed for a moment longer.
+    for _ in 0..100 {
+        if Belongings::now() == before {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(Belongings::now(), before);
+}
+
+fn resident_anonymous_kib() -> i64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Descriptors, threads and names are counted after every test; here it is memory, too, over many runs.
+pub fn hundred_runs(host: &Host) {
+    let exchanging: Vec<_> =
+        mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)).collect();
+    let cases: Vec<Prepared> = exchanging
+        .iter()
+        .filter_map(|subject| {
+            prepare(host, &CaseId::new("roundtrip", subject.id, 1024, anywhere(subject, host)?)).ok()
+        })
+        .collect();
+    let run_all = |count: usize| {
+        for case in cases.iter().cycle().take(count) {
+            measure(host, case, SHORT);
+        }
+    };
+    run_all(2 * cases.len());
+    let before = resident_anonymous_kib();
+    run_all(100);
+    let grown = resident_anonymous_kib() - before;
+    // One unreturned page or descriptor table entry a run would be 400 KiB.
+    assert!(grown < 300, "{grown} KiB more after a hundred runs");
+}

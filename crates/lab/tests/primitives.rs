@@ -1,0 +1,240 @@
+//! Signals, locks and operations keep their promises, by runs of real peers: fresh processes of this very program.
+//!
+//! As in `conformance`, tests run one after the other in the main thread, and leave nothing behind.
+
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+#[path = "conformance/runs.rs"]
+#[allow(dead_code, reason = "shared with the conformance of mechanisms")]
+mod runs;
+
+use std::fs;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::coordinator::{Measured, Outcome};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::planner::Timing;
+use weighbridge_lab::subject::{Prepared, Subject};
+use weighbridge_lab::{lock, op, peer, signal};
+use weighbridge_record::CaseId;
+
+use runs::{PLACEMENTS, SHORT, prepare, run};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, first, parent] = &args[..]
+        && first == peer::ARGUMENT
+    {
+        let parent = parent.parse().expect("the coordinator passes its process id");
+        let control = causeway_os::process::inherited_fd(3).expect("the coordinator passes a socket");
+        return peer::main(parent, control);
+    }
+    // Before there are other threads: it may enter an IPC namespace of its own.
+    let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
+    let families: [(&'static [Subject], Promises); 3] = [
+        (
+            signal::ALL,
+            &[
+                ("hands_a_token_over_between_processes_and_threads_wherever_it_can", hands_over),
+                ("waits_in_every_way_that_it_offers", waits_in_every_way),
+                ("a_killed_peer_ends_the_wait_of_the_other", killed),
+            ],
+        ),
+        (lock::ALL, &[("lets_one_in_at_a_time_however_many_want_to", contended)]),
+        (op::ALL, &[("gives_what_it_must_alone_and_in_parallel", operated)]),
+    ];
+    let trials = families.into_iter().flat_map(|(subjects, promises)| {
+        subjects.iter().flat_map(move |subject| {
+            promises.iter().map(move |(promise, test)| {
+                let pattern = subject.patterns[0].id;
+                Trial::test(format!("{pattern}::{}::{promise}", subject.id), move || {
+                    let semaphores = semaphores();
+                    runs::leaving_nothing(|| test(host, subject));
+                    assert_eq!(self::semaphores(), semaphores, "semaphores are left behind");
+                    Ok(())
+                })
+            })
+        })
+    });
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+type Promises = &'static [(&'static str, fn(&Host, &'static Subject))];
+
+fn semaphores() -> usize {
+    fs::read_to_string("/proc/sysvipc/sem").map_or(0, |table| table.lines().count())
+}
+
+/// One run that must give numbers.
+fn measure(host: &Host, case: &Prepared) -> Measured {
+    let id = &case.link.id;
+    let measured = match run(host, case, SHORT) {
+        Outcome::Measured(measured) => *measured,
+        other => panic!("{id}: {other:?}"),
+    };
+    assert!(!measured.samples.is_empty(), "{id}: no samples");
+    assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
+    assert_eq!(measured.roles.len(), case.role_names().len(), "{id}");
+    for (name, values) in measured.roles.iter().flat_map(|role| &role.counted.series) {
+        assert_eq!(values.len(), measured.samples.len(), "{id}: {name} has a value for each sample");
+    }
+    measured
+}
+
+/// Why a case may be refused here without that being a failure.
+fn refused(id: &CaseId, why: &str) {
+    let is_known = [
+        "spin",
+        "io_uring",
+        "CPU",
+        "needs two",
+        "package",
+        "CONFIG_SYSVIPC",
+        "not an x86-64",
+        "nobody to hand",
+    ];
+    assert!(is_known.iter().any(|known| why.contains(known)), "{id}: {why}");
+    eprintln!("skipped: {id}: {why}");
+}
+
+fn hands_over(host: &Host, subject: &'static Subject) {
+    for placement in PLACEMENTS {
+        for peers in ["process", "thread"] {
+            let mut id = CaseId::new("handoff", subject.id, 0, placement);
+            if peers == "thread" {
+                id = id.with("peers", peers);
+            }
+            let case = match prepare(host, &id) {
+                Ok(case) => case,
+                Err(why) => {
+                    refused(&id, &why);
+                    continue;
+                }
+            };
+            let measured = measure(host, &case);
+            assert!(measured.samples.iter().all(|sample| sample.ops % 2 == 0), "{id}: a round has two hops");
+            if !subject.caps.has(Caps::HARNESS) {
+                let [first, second] = &measured.roles[..] else { panic!("{id}: two roles") };
+                assert_eq!(first.counted.ops, second.counted.ops, "{id}: both count the same hops");
+            }
+        }
+    }
+    let why = prepare(host, &CaseId::new("handoff", subject.id, 1, "same-cpu")).unwrap_err();
+    assert!(why.contains("carries no payload") || why.contains("spinning"), "{why}");
+}
+
+fn waits_in_every_way(host: &Host, subject: &'static Subject) {
+    for wait in subject.waits {
+        for placement in PLACEMENTS {
+            let id = CaseId::new("handoff", subject.id, 0, placement).with("wait", wait.name());
+            match prepare(host, &id) {
+                Ok(case) => drop(measure(host, &case)),
+                Err(why) => refused(&id, &why),
+            }
+        }
+    }
+}
+
+/// So long that the meddler is always in time.
+const LONG: Timing =
+    Timing { sample_ns: 20_000_000, samples: 1000, least_samples: 1000, run_ns: 20_000_000_000 };
+
+fn killed(host: &Host, subject: &'static Subject) {
+    if subject.caps.has(Caps::HARNESS) {
+        return;
+    }
+    let id = CaseId::new("handoff", subject.id, 0, "two-cpus");
+    let case = match prepare(host, &id) {
+        Ok(case) => case,
+        Err(why) => return refused(&id, &why),
+    };
+    for victim in [0, 1] {
+        let is_over = AtomicBool::new(false);
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| kill_when_started(victim, &is_over));
+            let outcome = run(host, &case, LONG);
+            is_over.store(true, Ordering::Release);
+            outcome
+        });
+        match outcome {
+            Outcome::Failed { why, .. } => assert!(why.contains("signal 9"), "{id}: {why}"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+}
+
+/// Kills one of two peers, once both are this program as a peer.
+fn kill_when_started(victim: usize, is_over: &AtomicBool) {
+    let is_peer = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains(peer::ARGUMENT)
+    };
+    while !is_over.load(Ordering::Acquire) {
+        let peers: Vec<i32> = runs::children().into_iter().filter(is_peer).collect();
+        if let [_, _] = peers[..] {
+            // Somewhere in its life; later ones are likelier to be in a wait.
+            thread::sleep(Duration::from_millis(30));
+            let pid = Pid::from_raw(peers[victim]).unwrap();
+            kill_process(pid, Signal::KILL).unwrap();
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The peers compare the number that they have all added to with what each has added; a run that gives numbers has passed.
+fn contended(host: &Host, subject: &'static Subject) {
+    for placement in ["same-cpu", "two-cpus", "free"] {
+        for (roles, peers) in [("1", "process"), ("2", "process"), ("2", "thread"), ("3", "process")] {
+            let id =
+                CaseId::new("contend", subject.id, 0, placement).with("roles", roles).with("peers", peers);
+            let case = match prepare(host, &id) {
+                Ok(case) => case,
+                Err(why) => {
+                    refused(&id, &why);
+                    continue;
+                }
+            };
+            let measured = measure(host, &case);
+            let series = &measured.roles[0].counted.series;
+            match series.get("fairness") {
+                Some(values) => {
+                    let least = 1.0 / roles.parse::<f64>().unwrap() - 1e-9;
+                    assert!(
+                        values.iter().all(|index| (least..=1.0 + 1e-9).contains(index)),
+                        "{id}: {values:?}"
+                    );
+                }
+                None => assert_eq!(roles, "1", "{id}"),
+            }
+        }
+    }
+}
+
+/// The peers compare the sum of all results with what it must be; a run that gives numbers has passed.
+fn operated(host: &Host, subject: &'static Subject) {
+    for pattern in subject.patterns {
+        let payload_bytes = if subject.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
+        let placement = if pattern.id == "solo" { "same-cpu" } else { "spread" };
+        let id = CaseId::new(pattern.id, subject.id, payload_bytes, placement);
+        let case = match prepare(host, &id) {
+            Ok(case) => case,
+            Err(why) => {
+                refused(&id, &why);
+                continue;
+            }
+        };
+        let measured = measure(host, &case);
+        if pattern.id == "parallel" {
+            let handed_over = subject.patterns.len() == 1;
+            let counted = measured.roles.iter().filter(|role| role.counted.ops > 0).count();
+            assert!(handed_over || counted == host.allowed_cpus.len(), "{id}: {:?}", measured.roles);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which cases of a pattern and placement something holds for, in few words.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::model::{Measured, Report};
+use crate::notes::Item;
+use crate::units::size;
+use crate::words::{many, plain};
+
+/// Sizes by mechanism, in the order of the record.
+type Variants = Vec<(String, BTreeSet<u64>)>;
+
+/// One item per pattern and placement: `stream at two-cpus, 2 of 12 cases: pipe, tcp (64 KiB)`.
+///
+/// `all` are the cases that it could hold for, `some` those that it does.
+pub fn described(report: &Report, some: &[&Measured], all: &[&Measured]) -> Vec<Item> {
+    let all = by_place(report, all);
+    let some: HashMap<_, _> = by_place(report, some).into_iter().collect();
+    let mut items = Vec::new();
+    for ((pattern, placement), all) in &all {
+        let Some(some) = some.get(&(*pattern, *placement)) else { continue };
+        let head = format!("{pattern} at {placement}");
+        let (count, of) = (cases(some), cases(all));
+        let text = match of - count {
+            0 if of == 1 => format!("{head}: {}", names(some, all)),
+            0 => format!("{head}: all {}", many(of, "case")),
+            rest if rest < count => {
+                format!("{head}, {count} of {of} cases: all but {}", names(&without(all, some), all))
+            }
+            _ => format!("{head}, {count} of {of} cases: {}", names(some, all)),
+        };
+        items.push(Item::from(plain(&text)));
+    }
+    items
+}
+
+/// Cases by pattern and placement, in the order in which these first come.
+fn by_place<'a>(report: &Report, cases: &[&'a Measured]) -> Vec<((&'a str, &'a str), Variants)> {
+    let mut places: Vec<((&str, &str), Variants)> = Vec::new();
+    let mut known_places = HashMap::new();
+    let mut known_variants = HashMap::new();
+    for case in cases {
+        let place = (case.id.pattern.as_str(), case.id.placement.as_str());
+        let at = *known_places.entry(place).or_insert_with(|| {
+            places.push((place, Vec::new()));
+            places.len() - 1
+        });
+        let variants = &mut places[at].1;
+        let name = report.variant(case.source, &case.id);
+        let index = *known_variants.entry((at, name.clone())).or_insert_with(|| {
+            variants.push((name, BTreeSet::new()));
+            variants.len() - 1
+        });
+        variants[index].1.insert(case.id.payload_bytes);
+    }
+    places
+}
+
+fn cases(variants: &Variants) -> usize {
+    variants.iter().map(|(_, sizes)| sizes.len()).sum()
+}
+
+fn without(all: &Variants, some: &Variants) -> Variants {
+    let some: BTreeMap<&str, &BTreeSet<u64>> =
+        some.iter().map(|(name, sizes)| (name.as_str(), sizes)).collect();
+    let rest = |(name, sizes): &(String, BTreeSet<u64>)| {
+        let gone = some.get(name.as_str());
+        let left: BTreeSet<u64> =
+            sizes.iter().copied().filter(|bytes| gone.is_none_or(|gone| !gone.contains(bytes))).collect();
+        (!left.is_empty()).then(|| (name.clone(), left))
+    };
+    all.iter().filter_map(rest).collect()
+}
+
+/// Mechanisms, with their sizes where these are not all that the mechanism has.
+fn names(some: &Variants, all: &Variants) -> String {
+    let sizes_of: BTreeMap<&str, usize> =
+        all.iter().map(|(name, sizes)| (name.as_str(), sizes.len())).collect();
+    let name = |(name, sizes): &(String, BTreeSet<u64>)| match sizes_of.get(name.as_str()) {
+        Some(count) if *count == sizes.len() => name.clone(),
+        _ => format!("{name} ({})", size_list(sizes)),
+    };
+    some.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// The sizes, or the ends of the list where it is long.
+pub fn size_list(sizes: &BTreeSet<u64>) -> String {
+    match (sizes.first(), sizes.last()) {
+        (Some(first), Some(last)) if sizes.len() > 6 => {
+            format!("{} … {} ({} sizes)", size(*first), size(*last), sizes.len())
+        }
+        _ => sizes.iter().map(|bytes| size(*bytes)).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weighbridge_record::CaseId;
+
+    use super::*;
+
+    fn case(mechanism: &str, payload_bytes: u64) -> Measured {
+        Measured {
+            source: 0,
+            id: CaseId::new("stream", mechanism, payload_bytes, "free"),
+            case: None,
+            summary: None,
+            runs: Vec::new(),
+            is_computed: false,
+        }
+    }
+
+    fn text(some: &[usize]) -> String {
+        let names = ["pipe", "tcp", "udp"];
+        let all: Vec<Measured> =
+            names.iter().flat_map(|name| [1, 64].map(|bytes| case(name, bytes))).collect();
+        let some: Vec<&Measured> = some.iter().map(|index| &all[*index]).collect();
+        let all: Vec<&Measured> = all.iter().collect();
+        described(&Report::default(), &some, &all).remove(0).text
+    }
+
+    #[test]
+    fn few_cases_are_listed_and_of_many_the_others() {
+        assert_eq!(text(&[0, 1, 3]), "stream at free, 3 of 6 cases: pipe, tcp (64 B)");
+        assert_eq!(text(&[0, 1, 2, 4]), "stream at free, 4 of 6 cases: all but tcp (64 B), udp (64 B)");
+        assert_eq!(text(&[0, 1, 2, 3, 4, 5]), "stream at free: all 6 cases");
+    }
+}

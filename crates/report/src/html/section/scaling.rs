@@ -1,0 +1,105 @@
+//! A value over the number of streams, receivers, roles or writers, where cases differ only in that.
+
+use std::collections::BTreeMap;
+
+use weighbridge_record::Summary;
+
+use crate::html::axis::LogAxis;
+use crate::html::chart::{self, Line, Point};
+use crate::html::look::Look;
+use crate::html::section::over_size;
+use crate::html::{Page, Section};
+use crate::model::Measured;
+use crate::units::{Scale, size, with_unit};
+use crate::words::{many, pattern, placement, plain};
+
+pub const SECTION: Section = Section { id: "scaling", title: "Scaling", body };
+
+/// Axes that are numbers of something that works at the same time.
+const AXES: [&str; 4] = ["streams", "receivers", "roles", "writers"];
+
+/// What all lines of a chart have in common: pattern, placement, payload in bytes, unit, axis.
+type Chart<'a> = (&'a str, &'a str, u64, &'a str, &'a str);
+
+/// Value of the axis and the case.
+type Step<'a> = (f64, &'a Measured, &'a Summary);
+
+/// Steps by the name of their line, in the order of the record.
+type Lines<'a> = Vec<(String, Vec<Step<'a>>)>;
+
+fn body(page: &Page<'_>) -> Option<String> {
+    let mut charts: Vec<(Chart<'_>, Lines<'_>)> = Vec::new();
+    for axis in AXES {
+        for case in page.report.cases.iter().filter(|case| !case.is_harness()) {
+            let (Some(summary), Some(value)) = (&case.summary, value(case, axis)) else { continue };
+            let id = &case.id;
+            let key = (id.pattern.as_str(), id.placement.as_str(), id.payload_bytes, &*summary.unit, axis);
+            let lines = entry(&mut charts, key);
+            entry(lines, name(page, case, axis)).push((value, case, summary));
+        }
+    }
+    for (_, lines) in &mut charts {
+        lines.iter_mut().for_each(|(_, steps)| steps.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        lines.retain(|(_, steps)| steps.first().map(|step| step.0) < steps.last().map(|step| step.0));
+    }
+    let drawn: String =
+        charts.iter().filter(|(_, lines)| !lines.is_empty()).map(|(key, lines)| chart(*key, lines)).collect();
+    let about = "<p class=\"about\">Cases that differ in one number only. The horizontal axis is logarithmic; the band \
+                 around a line is the 95 % interval of its medians.</p>\n";
+    (!drawn.is_empty()).then(|| about.to_string() + &drawn)
+}
+
+fn entry<K: PartialEq, V: Default>(all: &mut Vec<(K, V)>, key: K) -> &mut V {
+    let index = all.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+        all.push((key, V::default()));
+        all.len() - 1
+    });
+    &mut all[index].1
+}
+
+/// The effective value of an axis; the id leaves defaults out.
+fn value(case: &Measured, axis: &str) -> Option<f64> {
+    let effective = case.case.as_ref().and_then(|case| case.axes.get(axis));
+    let value: f64 = case.id.axes.get(axis).or(effective)?.parse().ok()?;
+    (value > 0.0 && value.is_finite()).then_some(value)
+}
+
+/// The mechanism with its other axes.
+fn name(page: &Page<'_>, case: &Measured, axis: &str) -> String {
+    let mut rest = case.id.clone();
+    rest.axes = rest.axes.into_iter().filter(|(name, _)| name != axis).collect::<BTreeMap<_, _>>();
+    page.report.variant(case.source, &rest)
+}
+
+fn chart(key: Chart<'_>, lines: &Lines<'_>) -> String {
+    let (of, at, payload_bytes, unit, axis) = key;
+    let steps = || lines.iter().flat_map(|(_, steps)| steps);
+    let mut numbers: Vec<f64> = steps().map(|step| step.0).collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    let line = |(index, (name, steps)): (usize, &(String, Vec<Step<'_>>))| Line {
+        name: name.clone(),
+        look: Look::nth(index),
+        is_hidden: false,
+        points: steps.iter().map(|step| point(axis, step)).collect(),
+    };
+    let mut drawn: Vec<Line> = lines.iter().enumerate().map(line).collect();
+    over_size::by_height(&mut drawn);
+    let scale = Scale::new(unit, steps().map(|(_, _, summary)| summary.median));
+    let (y, drawn) = over_size::value_axis(unit, &scale, drawn);
+    let payload =
+        if payload_bytes == 0 { String::new() } else { format!(", payload {}", size(payload_bytes)) };
+    let title = plain(&format!("{} {}{payload}, over {axis}", pattern(of), placement(at)));
+    chart::lines(&title, LogAxis::numbers(axis, &numbers).axis(), y, &drawn)
+}
+
+fn point(axis: &str, (number, case, summary): &Step<'_>) -> Point {
+    let mut hover = vec![format!("{axis}: {number}"), with_unit(&summary.unit, summary.median)];
+    if let Some([low, high]) = summary.ci95 {
+        let ends = [low, high].map(|end| with_unit(&summary.unit, end));
+        hover.push(format!("95 % interval {} to {}", ends[0], ends[1]));
+    }
+    hover.push(many(summary.runs as usize, "run"));
+    hover.extend(case.has_regimes().then(|| "~ not one steady state".to_string()));
+    Point { x: *number, y: summary.median, interval: summary.ci95, hover }
+}

@@ -1,0 +1,150 @@
+//! Departures from one steady state, said in a few lines and in full.
+
+use std::collections::HashMap;
+
+use weighbridge_record::{Regime, RegimeKind, Summary};
+
+use crate::matrix::Matrix;
+use crate::model::{Measured, Report};
+use crate::notes::{Item, Note, few};
+use crate::units::{Scale, size};
+use crate::words::{many, plain};
+
+/// Few notes, those with the largest effect, and all of them.
+pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Note>, Vec<Note>) {
+    let scales: HashMap<_, _> =
+        matrices.iter().map(|of| ((of.pattern, of.placement, of.unit), &of.scale)).collect();
+    let mut cases: Vec<Departure<'_>> = report
+        .cases
+        .iter()
+        .filter_map(|case| {
+            let summary = case.summary.as_ref().filter(|summary| !summary.regimes.is_empty())?;
+            let key = (case.id.pattern.as_str(), case.id.placement.as_str(), summary.unit.as_str());
+            let scale = scales.get(&key).map(|scale| (*scale).clone());
+            let scale = scale.unwrap_or_else(|| Scale::alone(&summary.unit, summary.median));
+            Some(Departure { case, summary, scale })
+        })
+        .collect();
+    let full: Vec<Note> = cases.iter().map(|departure| departure.full(report)).collect();
+    cases.sort_by(|a, b| b.effect().total_cmp(&a.effect()));
+    let items = few(cases.iter().map(|departure| departure.brief(report)).collect());
+    if items.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
+    let order = if items.len() > 1 { " Largest effect first:" } else { "" };
+    (vec![Note { why: format!("{}{order}", shares(report)), items }], full)
+}
+
+/// `31 of 44 cases at two-cpus and 4 of 43 at same-cpu were not in one steady state.`
+fn shares(report: &Report) -> String {
+    let mut counts: Vec<(&str, usize, usize)> = Vec::new();
+    for case in report.cases.iter().filter(|case| case.summary.is_some()) {
+        let placement = case.id.placement.as_str();
+        let index = counts.iter().position(|(name, ..)| *name == placement).unwrap_or_else(|| {
+            counts.push((placement, 0, 0));
+            counts.len() - 1
+        });
+        counts[index].1 += usize::from(case.has_regimes());
+        counts[index].2 += 1;
+    }
+    counts.retain(|(_, some, _)| *some > 0);
+    counts.sort_by_key(|(_, some, _)| std::cmp::Reverse(*some));
+    let parts: Vec<String> = counts
+        .iter()
+        .enumerate()
+        .map(|(index, (placement, some, all))| match index {
+            0 => format!("{some} of {} at {placement}", many(*all, "case")),
+            _ => format!("{some} of {all} at {placement}"),
+        })
+        .collect();
+    let verb = if matches!(counts.as_slice(), [(_, 1, _)]) { "was" } else { "were" };
+    let list = match parts.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    };
+    plain(&format!("{list} {verb} not in one steady state."))
+}
+
+/// `pipe 64 KiB stream two-cpus`.
+pub fn name(report: &Report, case: &Measured) -> String {
+    let id = &case.id;
+    let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
+    plain(&format!("{} {payload}{} {}", report.variant(case.source, id), id.pattern, id.placement))
+}
+
+/// A case with what departs in it.
+struct Departure<'a> {
+    case: &'a Measured,
+    summary: &'a Summary,
+    /// That of the table in which the case stands.
+    scale: Scale,
+}
+
+impl Departure<'_> {
+    fn effect(&self) -> f64 {
+        self.summary.regimes.iter().map(|regime| effect(self.summary, regime)).fold(0.0, f64::max)
+    }
+
+    /// `pipe 64 KiB stream two-cpus: two modes in 16 of 33 runs (1.21 and 3.51 GiB/s); a step in 8`.
+    fn brief(&self, report: &Report) -> Item {
+        let mut regimes: Vec<&Regime> = self.summary.regimes.iter().collect();
+        regimes.sort_by(|a, b| effect(self.summary, b).total_cmp(&effect(self.summary, a)));
+        let mut has_total = false;
+        let part = |(index, regime): (usize, &&Regime)| {
+            let place = match (is_among_runs(regime), has_total) {
+                (true, _) => "among the runs".into(),
+                (false, false) => {
+                    has_total = true;
+                    format!("in {} of {}", regime.runs, many(self.summary.runs as usize, "run"))
+                }
+                (false, true) => format!("in {}", regime.runs),
+            };
+            let levels = if index == 0 { self.levels(regime) } else { String::new() };
+            plain(&format!("{} {place}{levels}", kind(regime)))
+        };
+        let further = regimes.iter().enumerate().map(part).collect();
+        Item { text: name(report, self.case), further }
+    }
+
+    fn full(&self, report: &Report) -> Note {
+        let sentence = |regime: &Regime| {
+            plain(&format!("{}{}: {}", kind(regime), self.levels(regime), regime.detail)).into()
+        };
+        Note { why: name(report, self.case), items: self.summary.regimes.iter().map(sentence).collect() }
+    }
+
+    /// ` (1.21 and 3.51 GiB/s)`; of a time only `µs`, since the pattern stands beside it.
+    fn levels(&self, regime: &Regime) -> String {
+        let Some([first, second]) = regime.levels else { return String::new() };
+        let unit = match self.summary.unit.starts_with("ns") {
+            true => self.scale.name.split('/').next().unwrap_or_default(),
+            false => &self.scale.name,
+        };
+        format!(" ({} and {} {unit})", self.scale.show(first), self.scale.show(second))
+    }
+}
+
+/// How much it can change the figure: the distance of the levels, and in how many of the runs it is there.
+fn effect(summary: &Summary, regime: &Regime) -> f64 {
+    let Some([first, second]) = regime.levels else { return 0.0 };
+    let share = match is_among_runs(regime) {
+        true => 1.0,
+        false => f64::from(regime.runs) / f64::from(summary.runs.max(1)),
+    };
+    let distance = (second / first).ln().abs() * share;
+    if distance.is_finite() { distance } else { 0.0 }
+}
+
+fn is_among_runs(regime: &Regime) -> bool {
+    regime.within == "runs"
+}
+
+fn kind(regime: &Regime) -> &'static str {
+    match regime.regime {
+        RegimeKind::TwoModes => "two modes",
+        RegimeKind::Step => "a step",
+        RegimeKind::Slope => "a slope",
+        RegimeKind::Correlated => "correlated neighbours",
+    }
+}
