@@ -36,8 +36,8 @@ Examples:
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
 const AFTER_CHECK_HELP: &str = "\
-Each turn runs the other tool once and our case a few times, on the same CPUs; who begins alternates. The result is the
-median of the ratios ours/theirs. It is inside or outside the band in which it is expected when its whole 95 % interval is,
+Each turn runs the other tool and our case alternately, one to five times, on the same CPUs. The result is the median over
+the turns of the ratio ours/theirs. It is inside or outside the band in which it is expected when its whole 95 % interval is,
 and inconclusive when the interval reaches over an end of the band. Tools that are missing are listed with their package.
 
 Exit code: 0 whatever the verdicts, also when tools are missing; 2 when a tool or a case of ours failed, the budget ended
@@ -205,11 +205,12 @@ pub struct Check {
     /// Checks: globs on their names, or the names of tools [default: all]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
-    /// Turns of each check, theirs and ours; below 6 there is no interval, and so no verdict
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=100))]
+    /// Turns of each check, theirs and ours; below 6 there is no interval, and so no verdict; from 9 on, the interval leaves
+    /// out one disturbed turn on each side
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub turns: u16,
     /// Time for all turns together, as in 90s or 5m
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", default_value = "6m", value_parser = values::duration)]
     pub budget: Duration,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]

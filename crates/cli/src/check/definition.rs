@@ -18,8 +18,8 @@ pub struct Definition {
     pub case: &'static str,
     /// Unit of our case.
     pub unit: &'static str,
-    /// Runs of ours in a turn; their median is held against one run of theirs.
-    pub runs: usize,
+    /// Runs in a turn: the median of theirs is held against the median of ours.
+    pub runs: Runs,
     /// Where the figure stands in what the tool prints.
     pub reads: Reads,
     /// From the figure to our unit.
@@ -32,6 +32,16 @@ pub struct Definition {
     pub because: &'static str,
     /// What is known to move the ratio out of the band.
     pub outside: &'static str,
+}
+
+/// Runs in a turn. A tool that is done in a fraction of a second, with one mean of all that happened meanwhile, runs
+/// several times, so that one disturbance does not decide.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs {
+    /// Of the tool.
+    pub theirs: usize,
+    /// Of our case.
+    pub ours: usize,
 }
 
 /// A program of somebody else.

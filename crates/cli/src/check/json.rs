@@ -66,7 +66,7 @@ fn compared(compared: &Compared) -> Value {
     value["ratio"] = json!(judged.map(|(ratio, _)| ratio.median));
     value["interval"] = json!(interval.map(|interval| [interval.low, interval.high]));
     value["confidence"] = json!(interval.map(|interval| interval.confidence));
-    value["verdict"] = json!(judged.map_or("failed", |(_, verdict)| verdict.word()));
+    value["verdict"] = json!(compared.outcome());
     value["trouble"] = json!(compared.trouble);
     value["turns"] =
         compared.pairs.iter().map(|(theirs, ours)| json!({ "theirs": theirs, "ours": ours })).collect();
@@ -92,6 +92,7 @@ mod tests {
         good.pairs = vec![(100.0, 110.0); 6];
         let mut bad = new();
         bad.trouble = Some("it failed".into());
+        bad.has_failed = true;
         let scope = Scope { compared: vec![good, bad], ..Scope::default() };
         let document = json(&scope, "2026-01-02T03:04:05Z", "6.1", true);
         let checks = document["checks"].as_array().unwrap();

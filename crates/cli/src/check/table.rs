@@ -62,16 +62,15 @@ fn row(compared: &Compared) -> [String; 7] {
     let none = || "–".to_owned();
     let [low, high] = definition.band;
     let band = format!("{low} to {high}");
-    let (Some((ratio, verdict)), Some(medians)) =
-        (judge(&compared.pairs, definition.band), compared.medians())
+    let (Some((ratio, _)), Some(medians)) = (judge(&compared.pairs, definition.band), compared.medians())
     else {
-        return [name, none(), none(), none(), none(), band, "failed".into()];
+        return [name, none(), none(), none(), none(), band, compared.outcome().into()];
     };
     let [theirs, ours] = medians.map(|value| with_unit(definition.unit, value));
     let interval = ratio.interval.map_or_else(none, |interval| {
         format!("{} to {}", significant(interval.low), significant(interval.high))
     });
-    [name, theirs, ours, significant(ratio.median), interval, band, verdict.word().into()]
+    [name, theirs, ours, significant(ratio.median), interval, band, compared.outcome().into()]
 }
 
 /// What stands under a line of figures.
@@ -95,7 +94,8 @@ fn sentences(compared: &Compared) -> Vec<String> {
         }
     }
     if let Some(why) = &compared.trouble {
-        sentences.push(format!("stopped after {} turns: {why}", compared.pairs.len()));
+        let turns = compared.pairs.len();
+        sentences.push(format!("stopped after {turns} turn{}: {why}", if turns == 1 { "" } else { "s" }));
     }
     sentences
 }

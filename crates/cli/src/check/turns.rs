@@ -15,6 +15,7 @@ use weighbridge_stats as stats;
 use super::definition::{Blanks, Definition, Place};
 use super::foreign::{Running, Stopped};
 use super::parse::{Captured, figure};
+use super::verdict::judge;
 
 /// A run of ours: as long as those of the suite `quick`.
 const TIMING: Timing = Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 };
@@ -53,6 +54,15 @@ impl Compared {
         }
     }
 
+    /// The word for its verdict, or for why it has none.
+    pub fn outcome(&self) -> &'static str {
+        match judge(&self.pairs, self.definition.band) {
+            Some((_, verdict)) => verdict.word(),
+            None if self.has_failed => "failed",
+            None => "not measured",
+        }
+    }
+
     /// The median of theirs and the median of ours, in our unit. `None` before the first turn.
     pub fn medians(&self) -> Option<[f64; 2]> {
         let (theirs, ours): (Vec<f64>, Vec<f64>) = self.pairs.iter().copied().unzip();
@@ -86,8 +96,7 @@ impl Turns<'_> {
         for turn in 0..self.turns {
             for compared in all.iter_mut().filter(|compared| compared.trouble.is_none()) {
                 if began.elapsed() + compared.cost > self.budget {
-                    compared.trouble =
-                        Some(format!("the budget ended after {turn} turns; raise it with --budget"));
+                    compared.trouble = Some("the budget is used up; raise it with --budget".into());
                     continue;
                 }
                 progress(turn, compared, began.elapsed());
@@ -106,15 +115,21 @@ impl Turns<'_> {
         true
     }
 
-    /// One of theirs and one of ours. Who begins alternates.
+    /// Some runs of theirs and of ours, alternating, and the median of each. Who begins alternates from turn to turn.
     fn turn(&mut self, turn: usize, compared: &Compared) -> Result<(f64, f64), Stopped> {
-        if turn.is_multiple_of(2) {
-            let theirs = self.theirs(compared)?;
-            Ok((theirs, self.ours(compared)?))
-        } else {
-            let ours = self.ours(compared)?;
-            Ok((self.theirs(compared)?, ours))
+        let runs = compared.definition.runs;
+        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        for run in 0..runs.theirs.max(runs.ours) {
+            let theirs_first = turn.is_multiple_of(2);
+            for is_theirs in [theirs_first, !theirs_first] {
+                if is_theirs && run < runs.theirs {
+                    theirs.push(self.theirs(compared)?);
+                } else if !is_theirs && run < runs.ours {
+                    ours.push(self.ours(compared)?);
+                }
+            }
         }
+        Ok((stats::median(&theirs), stats::median(&ours)))
     }
 
     fn theirs(&self, compared: &Compared) -> Result<f64, Stopped> {
@@ -150,22 +165,15 @@ impl Turns<'_> {
         Ok(captured)
     }
 
-    /// The median of some runs.
     fn ours(&mut self, compared: &Compared) -> Result<f64, Stopped> {
-        let mut values = Vec::with_capacity(compared.definition.runs);
-        for _ in 0..compared.definition.runs {
-            match self.coordinator.run(&compared.case, TIMING) {
-                Outcome::Measured(measured) if !measured.samples.is_empty() => {
-                    values.push(run_line(&compared.case, *measured, 0, 0).value);
-                }
-                Outcome::Measured(_) => return Err(ours_failed(compared, "no sample was taken")),
-                Outcome::Failed { step, why } => {
-                    return Err(ours_failed(compared, &format!("in {step}: {why}")));
-                }
-                Outcome::Interrupted => return Err(Stopped::Interrupted),
+        match self.coordinator.run(&compared.case, TIMING) {
+            Outcome::Measured(measured) if !measured.samples.is_empty() => {
+                Ok(run_line(&compared.case, *measured, 0, 0).value)
             }
+            Outcome::Measured(_) => Err(ours_failed(compared, "no sample was taken")),
+            Outcome::Failed { step, why } => Err(ours_failed(compared, &format!("in {step}: {why}"))),
+            Outcome::Interrupted => Err(Stopped::Interrupted),
         }
-        Ok(stats::median(&values))
     }
 }
 
