@@ -9,6 +9,7 @@ use weighbridge_lab::axis::{self, Values};
 use weighbridge_lab::{placement, plan};
 
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
+use crate::{mistakes, output};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -172,6 +173,9 @@ pub struct Plan {
 /// `weighbridge list`
 #[derive(Debug, Args)]
 pub struct List {
+    /// Tell everything about these: patterns, mechanisms, axes, placements, suites
+    #[arg(value_name = "NAME", conflicts_with = "format")]
+    pub names: Vec<String>,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
@@ -279,8 +283,14 @@ pub enum TextOrJson {
 /// The exit code.
 pub fn parse() -> Result<Command, u8> {
     Typed::try_parse().map(|typed| typed.command).map_err(|error| {
-        // Nobody may be reading; that is no reason for another code.
-        let _ = error.print();
+        use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+        match error.kind() {
+            DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand => {
+                // Nobody may be reading; that is no reason for another code.
+                let _ = error.print();
+            }
+            _ => output::say(&format!("error: {}", mistakes::sentence(&error))),
+        }
         u8::try_from(error.exit_code()).unwrap_or(2)
     })
 }

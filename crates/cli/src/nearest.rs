@@ -20,6 +20,11 @@ pub fn ids(glob: &str, known: &[CaseId]) -> Vec<String> {
     closest(parts.map(|part| (likeness(glob, part), part)))
 }
 
+/// The words closest to one, closest first.
+pub fn words(word: &str, known: &[&str]) -> Vec<String> {
+    closest(known.iter().map(|known| (likeness(word, known), *known)))
+}
+
 fn closest<'a>(rated: impl Iterator<Item = (f64, &'a str)>) -> Vec<String> {
     let mut rated: Vec<(f64, &str)> = rated.filter(|(likeness, _)| *likeness >= ALIKE).collect();
     // Stable, so that among equals the order of the suite stands.

@@ -19,15 +19,7 @@ fn a_suite_that_does_not_exist() {
     refused(
         folder().path(),
         &["run", "--suite", "quik"],
-        str![[r#"
-error: invalid value 'quik' for '--suite <NAME>'
-  [possible values: quick, ipc, full]
-
-  tip: a similar value exists: 'quick'
-
-For more information, try '--help'.
-
-"#]],
+        "error: --suite takes quick, [..], not `quik`; did you mean `quick`?\n",
     );
 }
 
@@ -64,12 +56,7 @@ fn sizes_that_do_not_parse_or_that_no_memory_holds() {
     refused(
         folder.path(),
         &["run", "--sizes", "1,4Q"],
-        str![[r#"
-error: invalid value '1,4Q' for '--sizes <LIST>': `4Q` is no size; write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)
-
-For more information, try '--help'.
-
-"#]],
+        "error: --sizes: `4Q` is no size; write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)\n",
     );
     for args in [
         ["run", "pipe", "--sizes", "1,1048576G"],
@@ -96,20 +83,12 @@ fn placements_waits_and_axes_that_do_not_exist() {
     refused(
         folder.path(),
         &["run", "--place", "same-cup"],
-        str![[r#"
-error: invalid value 'same-cup' for '--place <LIST>'
-  [possible values: same-cpu, smt, same-llc, cross-llc, cross-node, two-cpus, spread, free]
-
-  tip: a similar value exists: 'same-cpu'
-
-For more information, try '--help'.
-
-"#]],
+        "error: --place takes same-cpu, [..], not `same-cup`; did you mean `same-cpu`?\n",
     );
     refused(
         folder.path(),
         &["run", "--wait", "sleep"],
-        "error: invalid value 'sleep' for '--wait <LIST>'\n  [possible values: block, poll, [..]]\n...\n",
+        "error: --wait takes block, poll, [..], not `sleep`\n",
     );
     refused(
         folder.path(),
@@ -137,23 +116,14 @@ For more information, try '--help'.
 fn a_precision_a_budget_and_a_number_of_runs_that_make_no_sense() {
     let folder = folder();
     for (args, stderr) in [
-        (
-            ["--precision", "2"],
-            "error: invalid value '2' for '--precision <SHARE>': `2` is not between 0 and 100 %[..]\n...\n",
-        ),
-        (
-            ["--precision", "fine"],
-            "error: invalid value 'fine' for '--precision <SHARE>': `fine` is no share; write 2% [..]\n...\n",
-        ),
-        (
-            ["--budget", "90"],
-            "error: invalid value '90' for '--budget <TIME>': `90` is no time; write a time with its unit[..]\n...\n",
-        ),
+        (["--precision", "2"], "error: --precision: `2` is not between 0 and 100 %[..]\n"),
+        (["--precision", "fine"], "error: --precision: `fine` is no share; write 2% [..]\n"),
+        (["--budget", "90"], "error: --budget: `90` is no time; write a time with its unit[..]\n"),
         (
             ["--budget", "5ms"],
             "error: --budget 5 ms is too small for one run, which takes about [..] ms; give more\n",
         ),
-        (["--max-runs", "0"], "error: invalid value '0' for '--max-runs <N>': 0 is not in 1..=40\n...\n"),
+        (["--max-runs", "0"], "error: --max-runs: 0 is not in 1..=40\n"),
     ] {
         refused(folder.path(), &["run", "roundtrip/mock/1/free", args[0], args[1]], stderr);
     }

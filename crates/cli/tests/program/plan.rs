@@ -79,7 +79,9 @@ fn the_default_plan_is_the_quick_suite() {
 fn list_has_every_kind_of_thing() {
     let output = weighbridge(folder().path()).arg("list").output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
-    for heading in ["Patterns", "Mechanisms", "Axes of every case", "Placements", "Suites"] {
+    for heading in
+        ["Patterns", "To measure by roundtrip, stream", "Axes of every case", "Placements", "Suites"]
+    {
         assert!(stdout.lines().any(|line| line.starts_with(heading)), "{heading} is not in\n{stdout}");
     }
     for name in
@@ -91,6 +93,25 @@ fn list_has_every_kind_of_thing() {
         );
     }
     assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn list_with_a_name_tells_everything_about_it() {
+    let told = |name: &str| {
+        let output = weighbridge(folder().path()).args(["list", name]).output().unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for detail in ["by roundtrip, stream", "waits by block; can poll", "axis pipe-size"] {
+        assert!(told("pipe").contains(detail), "{detail} is not in\n{}", told("pipe"));
+    }
+    assert!(told("fan-in").contains("axis streams"), "{}", told("fan-in"));
+    assert!(told("quick").contains("\n  roundtrip/pipe/4096/same-cpu\n"), "{}", told("quick"));
+    weighbridge(folder().path())
+        .args(["list", "pipr"])
+        .assert()
+        .code(2)
+        .stderr_eq("error: there is nothing called `pipr`; the nearest is pipe\n");
 }
 
 #[test]

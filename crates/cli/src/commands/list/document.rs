@@ -1,0 +1,63 @@
+//! The list for programs.
+
+use serde_json::{Value, json};
+use weighbridge_lab::axis::{self, Axis};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::placement;
+use weighbridge_lab::plan::{Changes, SUITES};
+use weighbridge_lab::subject;
+
+use super::{caps, pattern_ids, takes, waits};
+
+/// Everything there is, as one document.
+pub fn all(host: &Host) -> Value {
+    let axes = |axes: &[Axis]| -> Vec<Value> {
+        let axis = |axis: &Axis| {
+            json!({
+                "name": axis.name, "about": axis.about, "default": axis.default, "takes": takes(axis.values),
+            })
+        };
+        axes.iter().map(axis).collect()
+    };
+    let patterns: Vec<Value> = subject::patterns()
+        .into_iter()
+        .map(|pattern| json!({ "name": pattern.id, "about": pattern.about, "axes": axes(pattern.axes) }))
+        .collect();
+    let mechanisms: Vec<Value> = subject::all()
+        .map(|subject| {
+            json!({
+                "name": subject.id,
+                "about": subject.about,
+                "caps": caps(subject),
+                "patterns": pattern_ids(subject),
+                "waits": waits(subject),
+                "axes": axes(subject.axes),
+            })
+        })
+        .collect();
+    let placements: Vec<Value> = placement::ALL
+        .iter()
+        .map(|placement| match placement::place(placement.name, host) {
+            Ok(placed) => json!({
+                "name": placement.name, "about": placement.about, "here": true, "resolved": placed.resolved,
+                "cpus": placed.cpus,
+            }),
+            Err(why) => {
+                json!({ "name": placement.name, "about": placement.about, "here": false, "why": why })
+            }
+        })
+        .collect();
+    let suites: Vec<Value> = SUITES
+        .iter()
+        .map(|suite| {
+            json!({
+                "name": suite.name, "about": suite.about, "cases": suite.cases(&Changes::default()).len(),
+                "budget_s": suite.budget.as_secs_f64(), "precision": suite.precision,
+            })
+        })
+        .collect();
+    json!({
+        "patterns": patterns, "mechanisms": mechanisms, "axes": axes(axis::COMMON),
+        "placements": placements, "suites": suites,
+    })
+}

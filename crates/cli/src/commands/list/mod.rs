@@ -1,0 +1,76 @@
+//! `weighbridge list`: what can be measured, and which of it this machine has.
+//!
+//! Answers at once: it looks at topology and limits only, never at the clock.
+
+mod document;
+mod text;
+
+use weighbridge_lab::axis::Values;
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::pattern;
+use weighbridge_lab::subject::Subject;
+
+use super::look_at_host;
+use crate::args::{List, TextOrJson};
+use crate::{Exit, Failure, nearest, output};
+
+/// What a capability means to somebody who chooses a mechanism.
+const CAPS: &[(Caps, &str)] = &[
+    (Caps::PAYLOAD, "payload"),
+    (Caps::DUPLEX, "both ways"),
+    (Caps::BYTE_STREAM, "byte stream"),
+    (Caps::LOSSY, "may lose messages"),
+    (Caps::ZERO_COPY, "zero copy"),
+    (Caps::MAPS, "maps each message"),
+    (Caps::HARNESS, "nothing is exchanged"),
+    (Caps::VIRTUAL_TIME, "virtual time"),
+];
+
+/// Lists it, or tells everything about what is named.
+pub fn list(args: &List) -> Result<Exit, Failure> {
+    let host = look_at_host()?;
+    output::print(match args.format {
+        TextOrJson::Json => serde_json::to_string_pretty(&document::all(&host)).expect("plain data") + "\n",
+        TextOrJson::Text if args.names.is_empty() => text::overview(&host),
+        TextOrJson::Text => {
+            let details: Result<Vec<String>, Failure> =
+                args.names.iter().map(|name| details(name, &host)).collect();
+            details?.join("\n")
+        }
+    })?;
+    Ok(Exit::Fine)
+}
+
+fn details(name: &str, host: &Host) -> Result<String, Failure> {
+    text::details(name, host).ok_or_else(|| {
+        let near = nearest::words(name, &text::names());
+        let near =
+            if near.is_empty() { String::new() } else { format!("; the nearest is {}", near.join(", ")) };
+        Failure::new(format!("there is nothing called `{name}`{near}"))
+    })
+}
+
+fn caps(subject: &Subject) -> Vec<&'static str> {
+    CAPS.iter().filter(|(cap, _)| subject.caps.has(*cap)).map(|(_, word)| *word).collect()
+}
+
+fn pattern_ids(subject: &Subject) -> Vec<&'static str> {
+    let can = |pattern: &&pattern::Info| subject.caps.has(pattern.needs);
+    subject.patterns.iter().filter(can).map(|pattern| pattern.id).collect()
+}
+
+fn waits(subject: &Subject) -> Vec<&'static str> {
+    subject.waits.iter().map(|wait| wait.name()).collect()
+}
+
+fn takes(values: Values) -> String {
+    match values {
+        Values::OneOf(words) => words.join(", "),
+        Values::Bytes => "bytes".into(),
+        Values::Count => "a whole number from 1".into(),
+        Values::AtLeast(least) => format!("a whole number from {least}"),
+        Values::Nices => "-20 to 19, for all roles or each (0:10)".into(),
+        Values::Policies => "other, batch, idle, fifo-N, rr-N, for all roles or each (other:fifo-10)".into(),
+    }
+}
