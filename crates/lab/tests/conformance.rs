@@ -17,41 +17,27 @@ mod runs;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::subject::Subject;
-use weighbridge_lab::{host::Host, mechanism, peer};
+use weighbridge_lab::{host::Host, mechanism};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    if let [_, first, parent] = &args[..]
-        && first == peer::ARGUMENT
-    {
-        let parent = parent.parse().expect("the coordinator passes its process id");
-        let control = causeway_os::process::inherited_fd(3).expect("the coordinator passes a socket");
-        return peer::main(parent, control);
-    }
-    // Before there are other threads: it may enter an IPC namespace of its own.
-    let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
+    runs::main(trials)
+}
+
+fn trials(host: &'static Host) -> Vec<Trial> {
     let mut trials = Vec::new();
     for subject in mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
         for (promise, test) in PROMISES {
             let name = format!("{}::{promise}", subject.id);
-            trials.push(trial(&name, move || test(host, subject)));
+            trials.push(runs::trial(name, move || test(host, subject)));
         }
     }
     for (name, test) in TESTS {
-        trials.push(trial(name, move || test(host)));
+        trials.push(runs::trial(*name, move || test(host)));
     }
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        runs::leaving_nothing(test);
-        Ok(())
-    })
+    trials
 }
 
 /// A promise of the laboratory as a whole.

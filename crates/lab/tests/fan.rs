@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::{Measured, Outcome};
@@ -22,21 +22,16 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
 use weighbridge_lab::subject::{Prepared, Subject};
-use weighbridge_lab::{fan_in, fan_out, peer};
+use weighbridge_lab::{fan_in, fan_out};
 use weighbridge_record::CaseId;
 
-use runs::{PLACEMENTS, SHORT, prepare, run};
+use runs::{PLACEMENTS, SHORT, prepare, run, trial};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    if let [_, first, parent] = &args[..]
-        && first == peer::ARGUMENT
-    {
-        let parent = parent.parse().expect("the coordinator passes its process id");
-        let control = causeway_os::process::inherited_fd(3).expect("the coordinator passes a socket");
-        return peer::main(parent, control);
-    }
-    let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
+    runs::main(trials)
+}
+
+fn trials(host: &'static Host) -> Vec<Trial> {
     let families: [(&'static [Subject], Promises); 2] = [(fan_in::ALL, FAN_IN), (fan_out::ALL, FAN_OUT)];
     let mut trials = Vec::new();
     for (subjects, promises) in families {
@@ -48,17 +43,9 @@ fn main() -> ExitCode {
         }
     }
     for (name, test) in TESTS {
-        trials.push(trial((*name).into(), move || test(host)));
+        trials.push(trial(*name, move || test(host)));
     }
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        runs::leaving_nothing(test);
-        Ok(())
-    })
+    trials
 }
 
 type Promises = &'static [(&'static str, fn(&Host, &'static Subject))];

@@ -14,29 +14,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::subject::{Prepared, Subject};
-use weighbridge_lab::{lock, op, peer, signal};
+use weighbridge_lab::{lock, op, signal};
 use weighbridge_record::CaseId;
 
 use runs::{PLACEMENTS, SHORT, prepare, run};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    if let [_, first, parent] = &args[..]
-        && first == peer::ARGUMENT
-    {
-        let parent = parent.parse().expect("the coordinator passes its process id");
-        let control = causeway_os::process::inherited_fd(3).expect("the coordinator passes a socket");
-        return peer::main(parent, control);
-    }
-    // Before there are other threads: it may enter an IPC namespace of its own.
-    let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
+    runs::main(trials)
+}
+
+fn trials(host: &'static Host) -> Vec<Trial> {
     let families: [(&'static [Subject], Promises); 3] = [
         (
             signal::ALL,
@@ -49,21 +43,21 @@ fn main() -> ExitCode {
         (lock::ALL, &[("lets_one_in_at_a_time_however_many_want_to", contended)]),
         (op::ALL, &[("gives_what_it_must_alone_and_in_parallel", operated)]),
     ];
-    let trials = families.into_iter().flat_map(|(subjects, promises)| {
-        subjects.iter().flat_map(move |subject| {
-            promises.iter().map(move |(promise, test)| {
-                let pattern = subject.patterns[0].id;
-                Trial::test(format!("{pattern}::{}::{promise}", subject.id), move || {
-                    let semaphores = semaphores();
-                    runs::leaving_nothing(|| test(host, subject));
-                    assert_eq!(self::semaphores(), semaphores, "semaphores are left behind");
-                    Ok(())
+    families
+        .into_iter()
+        .flat_map(|(subjects, promises)| {
+            subjects.iter().flat_map(move |subject| {
+                promises.iter().map(move |(promise, test)| {
+                    let pattern = subject.patterns[0].id;
+                    runs::trial(format!("{pattern}::{}::{promise}", subject.id), move || {
+                        let semaphores = semaphores();
+                        test(host, subject);
+                        assert_eq!(self::semaphores(), semaphores, "semaphores are left behind");
+                    })
                 })
             })
         })
-    });
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+        .collect()
 }
 
 type Promises = &'static [(&'static str, fn(&Host, &'static Subject))];
@@ -74,13 +68,33 @@ fn semaphores() -> usize {
 
 /// One run that must give numbers.
 fn measure(host: &Host, case: &Prepared) -> Measured {
+    let measured = measure_for(host, case, SHORT);
+    assert!(measured.samples.iter().all(|sample| sample.ops > 0), "{}", case.link.id);
+    measured
+}
+
+/// A run in which every role has done what it does. It may be as long as it takes until each of them had the CPU, which on
+/// a machine that does other work too is longer than the shortest run.
+fn measure_all_roles(host: &Host, case: &Prepared, has_all: impl Fn(&Measured) -> bool) {
+    let mut measured = None;
+    for longer in [1, 10, 100, 1_000] {
+        let timing = Timing { sample_ns: SHORT.sample_ns * longer, run_ns: SHORT.run_ns * longer, ..SHORT };
+        let latest = measured.insert(measure_for(host, case, timing));
+        if has_all(latest) && latest.samples.iter().all(|sample| sample.ops > 0) {
+            return;
+        }
+    }
+    panic!("{}: {measured:?}", case.link.id);
+}
+
+fn measure_for(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     let id = &case.link.id;
-    let measured = match run(host, case, SHORT) {
+    let measured = match run(host, case, timing) {
         Outcome::Measured(measured) => *measured,
         other => panic!("{id}: {other:?}"),
     };
     assert!(!measured.samples.is_empty(), "{id}: no samples");
-    assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
+    assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0), "{id}");
     assert_eq!(measured.roles.len(), case.role_names().len(), "{id}");
     for (name, values) in measured.roles.iter().flat_map(|role| &role.counted.series) {
         assert_eq!(values.len(), measured.samples.len(), "{id}: {name} has a value for each sample");
@@ -173,7 +187,9 @@ fn killed(host: &Host, subject: &'static Subject) {
 /// Kills one of two peers, once both are this program as a peer.
 fn kill_when_started(victim: usize, is_over: &AtomicBool) {
     let is_peer = |pid: &i32| {
-        fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains(peer::ARGUMENT)
+        fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .unwrap_or_default()
+            .contains(weighbridge_lab::peer::ARGUMENT)
     };
     while !is_over.load(Ordering::Acquire) {
         let peers: Vec<i32> = runs::children().into_iter().filter(is_peer).collect();
@@ -230,11 +246,9 @@ fn operated(host: &Host, subject: &'static Subject) {
                 continue;
             }
         };
-        let measured = measure(host, &case);
-        if pattern.id == "parallel" {
-            let handed_over = subject.patterns.len() == 1;
-            let counted = measured.roles.iter().filter(|role| role.counted.ops > 0).count();
-            assert!(handed_over || counted == host.allowed_cpus.len(), "{id}: {:?}", measured.roles);
-        }
+        let counts = |measured: &Measured| measured.roles.iter().filter(|role| role.counted.ops > 0).count();
+        let hands_over = subject.patterns.len() == 1;
+        let expected = if hands_over { 1 } else { case.role_names().len() };
+        measure_all_roles(host, &case, |measured| counts(measured) >= expected);
     }
 }

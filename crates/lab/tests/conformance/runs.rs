@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::ExitCode;
 use std::time::Duration;
 
+use libtest_mimic::{Arguments, Trial};
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::mechanism;
+use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::subject::{self, Prepared, Refusal, Subject};
 use weighbridge_record::CaseId;
@@ -18,6 +21,31 @@ pub const SHORT: Timing = Timing { sample_ns: 200_000, samples: 3, least_samples
 
 pub const PLACEMENTS: [&str; 2] = ["same-cpu", "two-cpus"];
 pub const PATTERNS: [&str; 2] = ["roundtrip", "stream"];
+
+/// The main function of a test program whose peers are this very program: a peer when it is started as one, else the
+/// tests, one after the other in the main thread.
+pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, first, parent] = &args[..]
+        && first == peer::ARGUMENT
+    {
+        let parent = parent.parse().expect("the coordinator passes its process id");
+        let control = causeway_os::process::inherited_fd(3).expect("the coordinator passes a socket");
+        return peer::main(parent, control);
+    }
+    // Before there are other threads: it may enter an IPC namespace of its own.
+    let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials(host)).exit_code()
+}
+
+/// A test after which nothing is left.
+pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        leaving_nothing(test);
+        Ok(())
+    })
+}
 
 /// Prepares a case that exists; `None` and a printed reason where the machine has no place for it.
 pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
