@@ -13,6 +13,8 @@ use crate::units::{Scale, Series, count};
 pub struct Rows {
     /// Names of the columns after the mechanism.
     pub columns: Vec<String>,
+    /// How many of them, the first ones, are per operation; the others carry units of their own.
+    pub per_operation: usize,
     /// Mechanism, then one text per column: a value, or `low … high` over the sizes.
     pub rows: Vec<(String, Vec<String>)>,
 }
@@ -26,6 +28,7 @@ pub fn rows(matrix: &Matrix<'_>) -> Rows {
     let mut columns: Vec<String> =
         ["voluntary switches", "involuntary switches", "minor faults"].map(String::from).into();
     columns.push(format!("CPU {}", cpu.name));
+    let per_operation = columns.len();
     columns.extend(series.iter().map(|(_, series)| series.label()));
     let row = |column: usize| {
         let over =
@@ -42,14 +45,17 @@ pub fn rows(matrix: &Matrix<'_>) -> Rows {
         }));
         (matrix.columns[column].name.clone(), texts)
     };
-    Rows { columns, rows: places.map(row).collect() }
+    Rows { columns, per_operation, rows: places.map(row).collect() }
 }
 
-/// The further series of a matrix, by name, each with a unit that suits all its mechanisms.
+/// The further series of a matrix, by name, each with a unit that suits all its mechanisms. Switches of one kind stand
+/// among the counts per operation already.
 fn series<'a>(matrix: &Matrix<'a>) -> Vec<(&'a str, Series)> {
     let all = || (0..matrix.columns.len()).flat_map(|column| matrix.column(column));
-    let names: BTreeSet<&str> =
-        all().flat_map(|(_, _, summary)| summary.series.keys().map(String::as_str)).collect();
+    let names: BTreeSet<&str> = all()
+        .flat_map(|(_, _, summary)| summary.series.keys().map(String::as_str))
+        .filter(|name| !name.contains("voluntary_switches"))
+        .collect();
     let values = |name: &str| {
         all().filter_map(|(_, _, summary)| summary.series.get(name).copied()).collect::<Vec<_>>()
     };

@@ -116,11 +116,24 @@ fn figures(matrix: &Matrix<'_>, width: usize) -> String {
         })
         .collect();
     if !matrix.has_sizes() {
-        return upright(matrix, counts, width);
+        return upright(matrix, counts, rows.per_operation, width);
     }
     let mechanisms = rows.rows.iter().map(|(name, _)| plain(name)).collect();
-    let mechanisms = Texts { head: "per operation".into(), cells: mechanisms };
-    format!("{}\n{}", over_sizes(matrix, width), blocks(&[mechanisms], &[], &counts, width))
+    let mechanisms = Texts { head: String::new(), cells: mechanisms };
+    over_sizes(matrix, width) + &counted(&mechanisms, &counts, rows.per_operation, width)
+}
+
+/// What was counted beside time: per operation, then what has a unit of its own.
+fn counted(mechanisms: &Texts, counts: &[Texts], per_operation: usize, width: usize) -> String {
+    let (per_operation, further) = counts.split_at(per_operation);
+    let mut out = String::new();
+    for (head, columns) in [("per operation", per_operation), ("also counted", further)] {
+        if !columns.is_empty() {
+            let mechanisms = Texts { head: head.into(), ..mechanisms.clone() };
+            let _ = write!(out, "\n{}", blocks(&[mechanisms], &[], columns, width));
+        }
+    }
+    out
 }
 
 /// A row per size and a column per mechanism.
@@ -138,7 +151,7 @@ fn over_sizes(matrix: &Matrix<'_>, width: usize) -> String {
 }
 
 /// One size: a row per mechanism.
-fn upright(matrix: &Matrix<'_>, counts: Vec<Texts>, width: usize) -> String {
+fn upright(matrix: &Matrix<'_>, counts: Vec<Texts>, per_operation: usize, width: usize) -> String {
     let best = matrix.best(0);
     let figure = |column: usize| match matrix.cell(0, column) {
         Cell::Value(case, summary) => Figure::new(&matrix.scale, case, summary),
@@ -167,8 +180,8 @@ fn upright(matrix: &Matrix<'_>, counts: Vec<Texts>, width: usize) -> String {
         return label + &finished(&all, 1);
     }
     let label = if payload.is_empty() { payload } else { format!("  {payload}\n") };
-    let below = Texts { head: "per operation".into(), ..names.clone() };
-    format!("{label}{}\n{}", blocks(&[names], &[], &columns, width), blocks(&[below], &[], &counts, width))
+    let figures = blocks(std::slice::from_ref(&names), &[], &columns, width);
+    label + &figures + &counted(&names, &counts, per_operation, width)
 }
 
 /// What the marks mean; a line ends only between two of them, where the width allows that.

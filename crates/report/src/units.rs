@@ -140,6 +140,10 @@ pub struct Series {
 impl Series {
     /// The words and the unit of a name, the unit chosen for the given values.
     pub fn new(name: &str, values: impl Iterator<Item = f64>) -> Series {
+        if let Some((name, of)) = name.split_once('.') {
+            let Series { what, scale } = Series::new(name, values);
+            return Series { what: format!("{}: {what}", plain(of)), scale };
+        }
         let words = |text: &str| plain(&text.replace('_', " ")).trim().to_string();
         if let Some(what) = name.strip_suffix("bytes_per_s") {
             return Series { what: words(what), scale: Scale::new("bytes/s", values) };
@@ -245,5 +249,6 @@ mod tests {
         assert_eq!(label("voluntary_switches_per_s", 20.0), "voluntary switches/s");
         assert_eq!(label("voluntary_switches_per_s", 2e4), "voluntary switches thousand/s");
         assert_eq!(label("sender_ns", 2e4), "sender µs");
+        assert_eq!(label("ops_per_s.role-1", 2e6), "role-1: ops million/s");
     }
 }
