@@ -2,7 +2,7 @@
 
 use weighbridge_record::Line;
 
-use crate::{folder, valid_record, weighbridge};
+use crate::{folder, text, valid_record, weighbridge};
 
 #[test]
 fn real_mechanisms_on_one_cpu_give_numbers() {
@@ -32,4 +32,29 @@ fn real_mechanisms_on_one_cpu_give_numbers() {
         assert!(median.is_some_and(|median| median > 0.0), "{case}: {median:?}");
     }
     assert!(std::fs::metadata(folder.path().join("r.html")).unwrap().len() > 100_000);
+}
+
+#[test]
+fn what_a_run_shows_at_its_end_is_what_a_report_on_its_record_shows() {
+    let folder = folder();
+    let run = weighbridge(folder.path())
+        .args([
+            "run",
+            "fan-in/pipe/1/free/streams=10",
+            "solo/noop/0/free",
+            "roundtrip/mock/1/free",
+            "--max-runs",
+            "2",
+        ])
+        .args(["--budget", "30s", "--out", "r.jsonl", "--html", "r.html", "--quiet"])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+    let report = weighbridge(folder.path()).args(["report", "r.jsonl"]).output().unwrap();
+    assert_eq!(String::from_utf8(run.stdout).unwrap(), String::from_utf8(report.stdout).unwrap());
+    let page = ["report", "r.jsonl", "--format", "html", "--out", "again.html"];
+    weighbridge(folder.path()).args(page).assert().success();
+    let [page, again] = ["r.html", "again.html"].map(|name| text(folder.path().join(name)));
+    let differs = page.lines().zip(again.lines()).find(|(one, other)| one != other);
+    assert!(page == again, "the first lines that differ: {differs:?}");
 }
