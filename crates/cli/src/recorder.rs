@@ -61,6 +61,7 @@ fn without_samples(mut line: Line) -> Line {
             run.samples = Vec::new();
         }
         run.roles = Vec::new();
+        run.latencies = None;
     }
     line
 }

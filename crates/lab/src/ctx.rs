@@ -5,9 +5,11 @@
 
 mod alone;
 mod crowd;
+mod each;
 mod interval;
 
 pub use crowd::Crowd;
+pub use each::{RATE, TIME};
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use std::time::Duration;
 use causeway_os::clock;
 use causeway_os::counters::{EventCounts, Events, TaskSwitches, ThreadCounters, ThreadMigrations};
 use serde::{Deserialize, Serialize};
+use weighbridge_record::Latencies;
 
 use crate::axis::COUNTERS;
 use crate::buffer::Buffer;
@@ -41,6 +44,17 @@ impl Batch {
     pub fn sequences(self) -> std::ops::Range<u64> {
         self.first..self.first + self.ops
     }
+}
+
+/// A batch that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// Its operations.
+    pub batch: Batch,
+    /// From its beginning to its end.
+    pub elapsed_ns: u64,
+    /// Does it become a sample?
+    pub is_sample: bool,
 }
 
 /// What arrived in a batch, counted where it arrived.
@@ -90,6 +104,8 @@ pub struct Counted {
     pub copy_bytes_per_s: Option<f64>,
     /// Further figures, by name with unit, one for each sample.
     pub series: BTreeMap<String, Vec<f64>>,
+    /// What single operations took, where each was timed.
+    pub latencies: Option<Latencies>,
 }
 
 /// Which clock a run is timed with.
@@ -103,6 +119,14 @@ pub enum Time {
 
 thread_local! {
     static VIRTUAL_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[inline]
+fn now_ns(time: Time) -> u64 {
+    match time {
+        Time::Raw => clock::now_ns(),
+        Time::Virtual => VIRTUAL_NS.with(Cell::get),
+    }
 }
 
 /// For mechanisms with [`Caps::VIRTUAL_TIME`](crate::contract::Caps::VIRTUAL_TIME).
@@ -225,11 +249,11 @@ impl<'a> Ctx<'a> {
         work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
-        self.lead_noting(work, expect, |_| {})
+        self.lead_noting(work, expect, |noted| Ok(noted.elapsed_ns))
     }
 
-    /// As [`Ctx::lead`], and after each batch calls `note`, outside of what is timed. The batches that became samples are
-    /// the last ones.
+    /// As [`Ctx::lead`], and after each batch calls `note`, outside of what is timed, for the time that counts: in most cases
+    /// that which has elapsed. The batches that became samples are the last ones.
     ///
     /// # Errors
     /// As [`Ctx::lead`].
@@ -237,7 +261,7 @@ impl<'a> Ctx<'a> {
         &mut self,
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
-        mut note: impl FnMut(Batch),
+        mut note: impl FnMut(Noted) -> io::Result<u64>,
     ) -> io::Result<()> {
         let mut planner = Planner::new(self.timing);
         let mut current = planner.decide();
@@ -257,16 +281,17 @@ impl<'a> Ctx<'a> {
             let preemptions = ThreadCounters::read().since(&before).involuntary_switches;
             planner.learn(ops, elapsed_ns);
             check(batch, tally, expect(batch))?;
-            note(batch);
+            let is_sample = counted && !is_first_counted;
+            let counted_ns = note(Noted { batch, elapsed_ns, is_sample })?;
             if counted {
                 self.count(ops, tally.bytes);
-                if !is_first_counted {
+                if is_sample {
                     let sample = Sample {
-                        elapsed_ns: self.without_loop(ops, elapsed_ns),
+                        elapsed_ns: self.without_loop(ops, counted_ns),
                         ops: ops * self.ops_each,
                         bytes: tally.bytes,
                         preemptions,
-                        extra: elapsed_ns,
+                        extra: counted_ns,
                     };
                     self.shared.push_sample(sample);
                 }
@@ -534,10 +559,7 @@ impl<'a> Ctx<'a> {
 
     #[inline]
     fn now_ns(&self) -> u64 {
-        match self.time {
-            Time::Raw => clock::now_ns(),
-            Time::Virtual => VIRTUAL_NS.with(Cell::get),
-        }
+        now_ns(self.time)
     }
 
     /// Reads the counters, the first time it is called.
@@ -580,6 +602,7 @@ impl<'a> Ctx<'a> {
                 coordinator_switches: now.zip(coordinator).map(|(now, then)| now - then),
                 copy_bytes_per_s: None,
                 series: BTreeMap::new(),
+                latencies: None,
             };
         }
         self.set_step(Step::Report);

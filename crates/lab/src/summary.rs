@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::{
-    self as record, CaseId, Comparison, Noise, PerOp, Regime, RegimeKind, RoleCounters, Run, StoppedBy,
-    Summary,
+    self as record, CaseId, Comparison, Distribution, Latencies, Noise, PerOp, Percentile, Regime,
+    RegimeKind, RoleCounters, Run, StoppedBy, Summary,
 };
 use weighbridge_stats as stats;
 
@@ -69,6 +69,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         },
         roles,
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
+        latencies: measured.roles.iter().find_map(|report| report.counted.latencies.clone()),
         noise: Noise {
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
@@ -126,9 +127,31 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         stopped_by,
         per_op,
         series: median_series(runs),
+        distribution: distribution(runs),
         shape,
         regimes: summary.regimes.into_iter().map(regime).collect(),
     }
+}
+
+/// What single operations took, where each was timed.
+fn distribution(runs: &[Run]) -> Option<Distribution> {
+    let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
+    let counts: Vec<Vec<(f64, u64)>> = timed
+        .iter()
+        .map(|latencies| latencies.counts.iter().map(|&(ns, count)| (ns as f64, count)).collect())
+        .collect();
+    let percentile = |found: stats::CasePercentile| Percentile {
+        p: found.p,
+        ns: found.value,
+        ci95: found.interval.map(|interval| [interval.low, interval.high]),
+        pooled: found.is_pooled,
+    };
+    let max_ns = timed.iter().map(|latencies| latencies.max_ns).max()?;
+    Some(Distribution {
+        percentiles: stats::case_percentiles(&counts).into_iter().map(percentile).collect(),
+        observations: counts.iter().flatten().map(|(_, count)| count).sum(),
+        max_ns,
+    })
 }
 
 /// The line of a ratio: `pairs` are (baseline, candidate) in the same rounds.

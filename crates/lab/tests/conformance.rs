@@ -8,6 +8,8 @@
 
 #[path = "conformance/carrying.rs"]
 mod carrying;
+#[path = "conformance/each.rs"]
+mod each;
 #[path = "conformance/faults.rs"]
 mod faults;
 #[path = "conformance/limits.rs"]
@@ -64,5 +66,8 @@ const TESTS: &[Test] = &[
     ("a_peer_killed_in_verify_is_a_failure_in_verify", faults::killed_in_verify),
     ("a_peer_that_never_goes_on_is_a_failure_within_the_deadline", faults::stopped_for_good),
     ("a_failure_at_attach_death_and_a_stall_are_told_apart", faults::mock_faults),
+    ("single_round_trips_are_timed_and_counted", each::timed),
+    ("an_open_loop_counts_from_when_a_request_was_due", each::open_loop),
+    ("round_trips_that_the_clock_cannot_tell_are_refused", each::too_short),
     ("a_hundred_runs_leave_no_memory_behind", runs::hundred_runs),
 ];

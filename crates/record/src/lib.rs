@@ -7,10 +7,12 @@
 
 mod case_id;
 mod file;
+mod latency;
 mod line;
 
 pub use case_id::{CaseId, ParseCaseIdError};
 pub use file::{Problem, Reading, Writer, read, read_file};
+pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{
     Cache, Case, Clock, Comparison, Cpu, End, Header, Line, Machine, Node, Noise, PerOp, Regime, RegimeKind,
     RoleCounters, Run, Skipped, StoppedBy, Summary, Tool,

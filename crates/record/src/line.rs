@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
+use crate::latency::{Distribution, Latencies};
 
 /// One line of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -276,6 +277,9 @@ pub struct Run {
     /// Further series of the run, one value per sample, by name with unit: `events_per_call`, …
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<f64>>,
+    /// What single operations took, where each was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latencies: Option<Latencies>,
     /// Disturbances.
     pub noise: Noise,
     /// From the decision to start the peers until all were ready, in milliseconds.
@@ -359,6 +363,9 @@ pub struct Summary {
     /// Median over the runs of each further series' median.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, f64>,
+    /// What single operations took, where each was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
     /// Counts that are not what this case must look like, each with the reason.
     pub shape: Vec<String>,
     /// Departures from one steady state.
@@ -405,6 +412,7 @@ pub struct End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::Percentile;
     use serde_json::Value;
 
     /// Lines with every field present, optional ones too.
@@ -464,6 +472,7 @@ mod tests {
                     per_op: per_op.clone(),
                 }],
                 series: BTreeMap::from([("events_per_call".into(), vec![1.0])]),
+                latencies: Some(Latencies { counts: vec![(1, 1)], max_ns: 1, clock_read_ns: 1.0 }),
                 noise: Noise {
                     marked_samples: 0,
                     steal_ms: Some(0.0),
@@ -486,6 +495,11 @@ mod tests {
                 stopped_by: StoppedBy::MaxRuns,
                 per_op,
                 series: BTreeMap::from([("events_per_call".into(), 1.0)]),
+                distribution: Some(Distribution {
+                    percentiles: vec![Percentile { p: 0.5, ns: 1.0, ci95: Some([1.0, 1.0]), pooled: true }],
+                    observations: 1,
+                    max_ns: 1,
+                }),
                 shape: vec!["odd".into()],
                 regimes: vec![Regime {
                     regime: RegimeKind::TwoModes,

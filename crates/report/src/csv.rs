@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weighbridge_record::{CaseId, PerOp, Skipped, Summary};
+use weighbridge_record::{CaseId, Distribution, PerOp, Skipped, Summary};
 
+use crate::distribution::name;
 use crate::model::{Measured, Report};
 
 /// Names of the columns. `…_in_unit` is in the unit of the same row; `…_share` is a part of the median.
-const COLUMNS: [&str; 37] = [
+const COLUMNS: [&str; 38] = [
     "record",
     "case",
     "pattern",
@@ -40,6 +41,7 @@ const COLUMNS: [&str; 37] = [
     "cycles_per_op",
     "instructions_per_op",
     "series_medians",
+    "percentiles_ns",
     "shape_violations",
     "regimes",
     "facts",
@@ -122,6 +124,7 @@ fn row(
         count(|per_op| per_op.cycles),
         count(|per_op| per_op.instructions),
         text(summary.map(|summary| pairs(&summary.series))),
+        text(summary.and_then(|summary| summary.distribution.as_ref()).map(percentiles)),
         text(summary.map(|summary| joined(summary.shape.clone()))),
         text(summary.map(|summary| joined(summary.regimes.iter().map(regime).collect()))),
         text(case.map(|case| pairs(&case.facts))),
@@ -134,6 +137,11 @@ fn row(
 
 fn pairs<V: ToString>(map: &BTreeMap<String, V>) -> String {
     map.iter().map(|(name, value)| format!("{name}={}", value.to_string())).collect::<Vec<_>>().join("; ")
+}
+
+fn percentiles(distribution: &Distribution) -> String {
+    let each = distribution.percentiles.iter().map(|of| format!("{}={}", name(of.p), of.ns));
+    each.chain([format!("max={}", distribution.max_ns)]).collect::<Vec<_>>().join("; ")
 }
 
 fn regime(regime: &weighbridge_record::Regime) -> String {

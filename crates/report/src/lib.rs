@@ -15,6 +15,7 @@
 
 mod coverage;
 mod csv;
+mod distribution;
 mod figure;
 mod findings;
 mod html;

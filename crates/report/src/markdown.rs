@@ -9,7 +9,7 @@ use crate::model::Report;
 use crate::notes::FEW;
 use crate::units::size;
 use crate::words::{many, pattern, plain};
-use crate::{machine, notes, per_op};
+use crate::{distribution, machine, notes, per_op};
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
@@ -35,6 +35,7 @@ pub fn markdown(report: &Report) -> String {
                       `~`: not one steady state. –: skipped.";
         let _ = write!(out, "\n{legend}\n");
     }
+    distributions(&mut out, report);
     for remarks in notes::remarks(report, &matrices) {
         let _ = write!(out, "\n## {}\n\n{}\n\n", escaped(remarks.title), remarks.meaning);
         for note in &remarks.brief {
@@ -45,6 +46,17 @@ pub fn markdown(report: &Report) -> String {
         }
     }
     out
+}
+
+/// Percentiles, where single operations were timed.
+fn distributions(out: &mut String, report: &Report) {
+    let Some(rows) = distribution::rows(report) else { return };
+    let _ = write!(out, "\n## {}\n\n{}\n\n", distribution::TITLE, distribution::ABOUT);
+    row(out, std::iter::once("case".to_string()).chain(rows.columns.iter().map(|name| escaped(name))));
+    row(out, std::iter::once("---").chain(rows.columns.iter().map(|_| "--:")).map(String::from));
+    for (case, texts) in rows.rows {
+        row(out, std::iter::once(escaped(&case)).chain(texts));
+    }
 }
 
 fn machines(out: &mut String, report: &Report) {

@@ -14,7 +14,7 @@ use crate::model::Report;
 use crate::notes::FEW;
 use crate::units::size;
 use crate::words::plain;
-use crate::{notes, per_op};
+use crate::{distribution, notes, per_op};
 
 const RULED: TableStyle = NOTHING.header_separator(LineStyle::none().fill('─'));
 const DEFAULT_WIDTH: u16 = 100;
@@ -54,6 +54,7 @@ pub fn table(report: &Report, style: Style) -> String {
         out.push('\n');
         out.push_str(&legend(width));
     }
+    distributions(&mut out, report, width);
     remarks(&mut out, report, &matrices, width);
     if style.colour { coloured(&out) } else { out }
 }
@@ -268,6 +269,21 @@ fn aligned(matrix: &Matrix<'_>, column: usize) -> Vec<String> {
             (None, _) => String::new(),
         })
         .collect()
+}
+
+/// Percentiles, where single operations were timed.
+fn distributions(out: &mut String, report: &Report, width: usize) {
+    let Some(rows) = distribution::rows(report) else { return };
+    let _ = write!(out, "\n■ {}\n", distribution::TITLE);
+    wrapped(out, distribution::ABOUT, "  ", "  ", width);
+    let labels =
+        Texts { head: "case".into(), cells: rows.rows.iter().map(|(case, _)| case.clone()).collect() };
+    let column = |(index, head): (usize, &String)| Texts {
+        head: head.clone(),
+        cells: rows.rows.iter().map(|(_, texts)| texts[index].clone()).collect(),
+    };
+    let columns: Vec<Texts> = rows.columns.iter().enumerate().map(column).collect();
+    out.push_str(&blocks(&[labels], &[], &columns, width));
 }
 
 fn remarks(out: &mut String, report: &Report, matrices: &[Matrix<'_>], width: usize) {

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{Case, PerOp, Regime, RegimeKind, Run, StoppedBy, Summary};
+use weighbridge_record::{
+    Case, Distribution, Latencies, PerOp, Percentile, Regime, RegimeKind, Run, StoppedBy, Summary,
+};
 use weighbridge_stats::summary::{CaseRegime, summarise};
-use weighbridge_stats::{RegimeKind as Found, median};
+use weighbridge_stats::{CasePercentile, RegimeKind as Found, case_percentiles, median};
 
 /// What the runs amount to, or nothing when none of them holds a sample.
 pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
@@ -29,9 +31,37 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         stopped_by: StoppedBy::Interrupted,
         per_op: per_op(&runs),
         series: series(&runs),
+        distribution: distribution(&runs),
         shape: shape(&runs),
         regimes: summed.regimes.into_iter().map(regime).collect(),
     })
+}
+
+/// Percentiles, where the runs timed each operation.
+fn distribution(runs: &[&Run]) -> Option<Distribution> {
+    let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
+    let max_ns = timed.iter().map(|latencies| latencies.max_ns).max()?;
+    let counts: Vec<Vec<(f64, u64)>> = timed
+        .iter()
+        .filter(|latencies| latencies.counts.is_sorted() && is_countable(latencies))
+        .map(|latencies| latencies.counts.iter().map(|&(ns, count)| (ns as f64, count)).collect())
+        .collect();
+    let percentile = |found: CasePercentile| Percentile {
+        p: found.p,
+        ns: found.value,
+        ci95: found.interval.map(|interval| [interval.low, interval.high]),
+        pooled: found.is_pooled,
+    };
+    Some(Distribution {
+        percentiles: case_percentiles(&counts).into_iter().map(percentile).collect(),
+        observations: counts.iter().flatten().map(|(_, count)| count).sum(),
+        max_ns,
+    })
+}
+
+/// No run has so many operations; a record may come from anywhere, and sums of its numbers must not overflow.
+fn is_countable(latencies: &Latencies) -> bool {
+    latencies.counts.iter().all(|(_, count)| *count < 1 << 40) && latencies.counts.len() < 1 << 20
 }
 
 /// The statistics take only finite values, and a record may come from anywhere.

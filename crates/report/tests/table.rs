@@ -49,8 +49,14 @@ fn signals_streams_and_receivers_at_100_columns() {
 }
 
 #[test]
+fn single_operations_at_120_columns() {
+    let text = text(&Report::from_reading(common::timed()), 120);
+    assert_data_eq!(text, file!["snapshots/timed-120.txt"].raw());
+}
+
+#[test]
 fn no_line_is_wider_than_the_terminal() {
-    for reading in [common::whole(), common::patterns(), common::unsteady()] {
+    for reading in [common::whole(), common::patterns(), common::unsteady(), common::timed()] {
         let report = Report::from_reading(reading);
         for width in [72, 80, 100, 140] {
             for line in text(&report, width).lines() {

@@ -45,4 +45,4 @@ pub use order::{half_iqr_over_median, mad, median, quantile};
 pub use regime::{Regime, RegimeKind};
 pub use stopping::{Decision, Stop, StoppingRule};
 pub use summary::{CaseSummary, run_value, summarise};
-pub use tail::{Percentile, percentile};
+pub use tail::{CasePercentile, Percentile, case_percentiles, percentile};

@@ -1,8 +1,8 @@
 //! Percentiles of a distribution of single operations, only where there are enough of them.
 
 use crate::binomial::Binomial;
-use crate::interval::Interval;
-use crate::order::assert_finite;
+use crate::interval::{Interval, median_interval};
+use crate::order::{assert_finite, median};
 
 /// Observations that must be expected beyond a percentile before it is worth printing.
 pub const BEYOND: f64 = 10.0;
@@ -39,25 +39,98 @@ pub fn observations_needed(p: f64) -> usize {
 /// # Panics
 /// If `p` is not between 0 and 1, a value is not finite, or the values are not in ascending order.
 pub fn percentile(sorted: &[f64], p: f64) -> Option<Percentile> {
-    let n = sorted.len();
-    if n < observations_needed(p) {
+    if sorted.len() < observations_needed(p) {
         return None;
     }
     assert_finite(sorted);
     assert!(sorted.is_sorted(), "observations for a percentile must be in ascending order");
-    let rank = ((n as f64 * p * (1.0 - 1e-12)).ceil() as usize).clamp(1, n);
-    Some(Percentile { value: sorted[rank - 1], interval: interval(sorted, p, rank), observations: n })
+    at_ranks(sorted.len(), p, |rank| sorted[rank - 1])
 }
 
-/// Ranks `low` and `high` with P(X < low) ≤ 2.5 % and P(X ≥ high) ≤ 2.5 %, for X observations below the percentile.
-fn interval(sorted: &[f64], p: f64, rank: usize) -> Interval {
-    let n = sorted.len();
+/// As [`percentile`], of values with the number of times that each was observed.
+///
+/// # Panics
+/// As [`percentile`].
+pub fn percentile_of_counts(counts: &[(f64, u64)], p: f64) -> Option<Percentile> {
+    let mut observations = 0;
+    let upto: Vec<u64> = counts
+        .iter()
+        .map(|(_, count)| {
+            observations += count;
+            observations
+        })
+        .collect();
+    let values: Vec<f64> = counts.iter().map(|(value, _)| *value).collect();
+    assert_finite(&values);
+    assert!(values.is_sorted(), "observations for a percentile must be in ascending order");
+    let observations = usize::try_from(observations).expect("as many observations as memory could hold");
+    at_ranks(observations, p, |rank| values[upto.partition_point(|upto| *upto < rank as u64)])
+}
+
+/// A percentile of a case: over its runs where each of them has enough observations, else over all observations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CasePercentile {
+    /// 0.99 for the 99th.
+    pub p: f64,
+    /// The median over the runs, or the value among all observations.
+    pub value: f64,
+    /// Of the median over at least six runs, or the binomial one among all observations.
+    pub interval: Option<Interval>,
+    /// Are all observations taken as one lot, because single runs have too few?
+    pub is_pooled: bool,
+}
+
+/// The percentiles that are looked at.
+pub const PERCENTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+
+/// Those of [`PERCENTILES`] for which there are enough observations. Each run is a list of values in ascending order with
+/// the number of times that each was observed.
+///
+/// # Panics
+/// As [`percentile`].
+pub fn case_percentiles(runs: &[Vec<(f64, u64)>]) -> Vec<CasePercentile> {
+    let mut pool: Vec<(f64, u64)> = runs.concat();
+    pool.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let of_case = |p: f64| {
+        let of_runs: Option<Vec<f64>> =
+            runs.iter().map(|run| percentile_of_counts(run, p).map(|found| found.value)).collect();
+        match of_runs.filter(|values| !values.is_empty()) {
+            Some(values) => Some(CasePercentile {
+                p,
+                value: median(&values),
+                interval: median_interval(&values, 0.95),
+                is_pooled: false,
+            }),
+            None => percentile_of_counts(&pool, p).map(|found| CasePercentile {
+                p,
+                value: found.value,
+                interval: Some(found.interval),
+                is_pooled: true,
+            }),
+        }
+    };
+    PERCENTILES.into_iter().filter_map(of_case).collect()
+}
+
+/// `at` gives the observation of a rank, from 1.
+fn at_ranks(n: usize, p: f64, at: impl Fn(usize) -> f64) -> Option<Percentile> {
+    if n < observations_needed(p) {
+        return None;
+    }
+    let rank = ((n as f64 * p * (1.0 - 1e-12)).ceil() as usize).clamp(1, n);
+    let (low, high, confidence) = interval(n, p, rank);
+    let interval = Interval { low: at(low), high: at(high), confidence };
+    Some(Percentile { value: at(rank), interval, observations: n })
+}
+
+/// Ranks `low` and `high` with P(X < low) ≤ 2.5 % and P(X ≥ high) ≤ 2.5 %, for X observations below the percentile, and
+/// what is left between them.
+fn interval(n: usize, p: f64, rank: usize) -> (usize, usize, f64) {
     let below = Binomial::new(n, p);
     // With ten expected beyond, the outermost ranks miss with about e^-10, so both searches end inside the list.
     let low = (1..=rank).rev().find(|&low| below.at_most(low - 1) <= 0.025).unwrap_or(1);
     let high = (rank..=n).find(|&high| below.at_least(high) <= 0.025).unwrap_or(n);
-    let confidence = 1.0 - below.at_most(low - 1) - below.at_least(high);
-    Interval { low: sorted[low - 1], high: sorted[high - 1], confidence }
+    (low, high, 1.0 - below.at_most(low - 1) - below.at_least(high))
 }
 
 #[cfg(test)]
@@ -93,6 +166,40 @@ mod tests {
         let many = percentile(&first(1_000_000), 0.99999).unwrap();
         assert_eq!((many.value, many.observations), (999_990.0, 1_000_000));
         assert!(many.interval.contains(many.value));
+    }
+
+    #[test]
+    fn counted_values_are_as_good_as_the_values_themselves() {
+        let values: Vec<f64> = (0..5000).map(|i| f64::from(i / 7)).collect();
+        let mut counts: Vec<(f64, u64)> = Vec::new();
+        for value in &values {
+            match counts.last_mut() {
+                Some((last, count)) if last == value => *count += 1,
+                _ => counts.push((*value, 1)),
+            }
+        }
+        for p in [0.5, 0.9, 0.99] {
+            assert_eq!(percentile_of_counts(&counts, p), percentile(&values, p), "{p}");
+        }
+        assert_eq!(percentile_of_counts(&counts, 0.9999), None);
+        assert_eq!(percentile_of_counts(&[], 0.5), None);
+    }
+
+    #[test]
+    fn a_percentile_of_a_case_is_the_middle_of_its_runs_where_each_has_enough() {
+        let run = |scale: f64| (1..=1000).map(|i| (f64::from(i) * scale, 1)).collect::<Vec<_>>();
+        let runs: Vec<_> = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 9.0].map(run).into();
+        let found = case_percentiles(&runs);
+        let of = |p| found.iter().find(|found| found.p == p).copied();
+        let p99 = of(0.99).unwrap();
+        assert!((p99.value - 990.0 * 1.3).abs() < 1e-9 && !p99.is_pooled, "{p99:?}");
+        assert_eq!(p99.interval.map(|interval| interval.low), Some(990.0));
+        // Seven thousand observations are enough for p99.8, not for p99.9; and no run has enough of that by itself.
+        assert_eq!(of(0.999), None);
+        let more: Vec<_> = (0..10).map(|_| run(1.0)).collect();
+        let p999 = case_percentiles(&more).into_iter().find(|found| found.p == 0.999).unwrap();
+        assert!(p999.is_pooled && p999.value == 999.0, "{p999:?}");
+        assert_eq!(case_percentiles(&[]), []);
     }
 
     #[test]

@@ -49,7 +49,14 @@ pub(super) fn drive(link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
         Ok(Tally::default())
     };
     let notes = RefCell::new(Notes::new(&board, receivers));
-    cx.lead_noting(work, |_| None, |batch| notes.borrow_mut().take(batch.ops * burst, sender_ns.get()))?;
+    cx.lead_noting(
+        work,
+        |_| None,
+        |noted| {
+            notes.borrow_mut().take(noted.batch.ops * burst, sender_ns.get());
+            Ok(noted.elapsed_ns)
+        },
+    )?;
     notes.into_inner().tell(cx);
     Ok(Facts::new())
 }

@@ -56,7 +56,14 @@ pub(super) fn drive(
         Ok(Tally::default())
     };
     let notes = RefCell::new(Notes::new(board, receivers(link)));
-    cx.lead_noting(work, |_| None, |batch| notes.borrow_mut().take(batch.ops * burst, sender_ns.get()))?;
+    cx.lead_noting(
+        work,
+        |_| None,
+        |noted| {
+            notes.borrow_mut().take(noted.batch.ops * burst, sender_ns.get());
+            Ok(noted.elapsed_ns)
+        },
+    )?;
     let mut facts = end.facts();
     let notes = notes.into_inner();
     if is_lossy {

@@ -7,13 +7,20 @@ use std::io;
 use super::{Pattern, Unit};
 use crate::axis::{Axis, Values};
 use crate::contract::{Caps, Endpoint};
-use crate::ctx::{Batch, Ctx, Tally};
+use crate::ctx::{Batch, Ctx, RATE, TIME, Tally};
 use crate::link::{Link, Touch};
 use crate::touch;
 
 /// A request, and its echo.
 #[derive(Debug)]
 pub struct Roundtrip;
+
+const DIRECTION: Axis = Axis {
+    name: "direction",
+    default: "both",
+    values: Values::OneOf(&["both", "request"]),
+    about: "the payload travels both ways, or the reply is empty (one byte where a mechanism cannot send none)",
+};
 
 const CLIENT: u64 = 0;
 const SERVER: u64 = 1;
@@ -23,26 +30,21 @@ impl Pattern for Roundtrip {
     const ABOUT: &'static str = "a request and its echo, one message in flight: latency both ways";
     const NEEDS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const ROLES: [&'static str; 2] = ["client", "server"];
-    const AXES: &'static [Axis] = &[Axis {
-        name: "direction",
-        default: "both",
-        values: Values::OneOf(&["both", "request"]),
-        about: "the payload travels both ways, or the reply is empty (one byte where a mechanism cannot send none)",
-    }];
+    const AXES: &'static [Axis] = &[DIRECTION, TIME, RATE];
     const UNIT: Unit = Unit::NanosPer("roundtrip");
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
         let trip = Trip::new(cx.link, caps);
         if caps.has(Caps::HARNESS) {
             return match cx.role {
-                0 => cx.lead(|batch| trip.request(end, batch), |_| None),
+                0 => trip.lead(end, cx, |_| None),
                 _ => cx.follow_nothing(),
             };
         }
         match cx.role {
             0 => {
                 trip.verify_requests(end)?;
-                cx.lead(|batch| trip.request(end, batch), |batch| Some(trip.expected(batch, SERVER)))
+                trip.lead(end, cx, |batch| Some(trip.expected(batch, SERVER)))
             }
             _ => {
                 trip.verify_echoes(end)?;
@@ -65,14 +67,29 @@ impl Trip {
         Trip { request_bytes: link.payload_bytes, reply_bytes, touch: link.touch }
     }
 
-    #[inline]
-    fn request<E: Endpoint>(&self, end: &mut E, batch: Batch) -> io::Result<Tally> {
-        let mut tally = Tally::default();
-        for sequence in batch.sequences() {
-            send(end, self.request_bytes, touch::word(sequence, CLIENT), self.touch)?;
-            receive(end, self.reply_bytes, self.touch, &mut tally)?;
+    fn lead<E: Endpoint>(
+        &self,
+        end: &mut E,
+        cx: &mut Ctx<'_>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+    ) -> io::Result<()> {
+        if cx.times_each() {
+            return cx.lead_each(|sequence, tally| self.request(end, sequence, tally), expect);
         }
-        Ok(tally)
+        let requests = |batch: Batch| {
+            let mut tally = Tally::default();
+            for sequence in batch.sequences() {
+                self.request(end, sequence, &mut tally)?;
+            }
+            Ok(tally)
+        };
+        cx.lead(requests, expect)
+    }
+
+    #[inline]
+    fn request<E: Endpoint>(&self, end: &mut E, sequence: u64, tally: &mut Tally) -> io::Result<()> {
+        send(end, self.request_bytes, touch::word(sequence, CLIENT), self.touch)?;
+        receive(end, self.reply_bytes, self.touch, tally)
     }
 
     #[inline]

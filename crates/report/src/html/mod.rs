@@ -27,6 +27,7 @@ const SECTIONS: &[Section] = &[
     section::rates::SECTION,
     section::dots::SECTION,
     section::scaling::SECTION,
+    section::distribution::SECTION,
     section::series::SECTION,
     section::per_op::SECTION,
     section::cases::SECTION,

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::{
-    Cache, Case, CaseId, Clock, Comparison, Cpu, End, Header, Line, Machine, Node, Noise, PerOp, Problem,
-    Reading, Regime, RegimeKind, Run, Skipped, StoppedBy, Summary, Tool,
+    Cache, Case, CaseId, Clock, Comparison, Cpu, End, Header, Latencies, Line, Machine, Node, Noise, PerOp,
+    Problem, Reading, Regime, RegimeKind, Run, Skipped, StoppedBy, Summary, Tool,
 };
 
 pub const SIZES: [u64; 6] = [1, 64, 4096, 65536, 1 << 20, 1 << 22];
@@ -132,6 +132,7 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
             ..PerOp::default()
         },
         series: BTreeMap::new(),
+        distribution: None,
         shape: Vec::new(),
         regimes: Vec::new(),
     }
@@ -274,6 +275,27 @@ pub fn unsteady() -> Reading {
     Reading { lines, problems: Vec::new() }
 }
 
+/// Two cases that timed each operation: one with enough of them in every run, one only in all runs together.
+pub fn timed() -> Reading {
+    let mut lines = vec![header()];
+    for (mechanism, scale) in [("pipe", 1), ("tcp", 5)] {
+        let id = CaseId::new("roundtrip", mechanism, 64, "same-cpu").with("time", "each");
+        lines.push(Line::Case(case(&id, "ns/roundtrip")));
+        let few = if mechanism == "tcp" { 5 } else { 1 };
+        for index in 0..6u64 {
+            let counts = vec![
+                (4000 * scale + index, 9000 / few),
+                (9000 * scale, 950 / few),
+                (90_000 * scale, 50 / few),
+            ];
+            let latencies = Latencies { counts, max_ns: 91_000 * scale + index, clock_read_ns: 23.0 };
+            let run = run(&id, index as u32, 4500.0 * scale as f64);
+            lines.push(Line::Run(Run { latencies: Some(latencies), ..run }));
+        }
+    }
+    Reading { lines, problems: Vec::new() }
+}
+
 /// A case with its axes, seven runs of fourteen samples with series beside them, and a summary.
 fn with_series(lines: &mut Vec<Line>, id: &CaseId, axes: &[(&str, &str)], unit: &str, value: f64) {
     let axes = axes.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string()));
@@ -360,6 +382,7 @@ pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
         per_op: PerOp { voluntary_switches: 2.0, cpu_ns: value * 0.9, ..PerOp::default() },
         roles: Vec::new(),
         series: BTreeMap::new(),
+        latencies: None,
         noise: Noise::default(),
         startup_ms: 8.0,
         elapsed_ms: 120.0,

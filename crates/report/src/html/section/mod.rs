@@ -1,6 +1,7 @@
 //! The sections of the page, one file each.
 
 pub mod cases;
+pub mod distribution;
 pub mod dots;
 pub mod findings;
 pub mod glossary;

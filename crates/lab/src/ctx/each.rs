@@ -1,0 +1,179 @@
+//! Timing every operation by itself: how they are distributed, and what somebody waits who does not wait for them.
+//!
+//! In a closed loop the next operation begins when the last has ended, so a stall delays all that would have come during it
+//! and is seen once: that is service time. In an open loop operations are due at a fixed rate, whatever happened to the one
+//! before, and their time counts from when they were due (coordinated omission, as Gil Tene named what that avoids).
+
+use std::cell::RefCell;
+use std::hint;
+use std::io;
+
+use hdrhistogram::Histogram;
+use weighbridge_record::Latencies;
+
+use super::{Batch, Ctx, Noted, Tally, Time, now_ns};
+use crate::axis::{Axis, Values};
+use crate::link::Link;
+
+/// Is each operation timed?
+pub const TIME: Axis = Axis {
+    name: "time",
+    default: "batch",
+    values: Values::OneOf(&["batch", "each"]),
+    about: "two readings of the clock for a batch, or for each round trip: then there are percentiles (service time)",
+};
+
+/// Is the loop open?
+pub const RATE: Axis = Axis {
+    name: "rate",
+    default: "default",
+    values: Values::Count,
+    about: "requests a second that are due, whether or not the last was answered; each is timed from when it was due (open \
+            loop). default: the next one follows the answer",
+};
+
+/// An operation shorter than so many readings of the clock is not told from them.
+const CLOCK_READS: f64 = 20.0;
+/// The longest time that can be told; longer ones count as this, and the longest is kept apart.
+const MOST_NS: u64 = 60_000_000_000;
+/// Significant digits of a time.
+const DIGITS: u8 = 2;
+
+/// A clock beside every operation.
+#[derive(Debug)]
+struct Stopwatch {
+    time: Time,
+    clock_read_ns: f64,
+    /// Nanoseconds from one operation to the next, in an open loop.
+    interval_ns: Option<f64>,
+    /// When the first was due.
+    began_ns: Option<u64>,
+    histogram: Histogram<u64>,
+    max_ns: u64,
+    /// All that was timed in this batch.
+    sum_ns: u64,
+}
+
+impl Stopwatch {
+    fn new(link: &Link, time: Time) -> io::Result<Stopwatch> {
+        let mut histogram = Histogram::new_with_bounds(1, MOST_NS, DIGITS)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        // Writes to all of it, so that no page of it is touched for the first time between two operations.
+        histogram.reset();
+        Ok(Stopwatch {
+            time,
+            clock_read_ns: clock_read_ns(time),
+            interval_ns: link.number(RATE.name).map(|per_s| 1e9 / per_s as f64),
+            began_ns: None,
+            histogram,
+            max_ns: 0,
+            sum_ns: 0,
+        })
+    }
+
+    /// When operation number `sequence` begins to count: now, or when it was due. Does not return before that; it looks at the
+    /// clock until then, because who sleeps is woken late, and that would be taken for the mechanism's.
+    #[inline]
+    fn begin(&mut self, sequence: u64) -> u64 {
+        let now_ns = now_ns(self.time);
+        let Some(interval_ns) = self.interval_ns else { return now_ns };
+        let began_ns = *self.began_ns.get_or_insert(now_ns);
+        let due_ns = began_ns + (sequence as f64 * interval_ns) as u64;
+        self.wait_until(due_ns);
+        due_ns
+    }
+
+    #[inline]
+    fn wait_until(&self, due_ns: u64) {
+        if self.time == Time::Virtual {
+            super::advance_virtual_time(due_ns.saturating_sub(now_ns(self.time)));
+        }
+        while now_ns(self.time) < due_ns {
+            hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, began_ns: u64) {
+        let ns = now_ns(self.time) - began_ns;
+        self.sum_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+        self.histogram.saturating_record(ns);
+    }
+
+    /// After a batch: what counts as its time. What came before the samples is forgotten.
+    fn note(&mut self, noted: Noted) -> io::Result<u64> {
+        let sum_ns = std::mem::take(&mut self.sum_ns);
+        let each_ns = noted.elapsed_ns as f64 / noted.batch.ops.max(1) as f64;
+        if self.interval_ns.is_none() && noted.is_sample && each_ns < CLOCK_READS * self.clock_read_ns {
+            return Err(io::Error::other(format!(
+                "a round trip takes {each_ns:.0} ns and a reading of the clock {:.0} ns: timed one by one, round trips shorter \
+                 than {CLOCK_READS} readings are not told from them; leave out time=each",
+                self.clock_read_ns
+            )));
+        }
+        if !noted.is_sample {
+            self.histogram.reset();
+            self.max_ns = 0;
+        }
+        Ok(if self.interval_ns.is_some() { sum_ns } else { noted.elapsed_ns })
+    }
+
+    fn latencies(&self) -> Latencies {
+        let middle = |value| self.histogram.median_equivalent(value);
+        let recorded = self.histogram.iter_recorded();
+        Latencies {
+            counts: recorded
+                .map(|step| (middle(step.value_iterated_to()), step.count_since_last_iteration()))
+                .collect(),
+            max_ns: self.max_ns,
+            clock_read_ns: self.clock_read_ns,
+        }
+    }
+}
+
+/// What one reading of the clock costs: the best of some tries.
+fn clock_read_ns(time: Time) -> f64 {
+    const READS: u32 = 1000;
+    const TRIES: u32 = 5;
+    let one_try = |_| {
+        let began_ns = now_ns(time);
+        for _ in 1..READS {
+            hint::black_box(now_ns(time));
+        }
+        (now_ns(time) - began_ns) as f64 / f64::from(READS)
+    };
+    (0..TRIES).map(one_try).fold(f64::INFINITY, f64::min)
+}
+
+impl Ctx<'_> {
+    /// Does the case want each operation timed?
+    pub fn times_each(&self) -> bool {
+        self.link.axis(TIME.name) == "each" || self.link.number(RATE.name).is_some()
+    }
+
+    /// As [`Ctx::lead`], with each operation timed by itself: `op` does the one with the given sequence number.
+    ///
+    /// # Errors
+    /// As [`Ctx::lead`], and a sentence where operations are too short for that.
+    pub fn lead_each(
+        &mut self,
+        mut op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+    ) -> io::Result<()> {
+        let stopwatch = RefCell::new(Stopwatch::new(self.link, self.time)?);
+        let work = |batch: Batch| {
+            let mut stopwatch = stopwatch.borrow_mut();
+            let mut tally = Tally::default();
+            for sequence in batch.sequences() {
+                let began_ns = stopwatch.begin(sequence);
+                op(sequence, &mut tally)?;
+                stopwatch.end(began_ns);
+            }
+            Ok(tally)
+        };
+        self.lead_noting(work, expect, |noted| stopwatch.borrow_mut().note(noted))?;
+        self.counted.latencies = Some(stopwatch.into_inner().latencies());
+        Ok(())
+    }
+}
