@@ -1,6 +1,8 @@
 //! Other processes for tests: the test program again, told by a variable what to be.
 #![allow(dead_code)]
 
+pub mod traced;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
