@@ -247,49 +247,98 @@ impl Memory for MappedLog {
     #[inline]
     fn read_payload(&self, position: u64, into: &mut [u8]) {
         let length = self.bounded(into.len());
-        // SAFETY: both ranges have `length` bytes: the ring is mapped twice, and `into` is at least as long.
-        unsafe { copy(self.payload(position), into.as_mut_ptr(), length) }
+        // SAFETY: payloads begin at multiples of 32. Both ranges have `length` bytes, rounded up in the ring: it is mapped
+        // twice, and `length` at most the capacity less 32. `into` is at least as long.
+        unsafe { copy_out(self.payload(position), into.as_mut_ptr(), length) }
     }
 
     #[inline]
     fn write_payload(&self, position: u64, from: &[u8]) {
         assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
         let length = self.bounded(from.len());
-        // SAFETY: as above, the other way round.
-        unsafe { copy(from.as_ptr(), self.payload(position), length) }
+        // SAFETY: as above, the other way round. A frame is a multiple of 64 bytes, so that what is rounded up is in it.
+        unsafe { copy_in(from.as_ptr(), self.payload(position), length) }
     }
 }
 
-/// Copies bytes that another process may change meanwhile: the copy may be torn, the program stays defined.
+/// Copies payload out of a log: bytes that another process may change meanwhile. The copy may be torn, the program stays
+/// defined.
 ///
-/// Short copies go by volatile words. Long ones use the processor's string copy, which the compiler cannot look into
+/// Short copies go by atomic words. Long ones use the processor's string copy, which the compiler cannot look into
 /// and which is as fast as memcpy from a few hundred bytes on (every x86-64 since 2012 has ERMS).
 ///
 /// # Safety
-/// `from` and `to` are valid for `length` bytes and do not overlap.
+/// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is this
+/// process's own and is valid for `length` bytes.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    if length >= 256 {
-        // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
-        unsafe {
-            std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
-                options(nostack, preserves_flags));
-        }
-        return;
+    if length >= STRING_COPY_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_string(from, to, length) };
     }
+    let word_at = |at| {
+        // SAFETY: aligned and inside the range, rounded up.
+        let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) };
+        word.load(Ordering::Relaxed).to_ne_bytes()
+    };
     let mut at = 0;
     while at + 8 <= length {
-        // SAFETY: inside the range. Unaligned words are read and written through arrays of bytes.
-        unsafe {
-            to.add(at).cast::<[u8; 8]>().write_volatile(from.add(at).cast::<[u8; 8]>().read_volatile())
-        };
+        // SAFETY: inside the range; an array of bytes needs no alignment.
+        unsafe { to.add(at).cast::<[u8; 8]>().write(word_at(at)) };
         at += 8;
     }
-    while at < length {
-        // SAFETY: inside the range.
-        unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
-        at += 1;
+    if at < length {
+        // SAFETY: inside the range: fewer than 8 bytes are left.
+        unsafe { to.add(at).copy_from_nonoverlapping(word_at(at).as_ptr(), length - at) };
+    }
+}
+
+/// Copies payload into a log, where other processes may look at it meanwhile. As [`copy_out`], the other way round. Bytes
+/// after the last one, up to a multiple of 8, become 0.
+///
+/// # Safety
+/// `to` lies in a log that is mapped for writing, is a multiple of 8, and is valid for `length` bytes rounded up to a
+/// multiple of 8, all of which belong to a frame of the caller's. `from` is valid for `length` bytes that nobody changes.
+#[inline(always)]
+unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if length >= STRING_COPY_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_string(from, to, length) };
+    }
+    let store = |at, word| {
+        // SAFETY: aligned and inside the range, rounded up.
+        let place = unsafe { AtomicU64::from_ptr(to.add(at).cast()) };
+        place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    };
+    let mut at = 0;
+    while at + 8 <= length {
+        // SAFETY: inside the range; an array of bytes needs no alignment.
+        store(at, unsafe { from.add(at).cast::<[u8; 8]>().read() });
+        at += 8;
+    }
+    if at < length {
+        let mut word = [0; 8];
+        // SAFETY: inside the range: fewer than 8 bytes are left.
+        unsafe { word.as_mut_ptr().copy_from_nonoverlapping(from.add(at), length - at) };
+        store(at, word);
+    }
+}
+
+/// From this length on the processor's string copy is used.
+#[cfg(target_arch = "x86_64")]
+const STRING_COPY_BYTES: usize = 256;
+
+/// # Safety
+/// `from` and `to` are valid for `length` bytes and do not overlap.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn copy_string(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags));
     }
 }
 
