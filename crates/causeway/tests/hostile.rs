@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 fn subscribe_request(policy: u32) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[..4].copy_from_slice(b"CWY1");
-    bytes[4] = 1; // ABI
+    bytes[4] = causeway::log::layout::ABI as u8;
     bytes[8] = 3; // subscribe
     bytes[12..16].copy_from_slice(&policy.to_le_bytes());
     bytes

@@ -19,7 +19,7 @@ use super::layout::{
     ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
 };
 use super::memory::Memory;
-use super::word::HEADER_BYTES;
+use super::word::{FREE_KEY_MASK, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
 
@@ -31,6 +31,11 @@ const LOG_SEALS: [(Seals, &str); 4] = [
     (Seals::SEAL, "F_SEAL_SEAL"),
 ];
 
+/// The key of a group's logs: part of its random number.
+fn key_of(group_id_low: u64) -> u32 {
+    (group_id_low as u32 & FREE_KEY_MASK) | 1
+}
+
 /// A mapped log: its first two pages once, its ring twice back to back, so that no frame is ever split.
 #[derive(Debug)]
 pub struct MappedLog {
@@ -38,6 +43,7 @@ pub struct MappedLog {
     ring: Mapping,
     capacity: u64,
     kind: Kind,
+    key: u32,
 }
 
 impl MappedLog {
@@ -70,7 +76,9 @@ impl MappedLog {
             word.store(value, Ordering::Relaxed);
         }
         header.capacity_log2.store(u64::from(log2), Ordering::Relaxed);
-        header.magic.store(MAGIC, Ordering::Release);
+        let log = MappedLog { key: key_of(group_id[0]), ..log };
+        log.header(0).store(log.free(0).0, Ordering::Relaxed);
+        log.header_page().magic.store(MAGIC, Ordering::Release);
         if kind == Kind::Single {
             log.tail().limit.store(u64::MAX, Ordering::Release);
         }
@@ -109,13 +117,14 @@ impl MappedLog {
         }
         let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
         let kind = log.check_header(log2)?;
-        Ok(MappedLog { kind, ..log })
+        let key = key_of(log.header_page().group_id[0].load(Ordering::Relaxed));
+        Ok(MappedLog { kind, key, ..log })
     }
 
     fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
         let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
-        Ok(MappedLog { prefix, ring, capacity, kind })
+        Ok(MappedLog { prefix, ring, capacity, kind, key: 1 })
     }
 
     fn check_header(&self, capacity_log2: u32) -> Result<Kind> {
@@ -222,6 +231,11 @@ impl Memory for MappedLog {
     #[inline(always)]
     fn capacity_bytes(&self) -> u64 {
         self.capacity
+    }
+
+    #[inline(always)]
+    fn key(&self) -> u32 {
+        self.key
     }
 
     #[inline(always)]
@@ -470,7 +484,10 @@ mod tests {
         type Damage = fn(&LogHeader);
         let damages: [(Damage, &str); 4] = [
             (|header| header.abi_and_kind.store(7, Ordering::Relaxed), "ABI 7"),
-            (|header| header.abi_and_kind.store((9 << 32) | 1, Ordering::Relaxed), "unknown kind 9"),
+            (
+                |header| header.abi_and_kind.store((9 << 32) | u64::from(ABI), Ordering::Relaxed),
+                "unknown kind 9",
+            ),
             (|header| header.capacity_log2.store(64, Ordering::Relaxed), "2^64"),
             (|header| header.start.store(64, Ordering::Relaxed), "middle"),
         ];
