@@ -5,6 +5,8 @@
 //! Words of shared memory are made into references to atomics of the layout in [`layout`](super::layout). Every bit
 //! pattern is a valid value of them; the mappings outlive the references because they are borrowed from; offsets are
 //! inside the mapping because its size was checked when it was made and positions are taken modulo the capacity.
+//! The words of a mapping made for reading are only loaded: nothing outside this crate gets hold of them, and inside it
+//! only a publisher's claim, made with its own writable mapping, stores.
 //! Payload bytes of other processes are copied with instructions that the compiler knows nothing about, never through
 //! a Rust reference.
 #![allow(unsafe_code)]
@@ -13,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway_os::memory::{self, Access, Mapping, Seals};
+use causeway_os::memory::{self, Access, LoadU32, Mapping, Seals};
 
 use super::layout::{
     ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
@@ -375,6 +377,9 @@ fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
     Ok((fd, mapping))
 }
 
+/// Offset of the low half of the cursor.
+const CURSOR_LOW: usize = if cfg!(target_endian = "little") { 0 } else { 4 };
+
 /// A mapped receiver page.
 #[derive(Debug)]
 pub struct ReceiverPage(Mapping);
@@ -402,11 +407,16 @@ impl ReceiverPage {
         unsafe { &*self.0.as_ptr().cast::<ReceiverWords>() }
     }
 
-    /// The half of the cursor that publishers sleep on.
+    /// The half of the cursor that publishers sleep on, for those who wake them: the receiver and the server.
     #[inline(always)]
     pub fn cursor_futex(&self) -> &std::sync::atomic::AtomicU32 {
-        let offset = if cfg!(target_endian = "little") { 0 } else { 4 };
-        self.0.atomic_u32(offset)
+        self.0.atomic_u32(CURSOR_LOW)
+    }
+
+    /// The same word for the publishers.
+    #[inline(always)]
+    pub fn cursor_to_wait_for(&self) -> LoadU32<'_> {
+        self.0.load_u32(CURSOR_LOW)
     }
 }
 
