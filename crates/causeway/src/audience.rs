@@ -157,7 +157,10 @@ impl Audience {
             slice = slice.min(deadline.saturating_duration_since(now));
         }
         // The page's own value and the highest one seen differ only if the receiver lies; then the slice ends this.
-        let _ = futex::wait(member.page.cursor_futex(), cursor as u32, Some(slice))
+        let _ = member
+            .page
+            .cursor_to_wait_for()
+            .wait(cursor as u32, Some(slice))
             .map_err(|error| Error::os("wait for", "space in a log", error))?;
         if self.server_gone {
             self.drop_the_dead();

@@ -32,7 +32,7 @@ fn try_out() -> std::result::Result<(), &'static str> {
         return Err("F_SEAL_FUTURE_WRITE does not keep others from writing");
     }
     let reader = Mapping::shared(&fd, 4096, Access::ReadOnly).map_err(|_| "it maps no sealed files")?;
-    match futex::wait(reader.atomic_u32(0), 1, Some(Duration::from_nanos(1))) {
+    match reader.load_u32(0).wait(1, Some(Duration::from_nanos(1))) {
         Ok(futex::Outcome::TimedOut | futex::Outcome::Interrupted) => {}
         _ => return Err("it does not let readers wait (FUTEX_WAIT on memory mapped for reading)"),
     }

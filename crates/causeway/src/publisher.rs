@@ -230,7 +230,7 @@ impl Space {
         await_space(self.log.tail(), self.owner);
         let now = page.words().cursor.load(std::sync::atomic::Ordering::Acquire);
         if now <= cursor {
-            let _ = causeway_os::futex::wait(page.cursor_futex(), cursor as u32, Some(MOMENT));
+            let _ = page.cursor_to_wait_for().wait(cursor as u32, Some(MOMENT));
         }
         stop_awaiting_space(self.log.tail(), self.owner);
     }

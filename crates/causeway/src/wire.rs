@@ -154,13 +154,18 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
         }),
         Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::AGAIN) => Ok(Incoming::Nothing),
-            Some(Errno::CONNRESET | Errno::PIPE) => Ok(Incoming::End),
+            _ if is_gone(&error) => Ok(Incoming::End),
             // Too long, too many descriptors: the message is gone and so are its descriptors. Being out of descriptors
             // ourselves looks the same.
             Some(Errno::MSGSIZE) => Ok(Incoming::Nonsense),
             _ => Err(error.into()),
         },
     }
+}
+
+/// Whether this is how a connection ends: closed, or closed with messages unread, which resets it.
+pub fn is_gone(error: &causeway_os::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::PIPE | Errno::CONNRESET))
 }
 
 /// Asks a server. `patience` bounds the wait for the answer; `None` waits as long as it takes.
@@ -170,9 +175,7 @@ pub fn ask(
     patience: Option<Duration>,
 ) -> Result<(Message, Vec<OwnedFd>)> {
     match request.send(socket, &[]) {
-        Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => {
-            return Err(Error::PeerGone(Gone::Server));
-        }
+        Err(error) if is_gone(&error) => return Err(Error::PeerGone(Gone::Server)),
         other => other?,
     }
     answer(socket, patience)

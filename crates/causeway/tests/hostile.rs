@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 fn subscribe_request(policy: u32) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[..4].copy_from_slice(b"CWY1");
-    bytes[4] = 1; // ABI
+    bytes[4] = causeway::log::layout::ABI as u8;
     bytes[8] = 3; // subscribe
     bytes[12..16].copy_from_slice(&policy.to_le_bytes());
     bytes
@@ -30,6 +30,39 @@ fn connect(path: &std::path::Path) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket
+}
+
+/// A request without words: 1 publish, 2 mapped.
+fn request(op: u8) -> [u8; 64] {
+    let mut bytes = subscribe_request(0);
+    bytes[8] = op;
+    bytes
+}
+
+/// A publisher that dies with notices unread resets its connection, which is no reason to turn a receiver away.
+#[test]
+fn receivers_join_while_a_publisher_dies_that_never_read_its_notices() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..300 {
+        let path = dir.path().join("group");
+        let options = GroupOptions::new().capacity_bytes(4096).several_publishers().remote_publishers(1);
+        let group = Group::create("resets", options).unwrap();
+        group.serve_at(&path).unwrap();
+        let publisher = connect(&path);
+        send_with_fds(&publisher, &request(1), &[]).unwrap();
+        assert_eq!(recv_with_fds(&publisher, &mut [0; 64], 4).unwrap().1.len(), 2);
+        send_with_fds(&publisher, &request(2), &[]).unwrap();
+        let _first = group.subscribe(Policy::Lossy).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                (0..round * 20).for_each(|_| std::hint::spin_loop());
+                drop(publisher);
+            });
+            for _ in 0..5 {
+                group.subscribe(Policy::Lossy).unwrap();
+            }
+        });
+    }
 }
 
 /// Joins by hand, then scribbles over everything writable until it is killed.

@@ -93,7 +93,7 @@ fn the_mapping_from_before_the_seal_still_writes_and_readers_see_it() {
     let Some((fd, ours)) = sealed() else { return };
     let theirs = Mapping::shared(opened_again(&fd), page_bytes(), Access::ReadOnly).unwrap();
     ours.atomic_u64(128).store(0x5ea1ed, Ordering::Release);
-    assert_eq!(theirs.atomic_u64(128).load(Ordering::Acquire), 0x5ea1ed);
+    assert_eq!(theirs.load_u64(128).load(Ordering::Acquire), 0x5ea1ed);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_futex_can_be_waited_for_through_a_read_only_mapping() {
     let Some((fd, ours)) = sealed() else { return };
     let theirs = Mapping::shared(&fd, page_bytes(), Access::ReadOnly).unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| futex::wait(theirs.atomic_u32(0), 0, Some(LONG)));
+        let waiter = scope.spawn(|| theirs.load_u32(0).wait(0, Some(LONG)));
         let start = Instant::now();
         while futex::wake(ours.atomic_u32(0), 1).unwrap() == 0 {
             assert!(!waiter.is_finished() && start.elapsed() < LONG, "nobody waits");
@@ -110,7 +110,7 @@ fn a_futex_can_be_waited_for_through_a_read_only_mapping() {
         assert_eq!(waiter.join().unwrap().unwrap(), Outcome::Woken);
     });
     ours.atomic_u32(0).store(1, Ordering::Release);
-    assert_eq!(futex::wait(theirs.atomic_u32(0), 0, Some(LONG)).unwrap(), Outcome::Changed);
+    assert_eq!(theirs.load_u32(0).wait(0, Some(LONG)).unwrap(), Outcome::Changed);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_ring_shows_the_same_bytes_twice() {
     ring.atomic_u64(8).store(42, Ordering::Release);
     assert_eq!(ring.atomic_u64(2 * page + 8).load(Ordering::Acquire), 42);
     let reader = Mapping::ring(&fd, page as u64, 2 * page, Access::ReadOnly).unwrap();
-    assert_eq!(reader.atomic_u64(2 * page + 8).load(Ordering::Acquire), 42);
+    assert_eq!(reader.load_u64(2 * page + 8).load(Ordering::Acquire), 42);
     // What lies before and after in the file is untouched.
     let mut outside = [1; 8];
     rustix::io::pread(&fd, &mut outside, 0).unwrap();

@@ -10,7 +10,7 @@ use super::atomic::{AtomicU32, AtomicU64, QuietU64};
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses.
-pub const ABI: u32 = 1;
+pub const ABI: u32 = 2;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Receivers that one group can have.
@@ -43,7 +43,7 @@ pub struct LogHeader {
     pub magic: QuietU64,
     /// [`ABI`] in the low half, the kind (0 `sw`, 1 `mw`) in the high half.
     pub abi_and_kind: QuietU64,
-    /// Random number of the group, low and high half.
+    /// Random number of the group, low and high half. The low 29 bits, made odd, are the key of its free frames.
     pub group_id: [QuietU64; 2],
     /// Number of this log in the life of its group, from 0.
     pub epoch: QuietU64,

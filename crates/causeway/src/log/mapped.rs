@@ -5,6 +5,8 @@
 //! Words of shared memory are made into references to atomics of the layout in [`layout`](super::layout). Every bit
 //! pattern is a valid value of them; the mappings outlive the references because they are borrowed from; offsets are
 //! inside the mapping because its size was checked when it was made and positions are taken modulo the capacity.
+//! The words of a mapping made for reading are only loaded: nothing outside this crate gets hold of them, and inside it
+//! only a publisher's claim, made with its own writable mapping, stores.
 //! Payload bytes of other processes are copied with instructions that the compiler knows nothing about, never through
 //! a Rust reference.
 #![allow(unsafe_code)]
@@ -13,13 +15,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway_os::memory::{self, Access, Mapping, Seals};
+use causeway_os::memory::{self, Access, LoadU32, Mapping, Seals};
 
 use super::layout::{
     ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
 };
 use super::memory::Memory;
-use super::word::HEADER_BYTES;
+use super::word::{FREE_KEY_MASK, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
 
@@ -31,6 +33,11 @@ const LOG_SEALS: [(Seals, &str); 4] = [
     (Seals::SEAL, "F_SEAL_SEAL"),
 ];
 
+/// The key of a group's logs: part of its random number.
+fn key_of(group_id_low: u64) -> u32 {
+    (group_id_low as u32 & FREE_KEY_MASK) | 1
+}
+
 /// A mapped log: its first two pages once, its ring twice back to back, so that no frame is ever split.
 #[derive(Debug)]
 pub struct MappedLog {
@@ -38,6 +45,7 @@ pub struct MappedLog {
     ring: Mapping,
     capacity: u64,
     kind: Kind,
+    key: u32,
 }
 
 impl MappedLog {
@@ -70,7 +78,9 @@ impl MappedLog {
             word.store(value, Ordering::Relaxed);
         }
         header.capacity_log2.store(u64::from(log2), Ordering::Relaxed);
-        header.magic.store(MAGIC, Ordering::Release);
+        let log = MappedLog { key: key_of(group_id[0]), ..log };
+        log.header(0).store(log.free(0).0, Ordering::Relaxed);
+        log.header_page().magic.store(MAGIC, Ordering::Release);
         if kind == Kind::Single {
             log.tail().limit.store(u64::MAX, Ordering::Release);
         }
@@ -109,13 +119,14 @@ impl MappedLog {
         }
         let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
         let kind = log.check_header(log2)?;
-        Ok(MappedLog { kind, ..log })
+        let key = key_of(log.header_page().group_id[0].load(Ordering::Relaxed));
+        Ok(MappedLog { kind, key, ..log })
     }
 
     fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
         let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
-        Ok(MappedLog { prefix, ring, capacity, kind })
+        Ok(MappedLog { prefix, ring, capacity, kind, key: 1 })
     }
 
     fn check_header(&self, capacity_log2: u32) -> Result<Kind> {
@@ -225,6 +236,11 @@ impl Memory for MappedLog {
     }
 
     #[inline(always)]
+    fn key(&self) -> u32 {
+        self.key
+    }
+
+    #[inline(always)]
     fn tail(&self) -> &Tail {
         // SAFETY: `prefix` has 8 KiB, the offset is one page, `Tail` fits the page (asserted) and is made of atomics.
         unsafe { &*self.prefix.as_ptr().add(TAIL_OFFSET as usize).cast::<Tail>() }
@@ -247,49 +263,98 @@ impl Memory for MappedLog {
     #[inline]
     fn read_payload(&self, position: u64, into: &mut [u8]) {
         let length = self.bounded(into.len());
-        // SAFETY: both ranges have `length` bytes: the ring is mapped twice, and `into` is at least as long.
-        unsafe { copy(self.payload(position), into.as_mut_ptr(), length) }
+        // SAFETY: payloads begin at multiples of 32. Both ranges have `length` bytes, rounded up in the ring: it is mapped
+        // twice, and `length` at most the capacity less 32. `into` is at least as long.
+        unsafe { copy_out(self.payload(position), into.as_mut_ptr(), length) }
     }
 
     #[inline]
     fn write_payload(&self, position: u64, from: &[u8]) {
         assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
         let length = self.bounded(from.len());
-        // SAFETY: as above, the other way round.
-        unsafe { copy(from.as_ptr(), self.payload(position), length) }
+        // SAFETY: as above, the other way round. A frame is a multiple of 64 bytes, so that what is rounded up is in it.
+        unsafe { copy_in(from.as_ptr(), self.payload(position), length) }
     }
 }
 
-/// Copies bytes that another process may change meanwhile: the copy may be torn, the program stays defined.
+/// Copies payload out of a log: bytes that another process may change meanwhile. The copy may be torn, the program stays
+/// defined.
 ///
-/// Short copies go by volatile words. Long ones use the processor's string copy, which the compiler cannot look into
+/// Short copies go by atomic words. Long ones use the processor's string copy, which the compiler cannot look into
 /// and which is as fast as memcpy from a few hundred bytes on (every x86-64 since 2012 has ERMS).
 ///
 /// # Safety
-/// `from` and `to` are valid for `length` bytes and do not overlap.
+/// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is this
+/// process's own and is valid for `length` bytes.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    if length >= 256 {
-        // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
-        unsafe {
-            std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
-                options(nostack, preserves_flags));
-        }
-        return;
+    if length >= STRING_COPY_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_string(from, to, length) };
     }
+    let word_at = |at| {
+        // SAFETY: aligned and inside the range, rounded up.
+        let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) };
+        word.load(Ordering::Relaxed).to_ne_bytes()
+    };
     let mut at = 0;
     while at + 8 <= length {
-        // SAFETY: inside the range. Unaligned words are read and written through arrays of bytes.
-        unsafe {
-            to.add(at).cast::<[u8; 8]>().write_volatile(from.add(at).cast::<[u8; 8]>().read_volatile())
-        };
+        // SAFETY: inside the range; an array of bytes needs no alignment.
+        unsafe { to.add(at).cast::<[u8; 8]>().write(word_at(at)) };
         at += 8;
     }
-    while at < length {
-        // SAFETY: inside the range.
-        unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
-        at += 1;
+    if at < length {
+        // SAFETY: inside the range: fewer than 8 bytes are left.
+        unsafe { to.add(at).copy_from_nonoverlapping(word_at(at).as_ptr(), length - at) };
+    }
+}
+
+/// Copies payload into a log, where other processes may look at it meanwhile. As [`copy_out`], the other way round. Bytes
+/// after the last one, up to a multiple of 8, become 0.
+///
+/// # Safety
+/// `to` lies in a log that is mapped for writing, is a multiple of 8, and is valid for `length` bytes rounded up to a
+/// multiple of 8, all of which belong to a frame of the caller's. `from` is valid for `length` bytes that nobody changes.
+#[inline(always)]
+unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if length >= STRING_COPY_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_string(from, to, length) };
+    }
+    let store = |at, word| {
+        // SAFETY: aligned and inside the range, rounded up.
+        let place = unsafe { AtomicU64::from_ptr(to.add(at).cast()) };
+        place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    };
+    let mut at = 0;
+    while at + 8 <= length {
+        // SAFETY: inside the range; an array of bytes needs no alignment.
+        store(at, unsafe { from.add(at).cast::<[u8; 8]>().read() });
+        at += 8;
+    }
+    if at < length {
+        let mut word = [0; 8];
+        // SAFETY: inside the range: fewer than 8 bytes are left.
+        unsafe { word.as_mut_ptr().copy_from_nonoverlapping(from.add(at), length - at) };
+        store(at, word);
+    }
+}
+
+/// From this length on the processor's string copy is used.
+#[cfg(target_arch = "x86_64")]
+const STRING_COPY_BYTES: usize = 256;
+
+/// # Safety
+/// `from` and `to` are valid for `length` bytes and do not overlap.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn copy_string(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags));
     }
 }
 
@@ -311,6 +376,9 @@ fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;
     Ok((fd, mapping))
 }
+
+/// Offset of the low half of the cursor.
+const CURSOR_LOW: usize = if cfg!(target_endian = "little") { 0 } else { 4 };
 
 /// A mapped receiver page.
 #[derive(Debug)]
@@ -339,11 +407,16 @@ impl ReceiverPage {
         unsafe { &*self.0.as_ptr().cast::<ReceiverWords>() }
     }
 
-    /// The half of the cursor that publishers sleep on.
+    /// The half of the cursor that publishers sleep on, for those who wake them: the receiver and the server.
     #[inline(always)]
     pub fn cursor_futex(&self) -> &std::sync::atomic::AtomicU32 {
-        let offset = if cfg!(target_endian = "little") { 0 } else { 4 };
-        self.0.atomic_u32(offset)
+        self.0.atomic_u32(CURSOR_LOW)
+    }
+
+    /// The same word for the publishers.
+    #[inline(always)]
+    pub fn cursor_to_wait_for(&self) -> LoadU32<'_> {
+        self.0.load_u32(CURSOR_LOW)
     }
 }
 
@@ -421,7 +494,10 @@ mod tests {
         type Damage = fn(&LogHeader);
         let damages: [(Damage, &str); 4] = [
             (|header| header.abi_and_kind.store(7, Ordering::Relaxed), "ABI 7"),
-            (|header| header.abi_and_kind.store((9 << 32) | 1, Ordering::Relaxed), "unknown kind 9"),
+            (
+                |header| header.abi_and_kind.store((9 << 32) | u64::from(ABI), Ordering::Relaxed),
+                "unknown kind 9",
+            ),
             (|header| header.capacity_log2.store(64, Ordering::Relaxed), "2^64"),
             (|header| header.start.store(64, Ordering::Relaxed), "middle"),
         ];

@@ -2,7 +2,7 @@
 
 use super::atomic::{AtomicU64, Ordering, QuietU64};
 use super::layout::Tail;
-use super::word::{GRANULE_BYTES, HEADER_BYTES};
+use super::word::{GRANULE_BYTES, HEADER_BYTES, Word};
 
 /// A log: its changing words and a ring of granules. A position counts bytes since the group began; the
 /// implementation takes it modulo the capacity, so that every position is valid.
@@ -21,6 +21,15 @@ pub trait Memory {
     /// Copies payload into the frame at `position`, with the same bound.
     fn write_payload(&self, position: u64, from: &[u8]);
 
+    /// What tells a free frame of this log from other bytes; see [`Word::free`].
+    fn key(&self) -> u32;
+
+    /// The word of a free frame at `position`.
+    #[inline(always)]
+    fn free(&self, position: u64) -> Word {
+        Word::free(position >> self.capacity_bytes().trailing_zeros(), self.key())
+    }
+
     /// Lap of a position: its part of the header word.
     #[inline(always)]
     fn lap(&self, position: u64) -> u32 {
@@ -31,6 +40,9 @@ pub trait Memory {
 impl<M: Memory> Memory for &M {
     fn capacity_bytes(&self) -> u64 {
         (**self).capacity_bytes()
+    }
+    fn key(&self) -> u32 {
+        (**self).key()
     }
     fn tail(&self) -> &Tail {
         (**self).tail()
@@ -54,6 +66,10 @@ impl<M: Memory> Memory for std::sync::Arc<M> {
     #[inline(always)]
     fn capacity_bytes(&self) -> u64 {
         (**self).capacity_bytes()
+    }
+    #[inline(always)]
+    fn key(&self) -> u32 {
+        (**self).key()
     }
     #[inline(always)]
     fn tail(&self) -> &Tail {
@@ -89,6 +105,9 @@ struct Granule {
 /// Under loom one payload word per granule is kept: every further one multiplies the schedules and proves nothing.
 const PAYLOAD_WORDS: usize = if cfg!(loom) { 1 } else { 4 };
 
+/// Any odd number below 2²⁹: on the heap nothing has to be kept from anybody.
+const HEAP_KEY: u32 = 0x0c0f_fee1;
+
 /// A log on the heap, for loom, Miri, property tests and fuzzing. Shared by threads of one process only.
 ///
 /// As in shared memory, the payload of a long frame covers the header words of the granules behind its first.
@@ -100,7 +119,7 @@ pub struct HeapMemory {
 }
 
 impl HeapMemory {
-    /// A zeroed log of `capacity_bytes`, a power of two of at least 128. For an `sw` log pass `single`: its limit
+    /// An empty log of `capacity_bytes`, a power of two of at least 128. For an `sw` log pass `single`: its limit
     /// says that every header is valid.
     pub fn new(capacity_bytes: u64, single: bool) -> HeapMemory {
         assert!(capacity_bytes.is_power_of_two() && capacity_bytes >= 2 * GRANULE_BYTES);
@@ -113,7 +132,10 @@ impl HeapMemory {
         if single {
             tail.limit.store(u64::MAX, Ordering::Relaxed);
         }
-        HeapMemory { tail, granules: (0..capacity_bytes / GRANULE_BYTES).map(|_| granule()).collect() }
+        let granules = (0..capacity_bytes / GRANULE_BYTES).map(|_| granule()).collect();
+        let memory = HeapMemory { tail, granules };
+        memory.header(0).store(memory.free(0).0, Ordering::Relaxed);
+        memory
     }
 
     /// Overwrites the first four words of granule `index` with arbitrary values, as a hostile publisher could.
@@ -161,6 +183,10 @@ impl HeapMemory {
 impl Memory for HeapMemory {
     fn capacity_bytes(&self) -> u64 {
         self.granules.len() as u64 * GRANULE_BYTES
+    }
+
+    fn key(&self) -> u32 {
+        HEAP_KEY
     }
 
     fn tail(&self) -> &Tail {

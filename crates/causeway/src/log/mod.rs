@@ -18,7 +18,7 @@
 pub mod atomic;
 pub mod layout;
 #[cfg(not(loom))]
-pub mod mapped;
+pub(crate) mod mapped;
 pub mod memory;
 pub mod reader;
 pub mod reclaim;

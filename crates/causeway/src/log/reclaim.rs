@@ -77,7 +77,7 @@ fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<R
     fence(Ordering::Release); // PAIR floor-payload: who sees a stamp sees the floor above it
     for position in (limit..raised).step_by(GRANULE_BYTES as usize) {
         let stamped = position + GRANULE_BYTES;
-        memory.header(stamped).store(Word::free(memory.lap(stamped)).0, Ordering::Relaxed);
+        memory.header(stamped).store(memory.free(stamped).0, Ordering::Relaxed);
     }
     tail.limit.store(raised, Ordering::Release); // PAIR log-limit: Acquire in `Writer` and `Reader`
     Ok(if end <= raised { Reclaimed::Enough } else { Reclaimed::TooLittle })
@@ -189,7 +189,7 @@ pub fn end_log<M: Memory>(memory: &M) -> Result<(), Corrupt> {
     let tail = memory.tail();
     let mut position = tail.hint.load(Ordering::Acquire);
     loop {
-        let free = Word::free(memory.lap(position));
+        let free = memory.free(position);
         let sealed = free.with_state(State::Sealed);
         let header = memory.header(position);
         let found = match header.compare_exchange(free.0, sealed.0, Ordering::SeqCst, Ordering::Acquire) {

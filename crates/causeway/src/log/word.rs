@@ -25,6 +25,10 @@ const GRANULES_SHIFT: u32 = 9;
 const GRANULES_MASK: u64 = (1 << 23) - 1;
 const LAP_SHIFT: u32 = 32;
 
+/// The bits that a key of a log has; see [`Word::free`]. The key is drawn when the log is made and is odd, so that zeroes
+/// are no free frame.
+pub const FREE_KEY_MASK: u32 = (1 << 29) - 1;
+
 /// What a frame is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -45,10 +49,16 @@ pub enum State {
 pub struct Word(pub u64);
 
 impl Word {
-    /// The word of an unclaimed frame in lap `lap`.
+    /// The word of an unclaimed frame in lap `lap` of a log with this [`key`](FREE_KEY_MASK).
+    ///
+    /// A publisher claims by a compare-and-swap of exactly this word, and may have been stopped just before it for any
+    /// time. So the word says more than that it is free: the bits that hold owner and length later hold the key plus
+    /// the upper half of the lap. No two laps have the same word, and bytes of a payload that lies there meanwhile do not
+    /// look like it unless their author knew the key.
     #[inline]
-    pub const fn free(lap: u32) -> Word {
-        Word((lap as u64) << LAP_SHIFT)
+    pub const fn free(lap: u64, key: u32) -> Word {
+        let number = (lap >> 32).wrapping_add(key as u64) & FREE_KEY_MASK as u64;
+        Word((lap << LAP_SHIFT) | (number << OWNER_SHIFT))
     }
 
     /// The word of a frame of `granules` that `owner` writes.
@@ -134,9 +144,23 @@ mod tests {
     }
 
     #[test]
-    fn zeroed_memory_is_a_free_frame_of_lap_zero() {
-        assert_eq!(Word(0), Word::free(0));
-        assert_eq!(Word(0).state(), Some(State::Free));
+    fn free_frames_of_different_laps_have_different_words() {
+        // The smallest log has the most laps: 2⁵² before its positions are used up.
+        let last = u64::MAX >> 12;
+        let laps = [0, 1, 7, (1 << 32) - 1, 1 << 32, (1 << 32) + 7, 5 << 32, (1 << 52) - (1 << 32), last];
+        for key in [1, 0x1555_5555, FREE_KEY_MASK] {
+            for (index, lap) in laps.into_iter().enumerate() {
+                let word = Word::free(lap, key);
+                assert_eq!((word.state(), word.lap()), (Some(State::Free), lap as u32));
+                assert!(laps[..index].iter().all(|other| Word::free(*other, key) != word), "lap {lap}");
+            }
+        }
+    }
+
+    #[test]
+    fn zeroes_are_no_free_frame_of_any_log() {
+        assert_ne!(Word::free(0, 1), Word(0));
+        assert_ne!(Word::free(0, FREE_KEY_MASK), Word(0));
     }
 
     #[test]

@@ -155,11 +155,12 @@ impl<M: Memory> Writer<M> {
                 self.next = self.memory.tail().hint.load(Ordering::Acquire);
                 continue;
             }
-            let lap = self.memory.lap(position);
-            let busy = Word::busy(lap, self.owner, span / GRANULE_BYTES);
+            let free = self.memory.free(position);
+            let busy = Word::busy(free.lap(), self.owner, span / GRANULE_BYTES);
             let header = self.memory.header(position);
-            // PAIR log-claim: other publishers follow the chain over this word.
-            match header.compare_exchange(Word::free(lap).0, busy.0, Ordering::AcqRel, Ordering::Acquire) {
+            // PAIR log-claim: other publishers follow the chain over this word. However long this publisher was stopped
+            // before it, the exchange fails unless the frame is free in this very lap.
+            match header.compare_exchange(free.0, busy.0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     fence(Ordering::Release); // PAIR floor-payload
                     let payload_bytes = payload_bytes as u32;
@@ -243,7 +244,7 @@ impl<M: Memory> Writer<M> {
         let end = claim.end();
         match self.kind {
             Kind::Single => {
-                let after = Word::free(self.memory.lap(end));
+                let after = self.memory.free(end);
                 self.memory.header(end).store(after.0, Ordering::Relaxed);
                 header.swap(decided.0, Ordering::SeqCst); // PAIR log-commit: Acquire in `Reader::peek`
             }

@@ -24,7 +24,7 @@ use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Kind, Memory, Reader, reclaim};
 use crate::member::Member;
 use crate::options::{GroupOptions, Policy};
-use crate::wire::{Incoming, Message, Op, receive};
+use crate::wire::{Incoming, Message, Op, is_gone, receive};
 
 /// More connections than this are turned away: every slot twice, and some who only ask.
 const CONNECTIONS_MAX: usize = 2 * (RECEIVERS_MAX + PUBLISHERS_MAX) + 64;
@@ -305,7 +305,7 @@ impl State {
                     .send(&connection.socket, &[page_fd.as_fd(), bell.as_fd()])
                 {
                     // It died, and its end is among the next events.
-                    Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => {}
+                    Err(error) if is_gone(&error) => {}
                     other => other.map_err(|_| Refusal::PublisherStuck)?,
                 }
             }

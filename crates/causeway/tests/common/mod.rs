@@ -1,9 +1,11 @@
 //! Other processes for tests: the test program again, told by a variable what to be.
 #![allow(dead_code)]
 
+pub mod traced;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Long enough for any machine; a test that needs it has failed.
@@ -19,16 +21,26 @@ pub struct Peer(Child);
 impl Peer {
     /// Starts this test program as `role`. It must contain a test named `role` that calls [`play`].
     pub fn start(role: &str, socket: &Path, number: u64) -> Peer {
-        let child = Command::new(std::env::current_exe().unwrap())
+        Peer(Peer::command(role, socket, number).spawn().unwrap())
+    }
+
+    /// As [`Peer::start`], with a pipe to its standard input.
+    pub fn start_listening(role: &str) -> (Peer, ChildStdin) {
+        let mut child = Peer::command(role, Path::new(""), 0).stdin(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        (Peer(child), input)
+    }
+
+    fn command(role: &str, socket: &Path, number: u64) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["--exact", "role", "--nocapture", "--test-threads=1", "--quiet"])
             .env(ROLE, role)
             .env(SOCKET, socket)
             .env(NUMBER, number.to_string())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Peer(child)
+            .stdout(Stdio::null());
+        command
     }
 
     pub fn pid(&self) -> i32 {

@@ -21,6 +21,7 @@ use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
+use super::load::{LoadU32, LoadU64};
 use super::page_bytes;
 use crate::error::{Context, Error, Result};
 
@@ -224,30 +225,64 @@ impl Mapping {
     /// The 32-bit word at byte `offset`, as an atomic that other processes may access at the same time.
     ///
     /// Sound because any bits are a valid value, because zero pages and file pages are initialised, and because other
-    /// processes cannot cause undefined behaviour by writing memory that is only read atomically. Two promises stay
-    /// with the caller. All sides use the same width for the same word. A word of a [`Access::ReadOnly`] mapping is
-    /// only loaded (or waited on): a store ends the process with SIGSEGV.
+    /// processes cannot cause undefined behaviour by writing memory that is only read atomically. One promise stays
+    /// with the caller: all sides use the same width for the same word.
+    ///
+    /// # Panics
+    ///
+    /// When the word does not lie inside the mapping, `offset` is no multiple of 4, or the mapping is for reading: see
+    /// [`Mapping::load_u32`].
+    #[inline]
+    #[track_caller]
+    pub fn atomic_u32(&self, offset: usize) -> &AtomicU32 {
+        self.check_writable();
+        // SAFETY: the word lies inside the mapping and is aligned (checked), the mapping outlives the reference and
+        // can be written (checked).
+        unsafe { AtomicU32::from_ptr(self.word(offset)) }
+    }
+
+    /// The 64-bit word at byte `offset`, as an atomic. The promise is that of [`Mapping::atomic_u32`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Mapping::atomic_u32`]; `offset` is a multiple of 8.
+    #[inline]
+    #[track_caller]
+    pub fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
+        self.check_writable();
+        // SAFETY: as in `atomic_u32`.
+        unsafe { AtomicU64::from_ptr(self.word(offset)) }
+    }
+
+    /// The 32-bit word at byte `offset`, to be looked at or waited for. Works whatever the mapping is for.
     ///
     /// # Panics
     ///
     /// When the word does not lie inside the mapping or `offset` is no multiple of 4.
     #[inline]
     #[track_caller]
-    pub fn atomic_u32(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: the word lies inside the mapping and is aligned (checked), and the mapping outlives the reference.
-        unsafe { AtomicU32::from_ptr(self.word(offset)) }
+    pub fn load_u32(&self, offset: usize) -> LoadU32<'_> {
+        // SAFETY: inside, aligned (checked) and alive as long as the reference. Nobody stores through it: `LoadU32` keeps
+        // it to itself.
+        LoadU32(unsafe { AtomicU32::from_ptr(self.word(offset)) })
     }
 
-    /// The 64-bit word at byte `offset`, as an atomic. The promises are those of [`Mapping::atomic_u32`].
+    /// The 64-bit word at byte `offset`, to be looked at. Works whatever the mapping is for.
     ///
     /// # Panics
     ///
     /// When the word does not lie inside the mapping or `offset` is no multiple of 8.
     #[inline]
     #[track_caller]
-    pub fn atomic_u64(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: as in `atomic_u32`.
-        unsafe { AtomicU64::from_ptr(self.word(offset)) }
+    pub fn load_u64(&self, offset: usize) -> LoadU64<'_> {
+        // SAFETY: as in `load_u32`.
+        LoadU64(unsafe { AtomicU64::from_ptr(self.word(offset)) })
+    }
+
+    #[inline]
+    #[track_caller]
+    fn check_writable(&self) {
+        assert_eq!(self.access, Access::ReadWrite, "a word of a mapping for reading can only be loaded");
     }
 
     #[inline]
@@ -353,7 +388,7 @@ mod tests {
         let writer = Mapping::shared(&fd, 8192, Access::ReadWrite).unwrap();
         let reader = Mapping::shared_at(&fd, page_bytes() as u64, 4096, Access::ReadOnly).unwrap();
         writer.atomic_u64(page_bytes() + 8).store(0x0102_0304_0506_0708, Ordering::Release);
-        assert_eq!(reader.atomic_u64(8).load(Ordering::Acquire), 0x0102_0304_0506_0708);
+        assert_eq!(reader.load_u64(8).load(Ordering::Acquire), 0x0102_0304_0506_0708);
         // SAFETY: nobody else has this file.
         unsafe { writer.slice_mut(3, 2).copy_from_slice(b"ab") };
         let mut bytes = [0; 8];
@@ -380,12 +415,16 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_mapping_gives_no_writable_slice() {
+    fn a_read_only_mapping_gives_nothing_to_write_through() {
         let fd = memfd("read-only", 4096).unwrap();
         let memory = Mapping::shared(&fd, 4096, Access::ReadOnly).unwrap();
         // SAFETY: it panics before there is a slice.
         let attempt = catch_unwind(AssertUnwindSafe(|| unsafe { memory.slice_mut(0, 1) }[0] = 1));
         assert!(attempt.is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| memory.atomic_u32(0).load(Ordering::Relaxed))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| memory.atomic_u64(0).load(Ordering::Relaxed))).is_err());
+        assert_eq!(memory.load_u32(4).load(Ordering::Relaxed), 0);
+        assert_eq!(memory.load_u64(8).load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! [`Seals`], which travel with the file; the access mode of a descriptor does not, since whoever holds one can open
 //! the file again through `/proc/self/fd`.
 
+mod load;
 mod mapping;
 
+pub use load::{LoadU32, LoadU64};
 pub use mapping::{Access, Mapping};
 
 use std::ops::BitOr;

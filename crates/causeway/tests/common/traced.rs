@@ -1,0 +1,154 @@
+//! A process under ptrace: stepped instruction by instruction, or stopped at every system call.
+//!
+//! A tracer is a thread: what one thread has seized, only that thread can step, look at and reap.
+//!
+//! # Safety
+//!
+//! The kernel says what a system call stop is about in a union, and beside it which of its members it filled. Only that
+//! one is read.
+#![allow(dead_code, unsafe_code)]
+
+use std::cell::Cell;
+
+use nix::libc;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::eventually;
+
+/// A thread that this thread traces. Dropped, its process is killed.
+pub struct Traced {
+    thread: Pid,
+    process: Pid,
+    /// Whether the tracer has seen its end.
+    gone: Cell<bool>,
+}
+
+/// A system call that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: u64,
+    /// What it was given.
+    pub arguments: [u64; 6],
+    /// What it gave back.
+    pub result: i64,
+}
+
+impl Traced {
+    /// Takes over the thread of process `pid` that has stopped itself with SIGSTOP, waiting for it to do so.
+    pub fn seize_stopped(pid: i32) -> Traced {
+        let tasks = format!("/proc/{pid}/task");
+        let mut stopped = None;
+        eventually("the process to be traced does not stop", || {
+            // A stop signal stops all threads; the one that raised it is the youngest: the test harness gives a test a thread.
+            let threads = std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap());
+            let in_stop = threads.filter(|task| {
+                let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+                status.contains("State:\tT")
+            });
+            stopped = in_stop.filter_map(|task| task.file_name().to_str()?.parse().ok()).max();
+            stopped.is_some()
+        });
+        let thread = Pid::from_raw(stopped.unwrap());
+        ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+        let traced = Traced { thread, process: Pid::from_raw(pid), gone: Cell::new(false) };
+        match traced.wait() {
+            WaitStatus::PtraceEvent(_, Signal::SIGSTOP, _) => {}
+            other => panic!("seized, it is {other:?}"),
+        }
+        // The other threads of the process go on, and with them this one as soon as its tracer lets it.
+        kill(traced.process, Signal::SIGCONT).unwrap();
+        traced
+    }
+
+    /// The next stop or the end.
+    pub fn wait(&self) -> WaitStatus {
+        let status = waitpid(self.thread, Some(WaitPidFlag::__WALL)).unwrap();
+        self.gone.set(matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..)));
+        status
+    }
+
+    /// Lets it run until it stops itself again; its exit code if it ends before.
+    pub fn run(&self) -> Option<i32> {
+        let mut status = {
+            ptrace::cont(self.thread, None).unwrap();
+            self.wait()
+        };
+        loop {
+            match status {
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return None,
+                WaitStatus::Exited(_, code) => return Some(code),
+                // What is left of the first stop and of its end.
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {
+                    ptrace::cont(self.thread, None).unwrap();
+                    status = self.wait();
+                }
+                other => panic!("while running: {other:?}"),
+            }
+        }
+    }
+
+    /// Executes up to `count` instructions. False if it stopped itself before.
+    pub fn step(&self, count: u64) -> bool {
+        for _ in 0..count {
+            ptrace::step(self.thread, None).unwrap();
+            match self.wait() {
+                WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return false,
+                other => panic!("while stepping: {other:?}"),
+            }
+        }
+        true
+    }
+
+    /// Lets it run until it stops itself again, and notes every system call on the way.
+    pub fn calls(&self) -> Vec<Call> {
+        let mut calls: Vec<Call> = Vec::new();
+        loop {
+            ptrace::syscall(self.thread, None).unwrap();
+            match self.wait() {
+                WaitStatus::PtraceSyscall(_) => {
+                    let info = ptrace::syscall_info(self.thread).unwrap();
+                    match info.op {
+                        libc::PTRACE_SYSCALL_INFO_ENTRY => {
+                            // SAFETY: the kernel says that it filled this member.
+                            let entry = unsafe { info.u.entry };
+                            calls.push(Call { number: entry.nr, arguments: entry.args, result: 0 });
+                        }
+                        // The end of a call that began before is none of ours.
+                        libc::PTRACE_SYSCALL_INFO_EXIT => {
+                            if let Some(call) = calls.last_mut() {
+                                // SAFETY: as above.
+                                call.result = unsafe { info.u.exit }.sval;
+                            }
+                        }
+                        other => panic!("a stop of kind {other}"),
+                    }
+                }
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {}
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return calls,
+                other => panic!("while counting calls: {other:?}"),
+            }
+        }
+    }
+
+    /// SIGKILL, and the tracer's goodbye: a traced thread is not gone before.
+    pub fn kill(&self) {
+        if self.gone.get() {
+            return;
+        }
+        kill(self.process, Signal::SIGKILL).unwrap();
+        while !self.gone.get() {
+            self.wait();
+        }
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

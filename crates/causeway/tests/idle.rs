@@ -1,0 +1,282 @@
+//! Nobody is woken for nothing, and nobody polls: system calls, context switches and CPU time, counted.
+//!
+//! A publisher runs in a child under `PTRACE_SYSCALL`, and everything it asks of the kernel during a publish is
+//! listed. Receivers sleep in other processes; what they did meanwhile stands in `/proc`.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use causeway::{
+    Error, Group, GroupOptions, Policy, Published, Received, SubscribeOptions, Subscriber, Waited,
+};
+use common::traced::{Call, Traced};
+use common::{LONG, Peer, eventually, join, play};
+use nix::libc;
+use nix::sys::signal::{Signal, kill, raise};
+use nix::unistd::Pid;
+
+/// Messages of one phase; enough to free space several times in a log of 4 KiB.
+const MANY: u64 = 1000;
+
+#[test]
+fn role() {
+    let Some((role, socket, number)) = play() else { return };
+    match role.as_str() {
+        "server" => {
+            let kind = kinds()[number as usize].clone();
+            let group = Group::create("idle", kind.capacity_bytes(4096).remote_publishers(1)).unwrap();
+            group.serve_at(&socket).unwrap();
+            std::thread::park();
+        }
+        "publisher" => publish_in_phases(&socket),
+        "futex-sleepers" => sleep_in_threads(&socket, number, false),
+        "descriptor-sleepers" => sleep_in_threads(&socket, number, true),
+        other => panic!("unknown role {other}"),
+    }
+}
+
+/// A log of one publisher, and one of several.
+fn kinds() -> [GroupOptions; 2] {
+    [GroupOptions::new(), GroupOptions::new().several_publishers()]
+}
+
+/// Between every two stops one phase: first nothing, then one message per phase, then many, then one per phase again.
+fn publish_in_phases(socket: &Path) {
+    let mut publisher = join(socket).publisher().unwrap();
+    raise(Signal::SIGSTOP).unwrap();
+    // Who is there is learnt here, and not in the middle of a phase.
+    assert!(!publisher.server_is_gone());
+    raise(Signal::SIGSTOP).unwrap();
+    let mut phase = |messages| {
+        for _ in 0..messages {
+            assert!(matches!(publisher.publish(&[7; 100]).unwrap(), Published::At(_)));
+        }
+        raise(Signal::SIGSTOP).unwrap();
+    };
+    [0, 1, 1, MANY, 1, 1].into_iter().for_each(&mut phase);
+    loop {
+        phase(1);
+    }
+}
+
+/// `count` receivers, each asleep in a thread of its own until the group ends.
+fn sleep_in_threads(socket: &Path, count: u64, own_descriptor: bool) {
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                let options = SubscribeOptions::new(Policy::Lossy).within(LONG);
+                let mut subscriber = join(socket).subscribe(options).unwrap();
+                subscriber.spin_at_most(Duration::ZERO);
+                subscriber.sleep_on_descriptor(own_descriptor);
+                loop {
+                    match subscriber.wait(None) {
+                        Ok(Waited::Ready) => drain(&mut subscriber),
+                        Ok(Waited::TimedOut) => panic!("there was no time"),
+                        Err(Error::PeerGone(_)) => return,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn drain(subscriber: &mut Subscriber) {
+    while !matches!(subscriber.receive(), Ok(Received::Empty) | Err(_)) {}
+}
+
+/// A group with a publisher that is traced, receivers that are awake, and sleepers in processes of their own.
+struct Scene {
+    publisher: Traced,
+    /// What the publisher asks of the kernel in a phase without a message: its stop, and nothing else.
+    nothing: Vec<u64>,
+    awake: Vec<Subscriber>,
+    sleepers: Vec<Peer>,
+    asleep: usize,
+    group: Group,
+    server: Peer,
+    _child: Peer,
+    _dir: tempfile::TempDir,
+}
+
+impl Scene {
+    /// `kind`: which of [`kinds`]. `sleepers`: role and receivers of each process that sleeps.
+    fn new(kind: u64, sleepers: &[(&str, u64)]) -> Scene {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("group");
+        let server = Peer::start("server", &socket, kind);
+        let group = join(&socket);
+        let child = Peer::start("publisher", &socket, 0);
+        let publisher = Traced::seize_stopped(child.pid());
+        let subscribe = |_| group.subscribe(SubscribeOptions::new(Policy::Lossy).within(LONG)).unwrap();
+        let awake = (0..3).map(subscribe).collect();
+        let sleepers: Vec<Peer> =
+            sleepers.iter().map(|(role, count)| Peer::start(role, &socket, *count)).collect();
+        let nothing = Vec::new();
+        Scene { publisher, nothing, awake, sleepers, asleep: 0, group, server, _child: child, _dir: dir }
+    }
+
+    /// Waits until `asleep` receivers sleep, and lets the publisher learn of them.
+    fn begin(mut self, asleep: usize) -> Scene {
+        self.asleep = asleep;
+        self.until_asleep();
+        assert_eq!(self.publisher.run(), None);
+        self.nothing = self.publisher.calls().iter().map(|call| call.number).collect();
+        self
+    }
+
+    /// Waits until every receiver that is meant to sleep does: it says so, and the kernel says so of its thread.
+    fn until_asleep(&self) {
+        eventually("the receivers do not fall asleep", || {
+            let receivers = self.group.report().unwrap().receivers;
+            receivers.iter().filter(|receiver| receiver.asleep).count() == self.asleep
+                && self.sleepers.iter().all(|peer| all_threads_sleep(peer.pid()))
+        });
+    }
+
+    /// What the publisher asks of the kernel in its next phase, beyond what stopping itself takes.
+    fn phase(&self) -> Vec<Call> {
+        let calls = self.publisher.calls();
+        let numbers: Vec<u64> = calls.iter().map(|call| call.number).collect();
+        assert!(numbers.ends_with(&self.nothing), "{calls:?} without {:?} at the end", self.nothing);
+        calls[..calls.len() - self.nothing.len()].to_vec()
+    }
+
+    fn received(&self) -> Vec<u64> {
+        self.group.report().unwrap().receivers.iter().map(|receiver| receiver.received).collect()
+    }
+}
+
+fn all_threads_sleep(pid: i32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks.map(|task| task.unwrap().path()).all(|task| {
+        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+        status.contains("State:\tS")
+    })
+}
+
+/// What a thread has done so far: its switches of both kinds, and how long it ran.
+fn activity(pids: &[i32]) -> BTreeMap<String, (String, String)> {
+    let tasks = pids.iter().flat_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).unwrap());
+    tasks
+        .map(|task| {
+            let path = task.unwrap().path();
+            let read = |name| std::fs::read_to_string(path.join(name)).unwrap();
+            let switches = read("status").lines().filter(|line| line.contains("ctxt_switches")).collect();
+            let time = read("schedstat").split_whitespace().next().unwrap().to_string();
+            (path.display().to_string(), (switches, time))
+        })
+        .collect()
+}
+
+#[test]
+fn publishing_makes_no_system_call_while_nobody_sleeps() {
+    for kind in [0, 1] {
+        let mut scene = Scene::new(kind, &[]).begin(0);
+        assert_eq!(scene.phase(), []);
+        assert_eq!(scene.phase(), []);
+        assert_eq!(scene.phase(), [], "{MANY} messages");
+        for subscriber in &mut scene.awake {
+            drain(subscriber);
+            assert_eq!(subscriber.position().0, (MANY + 2) * 192, "not everything was published");
+        }
+    }
+}
+
+#[test]
+fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_nobody_else() {
+    const EACH: u64 = 5;
+    for kind in [0, 1] {
+        let mut scene = Scene::new(kind, &[("futex-sleepers", EACH); 3]).begin(3 * EACH as usize);
+        let calls = scene.phase();
+        let [call] = calls[..] else { panic!("{calls:?}") };
+        assert_eq!(call.number, libc::SYS_futex as u64);
+        assert_eq!(call.arguments[1] as i32 & !libc::FUTEX_PRIVATE_FLAG, libc::FUTEX_WAKE);
+        // The call counts whom it woke: all who slept. Those who are awake were not there to be woken.
+        assert_eq!(call.result, 3 * EACH as i64, "{call:?}");
+        eventually("not everybody got the message", || {
+            scene.received().iter().filter(|received| **received == 1).count() == 3 * EACH as usize
+        });
+        scene.awake.iter_mut().for_each(drain);
+
+        // Awake again but not yet up (stopped, here), they are not woken a second time.
+        scene.until_asleep();
+        let signal = |signal| {
+            scene.sleepers.iter().for_each(|peer| kill(Pid::from_raw(peer.pid()), signal).unwrap());
+        };
+        signal(Signal::SIGSTOP);
+        let calls = scene.phase();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        assert_eq!(scene.phase(), [], "{MANY} more messages");
+        signal(Signal::SIGCONT);
+        scene.until_asleep();
+        assert_eq!(scene.phase().len(), 1);
+    }
+}
+
+#[test]
+fn sleepers_on_descriptors_cost_one_call_each_and_one_for_all_on_the_futex() {
+    let sleepers = [("descriptor-sleepers", 4), ("futex-sleepers", 3)];
+    let scene = Scene::new(0, &sleepers).begin(7);
+    let calls = scene.phase();
+    let count = |number: i64| calls.iter().filter(|call| call.number == number as u64).count();
+    assert_eq!((count(libc::SYS_sendto), count(libc::SYS_futex), calls.len()), (4, 1, 5), "{calls:?}");
+    assert!(
+        calls.iter().all(|call| call.result == if call.number == libc::SYS_futex as u64 { 3 } else { 1 })
+    );
+}
+
+#[test]
+fn a_publish_does_not_touch_a_receiver_that_is_busy_with_something_else() {
+    let scene = Scene::new(0, &[("futex-sleepers", 1)]).begin(1);
+    let (report, wait) = std::sync::mpsc::channel();
+    let (go_on, resting) = std::sync::mpsc::channel::<()>();
+    // A thread with a receiver of its own, at rest in a wait that has nothing to do with the group.
+    let mut subscriber = scene.group.subscribe(Policy::Lossy).unwrap();
+    let busy = std::thread::spawn(move || {
+        report.send(nix::unistd::gettid()).unwrap();
+        let _ = resting.recv();
+        drain(&mut subscriber);
+        subscriber.position()
+    });
+    let thread = wait.recv().unwrap();
+    let switches = || {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+        (
+            status.contains("State:\tS"),
+            status.lines().filter(|line| line.contains("ctxt")).collect::<String>(),
+        )
+    };
+    eventually("the busy thread does not come to rest", || switches().0);
+    let before = switches();
+    // The publisher learns of the newcomer in this phase, by reading its socket; then it publishes.
+    scene.phase();
+    scene.until_asleep();
+    assert_eq!(scene.phase().len(), 1, "one call, for the one who sleeps");
+    assert_eq!(switches(), before);
+    go_on.send(()).unwrap();
+    assert_eq!(busy.join().unwrap().0, 2 * 192);
+}
+
+#[test]
+fn a_group_with_a_hundred_sleeping_receivers_uses_no_cpu() {
+    let sleepers = [("futex-sleepers", 25), ("descriptor-sleepers", 25)].repeat(2);
+    let scene = Scene::new(1, &sleepers).begin(100);
+    let peers = scene.sleepers.iter().chain([&scene.server]);
+    let pids: Vec<i32> = peers.map(Peer::pid).collect();
+    eventually("the server does not come to rest", || all_threads_sleep(scene.server.pid()));
+    let before = activity(&pids);
+    assert!(before.len() > 100);
+    std::thread::sleep(Duration::from_secs(1));
+    let after = activity(&pids);
+    assert_eq!(before, after);
+    // They were asleep and not dead.
+    assert!(!scene.phase().is_empty());
+    eventually("the sleepers do not wake up", || {
+        scene.received().iter().filter(|received| **received == 1).count() == 100
+    });
+}
