@@ -54,11 +54,13 @@ impl Sink for Recorder {
 }
 
 /// The samples are in the file; in memory, those of thousands of runs would only take room. Every case of a session that
-/// has ended has its summary, so a report does not need them.
+/// has ended has its summary, so a report does not need them, but for those that stand beside further series.
 fn without_samples(mut line: Line) -> Line {
     if let Line::Run(run) = &mut line {
-        run.samples = Vec::new();
         run.roles = Vec::new();
+        if run.series.is_empty() {
+            run.samples = Vec::new();
+        }
     }
     line
 }

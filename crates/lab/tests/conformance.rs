@@ -14,6 +14,8 @@ mod faults;
 mod limits;
 #[path = "conformance/runs.rs"]
 mod runs;
+#[path = "conformance/search.rs"]
+mod search;
 
 use std::process::ExitCode;
 
@@ -79,5 +81,6 @@ const TESTS: &[Test] = &[
     ("a_peer_killed_in_verify_is_a_failure_in_verify", faults::killed_in_verify),
     ("a_peer_that_never_goes_on_is_a_failure_within_the_deadline", faults::stopped_for_good),
     ("a_failure_at_attach_death_and_a_stall_are_told_apart", faults::mock_faults),
+    ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
     ("a_hundred_runs_leave_no_memory_behind", runs::hundred_runs),
 ];
