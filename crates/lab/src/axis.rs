@@ -96,8 +96,9 @@ pub const WAIT: Axis = Axis {
 pub const TOUCH: Axis = Axis {
     name: "touch",
     default: "all",
-    values: Values::OneOf(&["none", "first", "lines", "all"]),
-    about: "what sender and receiver touch: nothing, the first word, a word of every cache line, or every byte",
+    values: Values::OneOf(&["none", "first", "lines", "all", "write"]),
+    about: "what sender and receiver touch: nothing, the first word, a word of every cache line, or every byte; write: the \
+            sender writes every byte and the receiver reads none",
 };
 
 /// Processes or threads.

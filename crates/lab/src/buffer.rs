@@ -35,6 +35,32 @@ impl Buffer {
         Ok(())
     }
 
+    /// Has it in pages of the least size, however large pages may be here: so faults can be counted.
+    ///
+    /// # Errors
+    /// The kernel's, which may know of no other size.
+    pub fn use_small_pages(&mut self) -> io::Result<()> {
+        self.advise(libc::MADV_NOHUGEPAGE)
+    }
+
+    /// Gives all of it back to the kernel: it reads as zeros, and each page is touched for the first time again.
+    ///
+    /// # Errors
+    /// The kernel's: it is locked.
+    pub fn give_back(&mut self) -> io::Result<()> {
+        self.advise(libc::MADV_DONTNEED)
+    }
+
+    fn advise(&mut self, advice: libc::c_int) -> io::Result<()> {
+        let bytes = self.bytes_mut();
+        // SAFETY: the range is the whole of a private anonymous mapping that is borrowed mutably; with either advice its
+        // bytes stay readable and writable.
+        match unsafe { libc::madvise(bytes.as_mut_ptr().cast(), bytes.len(), advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Was it locked?
     pub fn is_locked(&self) -> bool {
         self.is_locked

@@ -156,6 +156,17 @@ pub trait Endpoint {
     /// The kernel's, or the peer is gone.
     fn commit(tx: Self::Tx<'_>) -> io::Result<()>;
 
+    /// Sends a message that lies elsewhere. Copies it into a loan first, unless the mechanism can send from anywhere.
+    ///
+    /// # Errors
+    /// As [`loan`](Endpoint::loan) and [`commit`](Endpoint::commit).
+    #[inline]
+    fn send_from(&mut self, message: &[u8]) -> io::Result<()> {
+        let mut tx = self.loan(message.len())?;
+        tx.as_mut().copy_from_slice(message);
+        Self::commit(tx)
+    }
+
     /// The next message, waiting for it. `len` is what the pattern expects: a byte stream reads exactly so much, a
     /// record mechanism returns what came, and the pattern compares.
     ///

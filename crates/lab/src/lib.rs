@@ -25,6 +25,7 @@ pub mod link;
 pub mod lock;
 pub mod machine;
 pub mod mechanism;
+pub mod meeting;
 pub mod op;
 pub mod pattern;
 pub mod peer;

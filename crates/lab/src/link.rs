@@ -58,6 +58,8 @@ pub enum Touch {
     Lines,
     /// Every byte.
     All,
+    /// Every byte is written, and none is read.
+    Write,
 }
 
 /// A case as the ends see it.
@@ -116,6 +118,7 @@ impl Link {
             Some("none") => Touch::None,
             Some("first") => Touch::First,
             Some("lines") => Touch::Lines,
+            Some("write") => Touch::Write,
             _ => Touch::All,
         };
         let payload_bytes = usize::try_from(id.payload_bytes).map_err(|_| {

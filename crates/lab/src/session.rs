@@ -30,6 +30,8 @@ pub struct Settings {
     pub seed: u64,
     /// Most runs of a case.
     pub max_runs: usize,
+    /// Index of the first round, where other sessions went before it into the same record.
+    pub first_round: u32,
 }
 
 /// What a session tells while it goes on. Nothing is told during a run.
@@ -149,7 +151,7 @@ impl<'a> Session<'a> {
     pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
         self.began = Instant::now();
         let mut ended = Ok(Ended::Complete);
-        for round in 0.. {
+        for round in self.settings.first_round.. {
             let order = self.next_round();
             if order.is_empty() {
                 break;

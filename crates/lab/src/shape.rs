@@ -7,6 +7,7 @@ use weighbridge_stats as stats;
 
 use crate::contract::Caps;
 use crate::link::{Touch, Wait};
+use crate::pattern::working_set;
 use crate::subject::Prepared;
 
 /// Up to this size a message crosses every mechanism in one piece.
@@ -58,7 +59,8 @@ pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
         odd.extend(blocked(switches));
     }
     if !caps.has(Caps::MAPS) {
-        odd.extend(faulted(per_op.minor_faults));
+        let faults = if case.pattern.id == "stream" { working_set::faults(link) } else { 0.0 };
+        odd.extend(faulted_unlike(per_op.minor_faults, faults));
     }
     odd
 }
@@ -90,17 +92,19 @@ impl Quiet {
                 per_op.voluntary_switches
             ));
         }
-        match faults {
-            Some(0.0) if self.faults => odd.extend(faulted(per_op.minor_faults)),
-            Some(faults) if self.faults && !(0.9..1.1).contains(&(per_op.minor_faults / faults)) => {
-                odd.push(format!(
-                    "{:.3} page faults per operation, where {faults:.3} belong to it",
-                    per_op.minor_faults
-                ));
-            }
-            _ => {}
+        if let Some(faults) = faults.filter(|_| self.faults) {
+            odd.extend(faulted_unlike(per_op.minor_faults, faults));
         }
         odd
+    }
+}
+
+/// More or fewer faults than belong to an operation.
+fn faulted_unlike(faults: f64, expected: f64) -> Option<String> {
+    match expected {
+        0.0 => faulted(faults),
+        _ if (0.9..1.1).contains(&(faults / expected)) => None,
+        _ => Some(format!("{faults:.3} page faults per operation, where {expected:.3} belong to it")),
     }
 }
 

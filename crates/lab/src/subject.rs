@@ -13,6 +13,7 @@ use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism};
 use crate::ctx::{Ctx, Time};
 use crate::host::Host;
 use crate::link::{Link, Wait};
+use crate::pattern::Pattern;
 use crate::shared::MAX_ROLES;
 use crate::{fan_in, fan_out, lock, mechanism, op, pattern, placement, shape, signal};
 
@@ -202,6 +203,11 @@ fn fits(prepared: &Prepared, host: &Host) -> Fit {
             "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
                 .into(),
         );
+    }
+    if prepared.pattern.id == pattern::Stream::ID
+        && let Fit::No(why) = pattern::working_set::fit(link)
+    {
+        return Fit::No(why);
     }
     if let (Wait::Uring, Some(why)) = (link.wait, &host.uring_refused) {
         return Fit::No(why.clone());

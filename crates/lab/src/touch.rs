@@ -34,7 +34,7 @@ pub fn expected(len: usize, word: u64, touch: Touch) -> u64 {
         word.wrapping_mul(len as u64 / 8).wrapping_add(tail)
     };
     match touch {
-        Touch::None => 0,
+        Touch::None | Touch::Write => 0,
         Touch::First => all(len.min(8)),
         Touch::Lines => {
             let rest = len % LINE_BYTES;
@@ -61,7 +61,7 @@ fn write_some(payload: &mut [u8], word: u64, touch: Touch) {
         Touch::None => {}
         Touch::First => first(payload),
         Touch::Lines => payload.chunks_mut(LINE_BYTES).for_each(first),
-        Touch::All => write_all(payload, word),
+        Touch::All | Touch::Write => write_all(payload, word),
     }
 }
 
@@ -69,7 +69,7 @@ fn write_some(payload: &mut [u8], word: u64, touch: Touch) {
 fn sum_some(payload: &[u8], touch: Touch) -> u64 {
     let first = |line: &[u8]| sum_all(&line[..line.len().min(8)]);
     match touch {
-        Touch::None => 0,
+        Touch::None | Touch::Write => 0,
         Touch::First => first(payload),
         Touch::Lines => payload.chunks(LINE_BYTES).map(first).fold(0, u64::wrapping_add),
         Touch::All => sum_all(payload),
@@ -103,7 +103,7 @@ fn sum_all(payload: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const TOUCHES: [Touch; 4] = [Touch::None, Touch::First, Touch::Lines, Touch::All];
+    const TOUCHES: [Touch; 5] = [Touch::None, Touch::First, Touch::Lines, Touch::All, Touch::Write];
 
     #[test]
     fn the_sum_of_what_was_written_is_the_sum_that_was_foretold() {
@@ -115,6 +115,14 @@ mod tests {
                 assert_eq!(read(&payload, touch), expected(len, word, touch), "{len} bytes, {touch:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_written_and_not_read_is_there_all_the_same() {
+        let mut payload = vec![0; 100];
+        write(&mut payload, word(3, 0), Touch::Write);
+        assert!(is_filled_with(&payload, word(3, 0)));
+        assert_eq!(read(&payload, Touch::Write), 0);
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod faults;
 mod limits;
 #[path = "conformance/runs.rs"]
 mod runs;
+#[path = "conformance/search.rs"]
+mod search;
 
 use std::process::ExitCode;
 
@@ -53,6 +55,7 @@ const PROMISES: &[Promise] = &[
     ("works_between_threads_too", carrying::threads),
     ("carries_empty_replies_and_is_touched_as_the_case_says", carrying::directions_and_touches),
     ("takes_no_page_fault_for_a_message_unless_it_maps", carrying::no_faults_when_warm),
+    ("fresh_memory_faults_and_warm_memory_does_not", carrying::fresh_memory_faults_and_warm_does_not),
     ("a_killed_peer_is_a_failure_with_its_step", faults::killed_while_it_exchanges),
     ("goes_on_when_a_stopped_peer_does", faults::stopped_for_a_while),
 ];
@@ -69,5 +72,6 @@ const TESTS: &[Test] = &[
     ("single_round_trips_are_timed_and_counted", each::timed),
     ("an_open_loop_counts_from_when_a_request_was_due", each::open_loop),
     ("round_trips_that_the_clock_cannot_tell_are_refused", each::too_short),
+    ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
     ("a_hundred_runs_leave_no_memory_behind", runs::hundred_runs),
 ];

@@ -12,6 +12,9 @@ struct Document<'a> {
     cases: Vec<CaseOut<'a>>,
     comparisons: Vec<Out<'a, Comparison>>,
     skipped: Vec<Out<'a, Skipped>>,
+    /// The tables of suites that repeat another tool, as texts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suites: Vec<crate::suite::Section>,
 }
 
 #[derive(Serialize)]
@@ -55,6 +58,7 @@ pub fn json(report: &Report) -> String {
         cases: report.cases.iter().map(case).collect(),
         comparisons: report.comparisons.iter().map(out).collect(),
         skipped: report.skipped.iter().map(out).collect(),
+        suites: crate::suite::sections(report),
     };
     let text = serde_json::to_string_pretty(&document);
     text.expect("plain data") + "\n"

@@ -9,7 +9,7 @@ use crate::model::Report;
 use crate::notes::FEW;
 use crate::units::size;
 use crate::words::{many, pattern, plain};
-use crate::{distribution, machine, notes, per_op};
+use crate::{distribution, machine, notes, per_op, suite};
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
@@ -22,6 +22,9 @@ pub fn markdown(report: &Report) -> String {
         }
     }
     machines(&mut out, report);
+    for section in suite::sections(report) {
+        suite_section(&mut out, &section);
+    }
     findings(&mut out, report);
     let matrices = matrices(report);
     for matrix in &matrices {
@@ -77,6 +80,30 @@ fn machines(out: &mut String, report: &Report) {
     let harness = notes::harness(report);
     if !harness.is_empty() {
         let _ = write!(out, "\nHarness itself: {}.\n", escaped(&harness.join("; ")));
+    }
+}
+
+/// The table of another tool, with ours beside it.
+fn suite_section(out: &mut String, section: &suite::Section) {
+    let _ = writeln!(out, "\n## {}", escaped(&section.title));
+    for paragraph in &section.about {
+        let _ = write!(out, "\n{}\n", escaped(paragraph));
+    }
+    for table in &section.tables {
+        let _ = write!(out, "\n### {}\n\n", escaped(&table.title));
+        row(out, table.heads.iter().map(|head| escaped(head.trim())));
+        let align = |column: usize| if column < table.labels { "---" } else { "--:" };
+        row(out, (0..table.heads.len()).map(|column| align(column).to_string()));
+        for cells in &table.rows {
+            row(out, cells.iter().map(|cell| escaped(cell)));
+        }
+        for sentence in &table.after {
+            let _ = write!(out, "\n{}\n", escaped(sentence));
+        }
+    }
+    out.push('\n');
+    for note in &section.notes {
+        let _ = writeln!(out, "- {}", escaped(note));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::model::Report;
 use crate::notes::FEW;
 use crate::units::size;
 use crate::words::plain;
-use crate::{distribution, notes, per_op};
+use crate::{distribution, notes, per_op, suite};
 
 const RULED: TableStyle = NOTHING.header_separator(LineStyle::none().fill('─'));
 const DEFAULT_WIDTH: u16 = 100;
@@ -41,6 +41,9 @@ pub fn table(report: &Report, style: Style) -> String {
     for (index, line) in notes::harness(report).iter().enumerate() {
         let first = if index == 0 { "Harness itself: " } else { "                " };
         wrapped(&mut out, line, first, "                  ", width);
+    }
+    for section in suite::sections(report) {
+        suite_section(&mut out, &section, width);
     }
     findings(&mut out, report, width);
     let matrices = matrices(report);
@@ -92,6 +95,46 @@ fn findings(out: &mut String, report: &Report, width: usize) {
     }
     if contests.len() > chosen.len() {
         let _ = writeln!(out, "  … {} more in the HTML report", contests.len() - chosen.len());
+    }
+}
+
+/// The table of another tool, with ours beside it.
+fn suite_section(out: &mut String, section: &suite::Section, width: usize) {
+    let _ = write!(out, "\n■ {}\n", plain(&section.title));
+    for paragraph in &section.about {
+        wrapped(out, paragraph, "  ", "  ", width);
+    }
+    for table in &section.tables {
+        let columns: Vec<Texts> = table
+            .heads
+            .iter()
+            .enumerate()
+            .map(|(column, head)| Texts {
+                head: head.clone(),
+                cells: table
+                    .rows
+                    .iter()
+                    .map(|row| row.get(column).map_or(String::new(), |cell| plain(cell)))
+                    .collect(),
+            })
+            .collect();
+        // What labels a row stands in front of each part of a table that is too wide.
+        let (labels, columns) = columns.split_at(table.labels.max(1));
+        let _ = write!(
+            out,
+            "\n  *** {}\n{}",
+            plain(&table.title),
+            blocks_with(labels, columns, table.labels, width)
+        );
+        for sentence in &table.after {
+            wrapped(out, sentence, "  ", "  ", width);
+        }
+    }
+    if !section.notes.is_empty() {
+        out.push('\n');
+    }
+    for note in &section.notes {
+        wrapped(out, note, "  ", "    ", width);
     }
 }
 
@@ -219,6 +262,15 @@ impl Texts {
 /// A table as wide as the terminal, and the columns that have no room in further ones below it. The labels begin each;
 /// `extra` stands in the first, and only where there are several.
 fn blocks(labels: &[Texts], extra: &[Texts], columns: &[Texts], width: usize) -> String {
+    laid_out(labels, extra, columns, labels.len(), width)
+}
+
+/// The same with labels of which only so many are aligned to the left: a label may be a number.
+fn blocks_with(labels: &[Texts], columns: &[Texts], left: usize, width: usize) -> String {
+    laid_out(labels, &[], columns, left, width)
+}
+
+fn laid_out(labels: &[Texts], extra: &[Texts], columns: &[Texts], left: usize, width: usize) -> String {
     let total = |columns: &[Texts]| columns.iter().map(Texts::width).sum::<usize>();
     let one_block = total(labels) + total(columns) <= width;
     let mut out = String::new();
@@ -229,7 +281,7 @@ fn blocks(labels: &[Texts], extra: &[Texts], columns: &[Texts], width: usize) ->
         if first == 0 && !one_block {
             shown.extend_from_slice(extra);
         }
-        let left = shown.len();
+        let left = if extra.is_empty() { left } else { shown.len() };
         let mut used = total(&shown);
         while next < columns.len() && (next == first || used + columns[next].width() <= width) {
             used += columns[next].width();

@@ -98,6 +98,83 @@ fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
     Some(y0 + (y1 - y0) * ((x - x0) / (x1 - x0)))
 }
 
+/// What two mechanisms cost at one size: the medians, and their intervals where they have any.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Both {
+    /// The size, positive.
+    pub size: f64,
+    /// Median and interval of the first.
+    pub first: (f64, Option<[f64; 2]>),
+    /// Median and interval of the second.
+    pub second: (f64, Option<[f64; 2]>),
+}
+
+impl Both {
+    /// Is the first surely the cheaper one (or surely not)? `None` where the intervals overlap or are missing.
+    fn first_is_surely_cheaper(&self) -> Option<bool> {
+        let (first, second) = (self.first.1?, self.second.1?);
+        if first[1] < second[0] {
+            return Some(true);
+        }
+        (second[1] < first[0]).then_some(false)
+    }
+}
+
+/// Where two mechanisms are equally fast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Meeting {
+    /// At no size between the measured ones: one of them is cheaper at all.
+    Never {
+        /// Is it the first?
+        first_is_cheaper: bool,
+    },
+    /// At this size.
+    At {
+        /// Where the medians cross; the largest such size where they cross several times.
+        size: f64,
+        /// The nearest measured sizes on both sides at which the intervals do not overlap and the order is as it should be
+        /// there; between them the two cannot be told apart. `None` where there is no such size.
+        between: [Option<f64>; 2],
+        /// Is the first one cheaper below that size?
+        first_is_cheaper_below: bool,
+        /// How often the medians cross.
+        crossings: usize,
+    },
+}
+
+/// Where two mechanisms are equally fast, from their costs at sizes at which both were measured; `None` without any, and
+/// where they cost the same everywhere.
+///
+/// # Panics
+/// As [`CostCurve::new`].
+pub fn meeting(measured: &[Both]) -> Option<Meeting> {
+    if measured.is_empty() {
+        return None;
+    }
+    let points =
+        |cost: fn(&Both) -> f64| measured.iter().map(|both| (both.size, cost(both))).collect::<Vec<_>>();
+    let first = CostCurve::new(&points(|both| both.first.0));
+    let crossings = first.crossovers(&CostCurve::new(&points(|both| both.second.0)));
+    let Some(last) = crossings.last() else {
+        let gap = measured.iter().map(|both| both.first.0 - both.second.0).find(|gap| *gap != 0.0)?;
+        return Some(Meeting::Never { first_is_cheaper: gap < 0.0 });
+    };
+    let sure = |wanted: bool| {
+        measured
+            .iter()
+            .filter(move |both| both.first_is_surely_cheaper() == Some(wanted))
+            .map(|both| both.size)
+    };
+    let below = sure(last.cheaper_below).filter(|size| *size < last.size).reduce(f64::max);
+    let above = sure(!last.cheaper_below).filter(|size| *size > last.size).reduce(f64::min);
+    Some(Meeting::At {
+        size: last.size,
+        between: [below, above],
+        first_is_cheaper_below: last.cheaper_below,
+        crossings: crossings.len(),
+    })
+}
+
 /// The search, by measuring, for the size at which two mechanisms cost the same: where to measure next.
 ///
 /// Each step measures both at [`probe`](Bisection::probe) and [`tell`](Bisection::tell)s which was cheaper. Steps go
@@ -171,6 +248,34 @@ mod tests {
         assert_eq!(meet.len(), 1);
         assert!((meet[0].size - 2.0).abs() < 1e-12 && meet[0].cheaper_below, "{meet:?}");
         assert_eq!(flat.crossovers(&CostCurve::new(&[(100.0, 1.0), (200.0, 9.0)])), []);
+    }
+
+    fn both(size: f64, first: f64, second: f64, reach: f64) -> Both {
+        let around = |cost: f64| (cost, Some([cost * (1.0 - reach), cost * (1.0 + reach)]));
+        Both { size, first: around(first), second: around(second) }
+    }
+
+    #[test]
+    fn a_meeting_lies_between_the_sizes_at_which_the_order_is_sure() {
+        // A copy that costs its size, and a file that costs 100, each known to 10 %: from 91 to 110 nobody can tell.
+        let sizes = [10.0, 50.0, 80.0, 95.0, 105.0, 120.0, 200.0];
+        let measured = sizes.map(|size| both(size, size, 100.0, 0.1));
+        let Some(Meeting::At { size, between, first_is_cheaper_below, crossings }) = meeting(&measured)
+        else {
+            panic!("they meet");
+        };
+        assert!((size - 100.0).abs() < 0.5, "{size}");
+        assert_eq!((between, first_is_cheaper_below, crossings), ([Some(80.0), Some(200.0)], true, 1));
+        let without = measured.map(|both| Both { first: (both.first.0, None), ..both });
+        assert!(matches!(meeting(&without), Some(Meeting::At { between: [None, None], .. })));
+    }
+
+    #[test]
+    fn those_that_never_meet_have_a_winner() {
+        let measured = [both(1.0, 5.0, 6.0, 0.0), both(2.0, 7.0, 7.0, 0.0), both(3.0, 8.0, 9.0, 0.0)];
+        assert_eq!(meeting(&measured), Some(Meeting::Never { first_is_cheaper: true }));
+        assert_eq!(meeting(&[]), None);
+        assert_eq!(meeting(&[both(1.0, 5.0, 5.0, 0.0)]), None);
     }
 
     #[test]

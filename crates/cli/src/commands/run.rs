@@ -1,5 +1,6 @@
 //! `weighbridge run`: measures, and keeps what it measured whatever happens.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -7,7 +8,9 @@ use weighbridge_lab::coordinator::Coordinator;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::machine;
+use weighbridge_lab::meeting::{self, Listener, Search};
 use weighbridge_lab::session::{Ended, Session, Settings, Sink};
+use weighbridge_lab::subject::Prepared;
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 
@@ -65,10 +68,13 @@ fn measure(
         timing: scope.suite.timing,
         seed,
         max_runs: scope.max_runs,
+        first_round: 0,
     };
-    let coordinator = Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
-    let ended =
-        opening.and_then(|()| Session::new(settings, coordinator, interrupt, scope.cases).run(&mut recorder));
+    let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
+    let ended = opening.and_then(|()| match scope.suite.meet {
+        None => Session::new(settings, coordinator(), interrupt, scope.cases).run(&mut recorder),
+        Some(meet) => chart(meet, scope.cases, &settings, host, interrupt, &coordinator, &mut recorder),
+    });
     let complete = matches!(ended, Ok(Ended::Complete));
     let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
     let has_numbers = recorder.has_numbers();
@@ -90,6 +96,30 @@ fn measure(
         ))
     });
     conclude(ended, [printed, page.transpose().map(|_| ())], has_numbers)
+}
+
+/// Measures cases, then searches for the size at which two mechanisms are equally fast, which has a fifth of the time to
+/// itself.
+fn chart<'c>(
+    (first, second): (&str, &str),
+    cases: Vec<Prepared>,
+    settings: &Settings,
+    host: &Host,
+    interrupt: &'c Interrupt,
+    coordinator: &dyn Fn() -> Coordinator<'c>,
+    recorder: &mut Recorder,
+) -> io::Result<Ended> {
+    let began = Instant::now();
+    let sizes = Settings { budget: settings.budget * 4 / 5, ..settings.clone() };
+    let mut listener = Listener::new(recorder, 0);
+    let ended = Session::new(sizes, coordinator(), interrupt, cases).run(&mut listener)?;
+    let (summaries, first_round) = listener.heard();
+    if ended == Ended::Interrupted {
+        return Ok(ended);
+    }
+    let budget = settings.budget.saturating_sub(began.elapsed());
+    let settings = Settings { budget, first_round, ..settings.clone() };
+    meeting::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
 }
 
 /// One sentence for each thing that went wrong, and the exit code of the worst.

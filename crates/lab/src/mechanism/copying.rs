@@ -11,6 +11,10 @@ pub trait Transport {
     /// at the beginning of the buffer, so who has one keeps [`Transport::reserve`] as it is.
     const PREFIX: &'static [u8] = &[];
 
+    /// Does [`Transport::send`] read the message while it is called, and from anywhere? Else it must lie in the outgoing
+    /// buffer, where it stays until nobody reads it any more.
+    const SENDS_FROM_ANYWHERE: bool = Self::PREFIX.is_empty();
+
     /// Sends all of a message. It starts with [`Transport::PREFIX`].
     ///
     /// # Errors
@@ -109,6 +113,16 @@ impl<T: Transport> Endpoint for Copying<T> {
     fn commit(tx: Outgoing<'_, T>) -> io::Result<()> {
         let to = tx.at + T::PREFIX.len() + tx.len;
         tx.end.transport.send(&tx.end.outgoing.bytes()[tx.at..to])
+    }
+
+    #[inline]
+    fn send_from(&mut self, message: &[u8]) -> io::Result<()> {
+        if T::SENDS_FROM_ANYWHERE {
+            return self.transport.send(message);
+        }
+        let mut tx = self.loan(message.len())?;
+        tx.as_mut().copy_from_slice(message);
+        Self::commit(tx)
     }
 
     #[inline]

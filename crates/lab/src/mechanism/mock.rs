@@ -26,6 +26,12 @@ impl Mechanism for Mock {
             about: "virtual time of each message taken",
         },
         Axis {
+            name: "latency-ns-per-kib",
+            default: "default",
+            values: Values::Count,
+            about: "virtual time of each KiB of it besides; default is none",
+        },
+        Axis {
             name: "fault",
             default: "none",
             values: Values::OneOf(&["none", "attach-fails", "dies", "stalls"]),
@@ -45,12 +51,18 @@ impl Mechanism for Mock {
             "stalls" if side == Side::Far => loop {
                 std::thread::park();
             },
-            _ => Ok(MockEnd {
-                buffer: Buffer::new(link.payload_bytes.max(1))?,
-                latency_ns: link.number("latency-ns").unwrap_or(1000) as u64,
-            }),
+            _ => {
+                Ok(MockEnd { buffer: Buffer::new(link.payload_bytes.max(1))?, latency_ns: latency_ns(link) })
+            }
         }
     }
+}
+
+/// What a message costs.
+fn latency_ns(link: &Link) -> u64 {
+    let fixed = link.number("latency-ns").unwrap_or(1000) as u64;
+    let per_kib = link.number("latency-ns-per-kib").unwrap_or(0) as u64;
+    fixed + per_kib * link.payload_bytes as u64 / 1024
 }
 
 /// A buffer that goes nowhere, slowly.

@@ -1,11 +1,13 @@
 //! The mechanisms: one file each, and one line in the list below.
 
+mod backing;
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
 pub(crate) mod leftovers;
 mod socket;
 
+mod buffers_barrier;
 mod causeway;
 mod fifo;
 mod memfd_pass;
@@ -42,6 +44,7 @@ pub const ALL: &[Subject] = &[
     Subject::of::<ring::Ring<doorbell::Spin>>(),
     Subject::of::<ring::Ring<doorbell::Futex>>(),
     Subject::of::<ring::Ring<doorbell::EventFd>>(),
+    Subject::of::<buffers_barrier::BuffersBarrier>(),
     Subject::of::<causeway::Causeway<causeway::OneWriter>>(),
     Subject::of::<causeway::Causeway<causeway::ManyWriters>>(),
     Subject::of::<memfd_pass::MemfdPass>(),

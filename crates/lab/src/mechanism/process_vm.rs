@@ -124,6 +124,8 @@ impl Remote {
 }
 
 impl Transport for Remote {
+    const SENDS_FROM_ANYWHERE: bool = false;
+
     #[inline]
     fn reserve(&mut self) -> io::Result<usize> {
         if self.lent == self.depth {

@@ -14,12 +14,12 @@
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway_os::memory::{self, Access, Mapping};
 
+use super::backing;
 use super::doorbell::{Doorbell, Words};
 use crate::axis::{Axis, Values};
 use crate::contract::{Caps, Endpoint, Facts, Fit, Handoff, Mechanism, Side};
@@ -27,12 +27,7 @@ use crate::host::Host;
 use crate::link::{Link, Wait};
 
 const AXES: &[Axis] = &[
-    Axis {
-        name: "backing",
-        default: "memfd",
-        values: Values::OneOf(&["memfd", "shm", "file"]),
-        about: "what the shared memory is: a memfd, a file in /dev/shm (as shm_open has it), a file on disk",
-    },
+    backing::AXIS,
     Axis {
         name: "depth",
         default: "default",
@@ -101,11 +96,7 @@ impl<D: Doorbell> Mechanism for Ring<D> {
 
     fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
         let bytes = 2 * Shape::of(link).ring_bytes() as u64;
-        let memory = match link.axis("backing") {
-            "shm" => memory::unnamed_file(Path::new("/dev/shm"), bytes)?,
-            "file" => memory::unnamed_file(Path::new("/var/tmp"), bytes)?,
-            _ => memory::memfd("weighbridge-ring", bytes)?,
-        };
+        let memory = backing::create(link, "weighbridge-ring", bytes)?;
         let copy = memory.try_clone()?;
         let [near, far] = D::plan()?;
         Ok([Handoff::of(std::iter::once(memory).chain(near)), Handoff::of(std::iter::once(copy).chain(far))])

@@ -79,6 +79,8 @@ pub struct Pages {
 }
 
 impl Transport for Pages {
+    const SENDS_FROM_ANYWHERE: bool = false;
+
     #[inline]
     fn reserve(&mut self) -> io::Result<usize> {
         Ok(self.next * self.buffers.stride)

@@ -54,7 +54,7 @@ impl Blocks {
         touch::write(from.bytes_mut(), WORD, Touch::All);
         match is_fresh {
             // Page by page, so that what is counted is what the name says, however large pages may be here.
-            true => advise(&mut to, libc::MADV_NOHUGEPAGE).unwrap_or_default(),
+            true => to.use_small_pages().unwrap_or_default(),
             false => to.prefault()?,
         }
         Ok(Blocks { from, to, len, is_fresh })
@@ -63,7 +63,7 @@ impl Blocks {
     /// Gives the written block back to the kernel, where the case wants that.
     #[inline]
     fn freshen(&mut self) -> io::Result<()> {
-        if self.is_fresh { advise(&mut self.to, libc::MADV_DONTNEED) } else { Ok(()) }
+        if self.is_fresh { self.to.give_back() } else { Ok(()) }
     }
 
     /// The last byte that was written.
@@ -71,15 +71,6 @@ impl Blocks {
     fn last_written(&mut self) -> u64 {
         let to = hint::black_box(&mut self.to);
         u64::from(to.bytes()[self.len - 1])
-    }
-}
-
-fn advise(buffer: &mut Buffer, advice: libc::c_int) -> io::Result<()> {
-    let bytes = buffer.bytes_mut();
-    // SAFETY: the range is the whole of a private anonymous mapping that is borrowed mutably; afterwards it reads as zeros.
-    match unsafe { libc::madvise(bytes.as_mut_ptr().cast(), bytes.len(), advice) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -209,7 +200,8 @@ impl<W: Work> Op for Memory<W> {
     }
 }
 
-fn available_bytes() -> Option<u64> {
+/// Bytes of memory that programs may still take, as the kernel estimates it.
+pub(crate) fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
@@ -250,8 +242,8 @@ macro_rules! copying {
             }
 
             fn is_right(blocks: &Blocks) -> bool {
-                touch::is_filled_with(&blocks.to.bytes()[..blocks.len / 8 * 8], WORD)
-                    && blocks.to.bytes()[..blocks.len] == blocks.from.bytes()[..blocks.len]
+                // What it was copied from was filled so, and is only read since.
+                touch::is_filled_with(&blocks.to.bytes()[..blocks.len], WORD)
             }
         }
     };

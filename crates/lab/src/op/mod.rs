@@ -5,7 +5,7 @@
 mod alloc;
 mod descriptors;
 mod hand_over;
-mod memory;
+pub(crate) mod memory;
 mod noop;
 mod parallel;
 mod pool;

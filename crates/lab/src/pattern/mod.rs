@@ -2,6 +2,7 @@
 
 mod roundtrip;
 mod stream;
+pub(crate) mod working_set;
 
 use std::io;
 use std::sync::LazyLock;

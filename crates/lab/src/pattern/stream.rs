@@ -6,7 +6,9 @@
 use std::io;
 
 use super::roundtrip::{expected, receive, send, verify, verify_count};
+use super::working_set::{self, MEMORY, Source, Store, WORKING_SET};
 use super::{Pattern, Unit};
+use crate::axis::Axis;
 use crate::contract::{Caps, Endpoint};
 use crate::ctx::{Batch, Ctx, Tally};
 use crate::touch;
@@ -23,10 +25,11 @@ impl Pattern for Stream {
     const NEEDS: Caps = Caps::PAYLOAD;
     // The near end of a link speaks first; the receiver leads, but as the far end.
     const ROLES: [&'static str; 2] = ["sender", "receiver"];
+    const AXES: &'static [Axis] = &[WORKING_SET, MEMORY];
     const UNIT: Unit = Unit::BytesPerSecond;
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
-        let (len, touch) = (cx.link.payload_bytes, cx.link.touch);
+        let (len, touch) = (cx.link.payload_bytes, working_set::touch(cx.link));
         let chunk_ops = chunk_ops(len);
         let is_harness = caps.has(Caps::HARNESS);
         let is_unchecked = is_harness || caps.has(Caps::LOSSY);
@@ -39,12 +42,15 @@ impl Pattern for Stream {
                 send(end, len, touch::word(sequence, SENDER), crate::link::Touch::All)?;
                 cx.await_verified(sequence + 1);
             }
+            let mut source = Source::of(cx.link)?;
             return cx.feed(chunk_ops, is_unchecked, |batch| {
-                batch
-                    .sequences()
-                    .try_for_each(|sequence| send(end, len, touch::word(sequence, SENDER), touch))
+                batch.sequences().try_for_each(|sequence| match &mut source {
+                    None => send(end, len, touch::word(sequence, SENDER), touch),
+                    Some(source) => end.send_from(source.next()),
+                })
             });
         }
+        let mut store = Store::of(cx.link)?;
         for sequence in 0..if is_harness { 0 } else { verify_count(len) } {
             verify(end, len, sequence, SENDER)?;
             cx.add_verified();
@@ -52,14 +58,28 @@ impl Pattern for Stream {
         let work = |batch: Batch| {
             let mut tally = Tally::default();
             for _ in batch.sequences() {
-                receive(end, len, touch, &mut tally)?;
+                match &mut store {
+                    None => receive(end, len, touch, &mut tally)?,
+                    Some(store) => {
+                        let rx = end.take(len)?;
+                        let payload = rx.as_ref();
+                        tally.add(payload.len(), touch::read(payload, touch));
+                        store.keep(payload)?;
+                    }
+                }
             }
             Ok(tally)
         };
         cx.drain(chunk_ops, is_unchecked, work, |batch| {
             (!is_unchecked).then(|| expected(batch, SENDER, len, touch))
         })?;
-        if is_harness { Ok(()) } else { cx.measure_copy_rate() }
+        if is_harness {
+            return Ok(());
+        }
+        if let Some(store) = store.filter(|_| !is_unchecked) {
+            store.check()?;
+        }
+        cx.measure_copy_rate()
     }
 }
 

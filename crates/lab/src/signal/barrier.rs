@@ -23,17 +23,41 @@ const SENSE: usize = LINES;
 const GUARD: usize = 2 * LINES;
 const ROLES: u32 = 2;
 
-/// Semaphore, count and sense.
+/// Semaphore, count and sense: a barrier of two roles.
 #[derive(Debug)]
-pub struct Barrier {
+pub struct Crossing {
     guard: Semaphore,
     count: Word<AtomicU32>,
     sense: Word<AtomicU32>,
     own_sense: u32,
 }
 
-impl Barrier {
-    fn cross(&mut self) -> io::Result<()> {
+impl Crossing {
+    /// A page with a barrier in it, and a handoff of it for each of the two roles.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn plan() -> io::Result<[Handoff; 2]> {
+        Page::plan_two(|page| Semaphore::init(page, GUARD, 1))
+    }
+
+    /// In a role.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn attach(handoff: &mut Handoff) -> io::Result<Crossing> {
+        let page = Page::attach(handoff)?;
+        // SAFETY: `plan` has initialised it.
+        let guard = unsafe { Semaphore::attach(&page, GUARD) };
+        Ok(Crossing { guard, count: page.word(COUNT), sense: page.word(SENSE), own_sense: 0 })
+    }
+
+    /// Returns when both roles are here.
+    ///
+    /// # Errors
+    /// The kernel's.
+    #[inline]
+    pub fn cross(&mut self) -> io::Result<()> {
         self.own_sense ^= 1;
         self.guard.wait()?;
         // Only under the semaphore; its orders are those that matter.
@@ -54,29 +78,30 @@ impl Barrier {
     }
 }
 
+/// A barrier that is crossed for each post and each wait.
+#[derive(Debug)]
+pub struct Barrier(Crossing);
+
 impl Signal for Barrier {
     const ID: &'static str = "barrier";
     const ABOUT: &'static str = "a sense-reversing barrier in shared memory, its count guarded by a POSIX semaphore; waits by spinning";
     const WAITS: &'static [Wait] = &[Wait::Spin];
 
     fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|page| Semaphore::init(page, GUARD, 1))
+        Crossing::plan()
     }
 
     fn attach(_side: Side, mut handoff: Handoff, _link: &Link) -> io::Result<Barrier> {
-        let page = Page::attach(&mut handoff)?;
-        // SAFETY: `plan` has initialised it.
-        let guard = unsafe { Semaphore::attach(&page, GUARD) };
-        Ok(Barrier { guard, count: page.word(COUNT), sense: page.word(SENSE), own_sense: 0 })
+        Ok(Barrier(Crossing::attach(&mut handoff)?))
     }
 
     #[inline]
     fn post(&mut self) -> io::Result<()> {
-        self.cross()
+        self.0.cross()
     }
 
     #[inline]
     fn wait(&mut self) -> io::Result<()> {
-        self.cross()
+        self.0.cross()
     }
 }

@@ -3,7 +3,7 @@
 //! They are driven by `handoff`: two roles that hand a token back and forth.
 
 mod atomic;
-mod barrier;
+pub(crate) mod barrier;
 mod condvar;
 mod descriptor;
 mod eventfd;

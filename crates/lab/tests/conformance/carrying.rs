@@ -87,7 +87,7 @@ pub fn directions_and_touches(host: &Host, subject: &'static Subject) {
     let roundtrip = CaseId::new("roundtrip", subject.id, 5000, placement);
     let stream = CaseId::new("stream", subject.id, 5000, placement);
     let mut ids = vec![roundtrip.clone().with("direction", "request")];
-    for touch in ["none", "first", "lines", "all"] {
+    for touch in ["none", "first", "lines", "all", "write"] {
         ids.extend([roundtrip.clone().with("touch", touch), stream.clone().with("touch", touch)]);
     }
     for id in ids {
@@ -115,6 +115,32 @@ pub fn no_faults_when_warm(host: &Host, subject: &'static Subject) {
         match subject.caps.has(Caps::MAPS) {
             true => assert!(faults >= ops, "{id}: {faults} faults in {ops} operations, each of which maps"),
             false => assert!(faults * 4 < ops, "{id}: {faults} faults in {ops} operations"),
+        }
+    }
+}
+
+/// What a stream's receiver copies to fresh memory costs it a fault for each page, and to warm memory none; what came from a
+/// working set is compared by the receiver itself.
+pub fn fresh_memory_faults_and_warm_does_not(host: &Host, subject: &'static Subject) {
+    let Some(placement) = anywhere(subject, host) else {
+        return eprintln!("skipped: {} spins and needs two CPUs", subject.id);
+    };
+    const PAGES: u64 = 2;
+    let stream = CaseId::new("stream", subject.id, PAGES * 4096, placement);
+    for (working_set, memory) in [("default", "fresh"), ("300000", "fresh"), ("300000", "warm")] {
+        let id = stream.clone().with("working-set", working_set).with("memory", memory);
+        let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
+        let receiver = &measured.roles[1].counted;
+        let mapped = if subject.caps.has(Caps::MAPS) { receiver.ops * PAGES } else { 0 };
+        let (faults, pages) = (receiver.minor_faults, receiver.ops * PAGES);
+        match memory {
+            "fresh" => {
+                assert!(
+                    (pages..=pages + mapped + pages / 4).contains(&faults),
+                    "{id}: {faults} faults, {pages} pages"
+                );
+            }
+            _ => assert!(faults <= mapped + pages / 4, "{id}: {faults} faults, {pages} pages"),
         }
     }
 }

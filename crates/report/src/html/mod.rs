@@ -22,6 +22,7 @@ use look::Looks;
 /// The sections, in the order of the page.
 const SECTIONS: &[Section] = &[
     section::machine::SECTION,
+    section::suite::SECTION,
     section::findings::SECTION,
     section::latency::SECTION,
     section::rates::SECTION,

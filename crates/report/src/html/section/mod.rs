@@ -13,5 +13,6 @@ pub mod remarks;
 pub mod scaling;
 pub mod series;
 pub mod skips;
+pub mod suite;
 
 mod over_size;

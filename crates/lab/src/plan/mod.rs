@@ -1,4 +1,13 @@
-//! Which cases a suite has, and how long they take.
+//! Which cases a suite has, and how long they take. A suite is one constant in a file of this folder, and one line in
+//! [`SUITES`].
+
+mod akbench;
+mod epoll_bench;
+mod general;
+mod ibench;
+mod kdbench;
+mod scaling;
+mod slab_test;
 
 use std::time::Duration;
 
@@ -21,17 +30,19 @@ pub struct Suite {
     pub budget: Duration,
     /// Relative half-width of the interval to be reached unless the user says otherwise.
     pub precision: f64,
+    /// Two mechanisms; the size at which they are equally fast is searched for when all cases have been measured.
+    pub meet: Option<(&'static str, &'static str)>,
     groups: &'static [Group],
 }
 
-/// The product of some patterns, mechanisms, sizes and placements.
+/// The product of some patterns, mechanisms, sizes, placements and values of axes.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     patterns: &'static [&'static str],
     mechanisms: &'static [&'static str],
     sizes: Sizes,
     placements: &'static [&'static str],
-    axes: &'static [(&'static str, &'static str)],
+    axes: &'static [(&'static str, &'static [&'static str])],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,151 +54,38 @@ enum Sizes {
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-
-/// Every mechanism that exchanges something.
-const EVERY: &[&str] = &[
-    "pipe",
-    "fifo",
-    "unix-stream",
-    "unix-seqpacket",
-    "unix-dgram",
-    "tcp",
-    "udp",
-    "mq-posix",
-    "msg-sysv",
-    "ring-spin",
-    "ring-futex",
-    "ring-eventfd",
-    "memfd-pass",
-    "vmsplice",
-    "process-vm",
-];
-/// One of each kind.
-const MAIN: &[&str] =
-    &["pipe", "unix-stream", "unix-seqpacket", "tcp", "mq-posix", "ring-spin", "ring-futex", "memfd-pass"];
-/// Those that carry every size.
-const LARGE: &[&str] = &[
-    "pipe",
-    "unix-stream",
-    "tcp",
-    "ring-spin",
-    "ring-futex",
-    "ring-eventfd",
-    "memfd-pass",
-    "vmsplice",
-    "process-vm",
-];
 const BOTH: &[&str] = &["same-cpu", "two-cpus"];
-const HARNESS: Group = Group {
-    patterns: &["roundtrip"],
-    mechanisms: &["noop"],
-    sizes: Sizes::These(&[1]),
-    placements: &["same-cpu"],
-    axes: &[],
-};
+
+impl Group {
+    /// A single case.
+    const fn one(
+        pattern: &'static [&'static str; 1],
+        mechanism: &'static [&'static str; 1],
+        bytes: &'static [u64; 1],
+        placement: &'static [&'static str; 1],
+        axes: &'static [(&'static str, &'static [&'static str])],
+    ) -> Group {
+        Group {
+            patterns: pattern,
+            mechanisms: mechanism,
+            sizes: Sizes::These(bytes),
+            placements: placement,
+            axes,
+        }
+    }
+}
 
 /// The suites, the default first.
 pub const SUITES: &[Suite] = &[
-    Suite {
-        name: "quick",
-        about: "every mechanism, a few sizes, one CPU and two, within two minutes",
-        timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
-        budget: Duration::from_secs(105),
-        precision: 0.02,
-        groups: &[
-            HARNESS,
-            Group {
-                patterns: &["roundtrip"],
-                mechanisms: EVERY,
-                sizes: Sizes::These(&[1, 4 * KIB]),
-                placements: BOTH,
-                axes: &[],
-            },
-            Group {
-                patterns: &["roundtrip"],
-                mechanisms: LARGE,
-                sizes: Sizes::These(&[64 * KIB]),
-                placements: BOTH,
-                axes: &[],
-            },
-            Group {
-                patterns: &["stream"],
-                mechanisms: EVERY,
-                sizes: Sizes::These(&[64 * KIB]),
-                placements: &["two-cpus"],
-                axes: &[],
-            },
-        ],
-    },
-    Suite {
-        name: "ipc",
-        about: "the main mechanisms over every power of two from 1 B to 4 MiB, one CPU and two",
-        timing: Timing { sample_ns: 5_000_000, samples: 20, least_samples: 5, run_ns: 150_000_000 },
-        budget: Duration::from_secs(20 * 60),
-        precision: 0.02,
-        groups: &[
-            HARNESS,
-            Group {
-                patterns: &["roundtrip"],
-                mechanisms: MAIN,
-                sizes: Sizes::PowersOfTwo,
-                placements: BOTH,
-                axes: &[],
-            },
-            Group {
-                patterns: &["stream"],
-                mechanisms: MAIN,
-                sizes: Sizes::PowersOfTwo,
-                placements: &["two-cpus"],
-                axes: &[],
-            },
-        ],
-    },
-    Suite {
-        name: "full",
-        about: "every mechanism, every size, one CPU and two and free, and the ways to wait of each",
-        timing: Timing { sample_ns: 10_000_000, samples: 30, least_samples: 5, run_ns: 450_000_000 },
-        budget: Duration::from_secs(6 * 60 * 60),
-        precision: 0.01,
-        groups: &[
-            HARNESS,
-            Group {
-                patterns: &["roundtrip", "stream"],
-                mechanisms: EVERY,
-                sizes: Sizes::PowersOfTwo,
-                placements: &["same-cpu", "two-cpus", "free"],
-                axes: &[],
-            },
-            Group {
-                patterns: &["roundtrip"],
-                mechanisms: &["pipe", "unix-stream", "unix-seqpacket", "tcp"],
-                sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-                placements: BOTH,
-                axes: &[("wait", "poll")],
-            },
-            Group {
-                patterns: &["roundtrip"],
-                mechanisms: &["pipe", "unix-stream", "unix-seqpacket", "tcp"],
-                sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-                placements: BOTH,
-                axes: &[("wait", "epoll")],
-            },
-            Group {
-                patterns: &["roundtrip"],
-                mechanisms: &["pipe", "unix-stream", "unix-seqpacket", "tcp"],
-                sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-                placements: BOTH,
-                axes: &[("wait", "uring")],
-            },
-            Group {
-                patterns: &["roundtrip"],
-                mechanisms: &["ring-futex", "ring-eventfd"],
-                sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-                placements: BOTH,
-                axes: &[("wait", "spin-block")],
-            },
-        ],
-    },
+    general::QUICK,
+    general::IPC,
+    general::FULL,
+    ibench::SUITE,
+    kdbench::SUITE,
+    epoll_bench::SUITE,
+    slab_test::SUITE,
+    akbench::SUITE,
+    scaling::SUITE,
 ];
 
 /// What the user wants in place of what the suite has.
@@ -224,7 +122,7 @@ impl Suite {
 
 impl Group {
     fn cases(&self, changes: &Changes) -> Vec<CaseId> {
-        let is_harness = self.mechanisms == HARNESS.mechanisms;
+        let is_harness = self.mechanisms == general::HARNESS.mechanisms;
         let changes = if is_harness { &Changes::default() } else { changes };
         let sizes = changes.sizes.clone().unwrap_or_else(|| match self.sizes {
             Sizes::These(sizes) => sizes.to_vec(),
@@ -234,15 +132,18 @@ impl Group {
             .placements
             .clone()
             .unwrap_or_else(|| self.placements.iter().map(|placement| (*placement).into()).collect());
+        let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let own: Vec<(String, Vec<String>)> =
+            self.axes.iter().map(|(axis, values)| ((*axis).to_owned(), owned(values))).collect();
         let mut ids = Vec::new();
         for pattern in self.patterns {
             for mechanism in self.mechanisms {
                 for size in &sizes {
                     for placement in &placements {
-                        let mut id = CaseId::new(pattern, mechanism, *size, placement);
-                        id.axes
-                            .extend(self.axes.iter().map(|(axis, value)| ((*axis).into(), (*value).into())));
-                        ids.extend(with_axes(id, &changes.axes));
+                        let id = CaseId::new(pattern, mechanism, *size, placement);
+                        for id in with_axes(id, &own) {
+                            ids.extend(with_axes(id, &changes.axes));
+                        }
                     }
                 }
             }
@@ -312,7 +213,7 @@ mod tests {
         let cases = suite.cases(&Changes::default());
         assert!(cases.len() >= 60, "{}", cases.len());
         let mechanisms: BTreeSet<_> = cases.iter().map(|id| id.mechanism.as_str()).collect();
-        assert!(EVERY.iter().all(|mechanism| mechanisms.contains(mechanism)));
+        assert!(general::EVERY.iter().all(|mechanism| mechanisms.contains(mechanism)));
         let unbounded = estimate(cases.len(), suite.timing, Duration::MAX, 40);
         assert!(unbounded.least < suite.budget, "{unbounded:?}");
     }

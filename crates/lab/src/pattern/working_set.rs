@@ -1,0 +1,253 @@
+//! Memory that the messages of a stream come from and go to, where a case does not want them hot in a cache.
+//!
+//! Both ends walk over blocks, message by message, and begin again at their ends. So what arrives stands at the same place
+//! of the receiver's block as it stood in the sender's, which is compared when nothing is timed any more.
+
+use std::io;
+
+use crate::axis::{Axis, Values};
+use crate::buffer::Buffer;
+use crate::contract::Fit;
+use crate::link::{Link, Touch};
+use crate::op::memory::available_bytes;
+use crate::touch;
+
+/// How much memory messages come from and go to.
+pub const WORKING_SET: Axis = Axis {
+    name: "working-set",
+    default: "default",
+    values: Values::Bytes,
+    about: "bytes of a block that the sender takes message after message from, and of one that the receiver copies them to; \
+            payloads are not touched otherwise. Default is none: one place for each message, hot in a cache",
+};
+
+/// Was the memory that the receiver copies to touched before?
+pub const MEMORY: Axis = Axis {
+    name: "memory",
+    default: "warm",
+    values: Values::OneOf(&["warm", "fresh"]),
+    about: "fresh: the receiver copies each message to memory that is touched for the first time, page by page",
+};
+
+/// The receiver's block where only fresh memory is asked for.
+const DEFAULT_BYTES: usize = 64 << 20;
+
+/// Bytes of each block; none where messages stay in their places.
+fn block_bytes(link: &Link) -> Option<usize> {
+    link.number(WORKING_SET.name)
+}
+
+fn is_fresh(link: &Link) -> bool {
+    link.axis(MEMORY.name) == "fresh"
+}
+
+/// Is there room for the blocks?
+pub fn fit(link: &Link) -> Fit {
+    let Some(block) = block_bytes(link) else { return Fit::Yes };
+    if block < link.payload_bytes.max(1) {
+        return Fit::No(format!(
+            "a working set of {block} bytes does not hold a message of {}; raise working-set",
+            link.payload_bytes
+        ));
+    }
+    match available_bytes() {
+        Some(available) if (block as u64).saturating_mul(2) > available / 2 => Fit::No(format!(
+            "two blocks of {block} bytes are more than half of MemAvailable = {available}; lower working-set"
+        )),
+        _ => Fit::Yes,
+    }
+}
+
+/// Page faults of each message: those of the memory that is touched for the first time.
+pub fn faults(link: &Link) -> f64 {
+    if is_fresh(link) { link.payload_bytes as f64 / causeway_os::memory::page_bytes() as f64 } else { 0.0 }
+}
+
+/// How much of payloads is touched beside the copies.
+pub fn touch(link: &Link) -> Touch {
+    if block_bytes(link).is_some() { Touch::None } else { link.touch }
+}
+
+/// A walk over a block in steps of one message.
+#[derive(Debug)]
+struct Walk {
+    block: Buffer,
+    len: usize,
+    /// Bytes of the block that hold whole messages.
+    end: usize,
+    at: usize,
+}
+
+impl Walk {
+    fn new(block_bytes: usize, len: usize) -> io::Result<Walk> {
+        let end = block_bytes.checked_div(len).map_or(0, |messages| messages * len);
+        Ok(Walk { block: Buffer::new(block_bytes)?, len, end, at: 0 })
+    }
+
+    /// Where the next message stands, and whether the walk begins again with it.
+    #[inline]
+    fn step(&mut self) -> (std::ops::Range<usize>, bool) {
+        let begins_again = self.at == self.end;
+        let from = if begins_again { 0 } else { self.at };
+        self.at = from + self.len;
+        (from..self.at, begins_again)
+    }
+}
+
+/// The word that a message carries, by its number in the block.
+fn word(index: usize) -> u64 {
+    touch::word(index as u64, 0)
+}
+
+/// The sender's block, filled beforehand.
+#[derive(Debug)]
+pub struct Source(Walk);
+
+impl Source {
+    /// The one that the case asks for.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn of(link: &Link) -> io::Result<Option<Source>> {
+        let Some(bytes) = block_bytes(link) else { return Ok(None) };
+        let mut walk = Walk::new(bytes, link.payload_bytes)?;
+        walk.block.prefault()?;
+        let (len, end) = (walk.len.max(1), walk.end);
+        for (index, message) in walk.block.bytes_mut()[..end].chunks_mut(len).enumerate() {
+            touch::write(message, word(index), Touch::All);
+        }
+        Ok(Some(Source(walk)))
+    }
+
+    /// The next message.
+    #[inline]
+    pub fn next(&mut self) -> &[u8] {
+        let (place, _) = self.0.step();
+        &self.0.block.bytes()[place]
+    }
+}
+
+/// The receiver's block.
+#[derive(Debug)]
+pub struct Store {
+    walk: Walk,
+    is_fresh: bool,
+    /// Do messages come from a [`Source`], so that it is known what they must be?
+    is_known: bool,
+    is_full: bool,
+}
+
+impl Store {
+    /// The one that the case asks for.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn of(link: &Link) -> io::Result<Option<Store>> {
+        let (asked, is_fresh) = (block_bytes(link), is_fresh(link));
+        if asked.is_none() && !is_fresh {
+            return Ok(None);
+        }
+        let bytes = asked.unwrap_or(DEFAULT_BYTES.max(link.payload_bytes));
+        let mut walk = Walk::new(bytes, link.payload_bytes)?;
+        match is_fresh {
+            // A kernel that knows only small pages refuses to be told so.
+            true => walk.block.use_small_pages().unwrap_or_default(),
+            false => walk.block.prefault()?,
+        }
+        Ok(Some(Store { walk, is_fresh, is_known: asked.is_some(), is_full: false }))
+    }
+
+    /// Copies a message to its place. A fresh block is given back to the kernel before it is filled once more, and that is
+    /// timed with the rest.
+    ///
+    /// # Errors
+    /// The kernel's, or a message of another length.
+    #[inline]
+    pub fn keep(&mut self, message: &[u8]) -> io::Result<()> {
+        let (place, begins_again) = self.walk.step();
+        if begins_again {
+            self.is_full = true;
+            if self.is_fresh {
+                self.walk.block.give_back()?;
+            }
+        }
+        if place.len() != message.len() {
+            return Err(io::Error::other(format!(
+                "a message of {} bytes came where {} were sent",
+                message.len(),
+                place.len()
+            )));
+        }
+        self.walk.block.bytes_mut()[place].copy_from_slice(message);
+        Ok(())
+    }
+
+    /// When all is over: is everything where it must be?
+    ///
+    /// # Errors
+    /// A sentence that says where it is not.
+    pub fn check(&self) -> io::Result<()> {
+        let Walk { block, len, end, at } = &self.walk;
+        if !self.is_known || *len == 0 {
+            return Ok(());
+        }
+        let filled = if self.is_full && !self.is_fresh { *end } else { *at };
+        for (index, message) in block.bytes()[..filled].chunks(*len).enumerate() {
+            if !touch::is_filled_with(message, word(index)) {
+                return Err(io::Error::other(format!(
+                    "message {index} of the block is not the one that was sent"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_record::CaseId;
+
+    fn link(working_set: &str, memory: &str) -> Link {
+        let id = CaseId::new("stream", "pipe", 1000, "free")
+            .with("working-set", working_set)
+            .with("memory", memory);
+        Link::new(&id, &[WORKING_SET, MEMORY], &[]).unwrap()
+    }
+
+    fn ends(memory: &str) -> (Source, Store) {
+        let link = link("10500", memory);
+        (Source::of(&link).unwrap().unwrap(), Store::of(&link).unwrap().unwrap())
+    }
+
+    #[test]
+    fn what_is_kept_stands_where_it_came_from_also_the_second_time_around() {
+        for memory in ["warm", "fresh"] {
+            let (mut source, mut store) = ends(memory);
+            // A block holds ten messages.
+            for _ in 0..27 {
+                store.keep(source.next()).unwrap();
+                store.check().unwrap();
+            }
+            store.walk.block.bytes_mut()[500] ^= 1;
+            assert!(store.check().unwrap_err().to_string().contains("message 0"), "{memory}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_lost_is_noticed() {
+        let (mut source, mut store) = ends("warm");
+        store.keep(source.next()).unwrap();
+        source.next();
+        store.keep(source.next()).unwrap();
+        assert!(store.check().unwrap_err().to_string().contains("message 1"));
+        assert!(store.keep(&[0; 999]).is_err());
+    }
+
+    #[test]
+    fn a_working_set_that_holds_no_message_is_refused() {
+        assert_eq!(fit(&link("default", "fresh")), Fit::Yes);
+        let Fit::No(why) = fit(&link("999", "warm")) else { panic!("it does not fit") };
+        assert!(why.contains("raise working-set"), "{why}");
+    }
+}

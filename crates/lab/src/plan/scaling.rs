@@ -1,0 +1,25 @@
+//! Events per second over the number of streams.
+
+use std::time::Duration;
+
+use super::{Group, Sizes, Suite};
+use crate::planner::Timing;
+
+pub(super) const SUITE: Suite = Suite {
+    name: "scaling",
+    about: "10, 100, 1,000 and 10,000 pipes into one reader, in six ways to wait",
+    timing: Timing { sample_ns: 20_000_000, samples: 12, least_samples: 12, run_ns: 240_000_000 },
+    budget: Duration::from_secs(3 * 60),
+    precision: 0.05,
+    meet: None,
+    groups: &[Group {
+        patterns: &["fan-in"],
+        mechanisms: &["pipe"],
+        sizes: Sizes::These(&[1]),
+        placements: &["two-cpus"],
+        axes: &[
+            ("wait", &["epoll-et", "epoll-lt", "poll", "select", "uring", "none"]),
+            ("streams", &["10", "100", "1000", "10000"]),
+        ],
+    }],
+};

@@ -1,0 +1,56 @@
+//! time_bench and slab_test of 2014, which measure the kernel's allocator from within, with the C library's allocator in
+//! its place: a kernel module cannot be had without being root.
+
+use std::time::Duration;
+
+use super::{Group, Sizes, Suite};
+use crate::planner::Timing;
+
+/// The sizes that one CPU goes through, up to four pages.
+const SIZES: &[u64] = &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384];
+/// The sizes that all CPUs go through together, up to a page.
+const SIZES_TOGETHER: &[u64] = &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+/// About what a socket buffer's head takes.
+const SK_BUFF: &[u64; 1] = &[256];
+
+pub(super) const SUITE: Suite = Suite {
+    name: "slab_test",
+    about: "the tests of time_bench and slab_test with the C library's allocator: reuse, 10,000 at a time, concurrent, remote",
+    timing: Timing { sample_ns: 3_000_000, samples: 12, least_samples: 4, run_ns: 40_000_000 },
+    budget: Duration::from_secs(2 * 60),
+    precision: 0.03,
+    meet: None,
+    groups: &[
+        Group::one(&["solo"], &["alloc-reuse"], SK_BUFF, &["same-cpu"], &[]),
+        Group::one(&["solo"], &["alloc-pattern"], SK_BUFF, &["same-cpu"], &[]),
+        Group::one(&["solo"], &["pool-array-queue"], SK_BUFF, &["same-cpu"], &[]),
+        Group {
+            patterns: &["solo"],
+            mechanisms: &["alloc-pattern"],
+            sizes: Sizes::These(SIZES),
+            placements: &["same-cpu"],
+            axes: &[("count", &["10000"])],
+        },
+        Group {
+            patterns: &["solo"],
+            mechanisms: &["alloc-reuse"],
+            sizes: Sizes::These(SIZES),
+            placements: &["same-cpu"],
+            axes: &[],
+        },
+        Group {
+            patterns: &["parallel"],
+            mechanisms: &["alloc-pattern"],
+            sizes: Sizes::These(SIZES_TOGETHER),
+            placements: &["spread"],
+            axes: &[("count", &["10000"])],
+        },
+        Group {
+            patterns: &["parallel"],
+            mechanisms: &["alloc-reuse", "alloc-remote-free", "alloc-one-free-all"],
+            sizes: Sizes::These(SIZES_TOGETHER),
+            placements: &["spread"],
+            axes: &[],
+        },
+    ],
+};

@@ -1,0 +1,186 @@
+//! The charts of the kdbus discussion: SIZE, COPY, MEMFD, MAX, IBENCH, SPEEDUP, for one CPU and two.
+
+use weighbridge_stats::curve::{Both, Meeting, meeting};
+
+use super::published::{KDBUS_2014, Row, rows};
+use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
+use crate::units::size;
+
+/// One of the two charts.
+pub(super) struct Chart {
+    /// As the carried table calls it.
+    harness: &'static str,
+    title: &'static str,
+    about: &'static str,
+}
+
+pub(super) const IBENCH: Chart = Chart {
+    harness: "test-bus-kernel-benchmark",
+    title: "ibench beside test-bus-kernel-benchmark, 2014",
+    about: "Published: S. Westerfeld, systemd-devel, March 2014; AMD Phenom 9850 (four cores), Fedora 20, systemd and kdbus \
+            from git. COPY and MEMFD there: a method call over kdbus through systemd's library, the payload one way, the reply \
+            empty.",
+};
+
+pub(super) const KDBENCH: Chart = Chart {
+    harness: "kdbench",
+    title: "kdbench beside ibench, 2014",
+    about: "Published: S. Westerfeld, systemd-devel, 15 April 2014; AMD Phenom 9850 (four cores), Fedora 20, kdbus from git. \
+            COPY and MEMFD there: blocking calls to kdbus without a library, memory and memory files used again.",
+};
+
+const COPY: &str = "causeway-sw";
+const MEMFD: &str = "memfd-pass";
+const PIPE: &str = "pipe";
+const PLACEMENTS: [(&str, &str); 2] = [("same-cpu", "single cpu"), ("two-cpus", "dual cpu")];
+
+pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
+    let published: Vec<Row> =
+        rows(KDBUS_2014).into_iter().filter(|row| row.text("harness") == chart.harness).collect();
+    let skips = PLACEMENTS.iter().flat_map(|(placement, _)| {
+        published
+            .iter()
+            .flat_map(move |row| [COPY, MEMFD, PIPE].map(|what| find(record, what, placement, bytes(row))))
+    });
+    let mut notes = vec![
+        "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
+         descriptor of a memory file that is used again; IBENCH is a pipe each way with poll() before each read, payload \
+         there and back. The sender fills each payload, and nobody reads it, as there."
+            .to_string(),
+        "All columns are round trips per second. MAX is the better of COPY and MEMFD, SPEEDUP is IBENCH over MAX: above 1 the \
+         pipe is faster."
+            .to_string(),
+        NOT_A_RACE.to_string(),
+    ];
+    notes.extend(reasons(skips));
+    Section {
+        title: chart.title.into(),
+        about: vec![chart.about.into(), record.machine()],
+        tables: PLACEMENTS
+            .iter()
+            .map(|(placement, name)| table(record, &published, placement, name))
+            .collect(),
+        notes,
+    }
+}
+
+fn bytes(row: &Row) -> u64 {
+    row.number("payload_bytes").unwrap_or(0.0) as u64
+}
+
+fn find<'a>(record: &Record<'a>, mechanism: &str, placement: &str, bytes: u64) -> Found<'a> {
+    record.find(|id| {
+        id.pattern == "roundtrip"
+            && id.mechanism == mechanism
+            && id.placement == placement
+            && id.payload_bytes == bytes
+    })
+}
+
+fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) -> Table {
+    let row = |row: &Row| {
+        let ours = [COPY, MEMFD, PIPE].map(|what| find(record, what, placement, bytes(row)));
+        let per_second = ours.map(|found| found.figure(|ns| 1e9 / ns));
+        let cell = |index: usize| match &per_second[index] {
+            Some(figure) => figure.whole(),
+            None => ours[index].blank(),
+        };
+        let value = |index: usize| per_second[index].as_ref().map(|figure| figure.value);
+        let max = value(0).into_iter().chain(value(1)).reduce(f64::max);
+        let speedup = value(2).zip(max).map_or(String::new(), |(ibench, max)| format!("{:.2}", ibench / max));
+        let max = max.map_or(String::new(), |max| format!("{max:.0}"));
+        let theirs =
+            ["copy_roundtrips_per_s", "memfd_roundtrips_per_s", "ibench_roundtrips_per_s", "speedup"];
+        let mut cells = vec![bytes(row).to_string(), cell(0), cell(1), max, cell(2), speedup];
+        cells.extend(theirs.map(|column| row.text(column).to_string()));
+        cells
+    };
+    let heads = [
+        "SIZE",
+        "COPY",
+        "MEMFD",
+        "MAX",
+        "IBENCH",
+        "SPEED-\nUP",
+        "2014:\nCOPY",
+        "\nMEMFD",
+        "\nIBENCH",
+        "SPEED-\nUP",
+    ];
+    Table {
+        title: format!("{name} ({placement}), round trips/s"),
+        heads: heads.map(String::from).to_vec(),
+        rows: published.iter().filter(|row| row.text("placement") == placement).map(row).collect(),
+        labels: 0,
+        after: vec![equally_fast(record, placement), published_crossing(published, placement)],
+    }
+}
+
+/// The size at which copy and memory file are equally fast, from everything that was measured, further sizes included.
+fn equally_fast(record: &Record<'_>, placement: &str) -> String {
+    let copies = record.all(|id| id.mechanism == COPY && id.placement == placement && id.payload_bytes > 0);
+    let mut measured: Vec<Both> = copies
+        .filter_map(|(case, first)| match find(record, MEMFD, placement, case.id.payload_bytes) {
+            Found::Value(_, second) => Some(Both {
+                size: case.id.payload_bytes as f64,
+                first: (first.median, first.ci95),
+                second: (second.median, second.ci95),
+            }),
+            _ => None,
+        })
+        .filter(|both| both.first.0 > 0.0 && both.second.0 > 0.0)
+        .collect();
+    measured.sort_by(|a, b| a.size.total_cmp(&b.size));
+    measured.dedup_by(|a, b| a.size == b.size);
+    let range = match (measured.first(), measured.last()) {
+        (Some(first), Some(last)) => format!("{} to {}", size(first.size as u64), size(last.size as u64)),
+        _ => return "Copy and memfd were not measured at a common size.".into(),
+    };
+    let name = |is_copy: bool| if is_copy { "copy" } else { "memfd" };
+    match meeting(&measured) {
+        None => format!("Copy and memfd cost the same at every size measured ({range})."),
+        Some(Meeting::Never { first_is_cheaper }) => format!(
+            "Copy and memfd are equally fast at no size measured ({range}): {} is always faster.",
+            name(first_is_cheaper)
+        ),
+        Some(Meeting::At { size, between, first_is_cheaper_below, crossings }) => {
+            let ends = match between {
+                [Some(low), Some(high)] => {
+                    format!("; between {low:.0} and {high:.0} they cannot be told apart")
+                }
+                [Some(low), None] => {
+                    format!("; up to {low:.0} {} is surely faster", name(first_is_cheaper_below))
+                }
+                [None, Some(high)] => {
+                    format!("; from {high:.0} on {} is surely faster", name(!first_is_cheaper_below))
+                }
+                [None, None] => "; the intervals leave open how exactly".into(),
+            };
+            let others = match crossings {
+                1 => String::new(),
+                count => format!(" The medians cross {count} times; this is the last."),
+            };
+            format!(
+                "Copy and memfd are equally fast at {size:.0} bytes{ends}. Below, {} is faster.{others}",
+                name(first_is_cheaper_below)
+            )
+        }
+    }
+}
+
+/// The same of the published figures, which have no intervals.
+fn published_crossing(published: &[Row], placement: &str) -> String {
+    let both = |row: &Row| {
+        let cost = |column| row.number(column).map(|rate| (1e9 / rate, None));
+        Some(Both {
+            size: row.number("payload_bytes")?,
+            first: cost("copy_roundtrips_per_s")?,
+            second: cost("memfd_roundtrips_per_s")?,
+        })
+    };
+    let rows = published.iter().filter(|row| row.text("placement") == placement);
+    match meeting(&rows.filter_map(both).collect::<Vec<_>>()) {
+        Some(Meeting::At { size, .. }) => format!("2014: at about {size:.0} bytes, read off its figures."),
+        _ => "2014: at no size.".into(),
+    }
+}

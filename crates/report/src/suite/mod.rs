@@ -1,0 +1,206 @@
+//! Suites that repeat what another tool measured: its table, in its order and units, with the published figures beside
+//! ours. One file for each suite, and one line in [`SUITES`]; the record's header says which suite it was.
+//!
+//! A [`Section`] is plain text in cells; each format lays it out in its own way.
+
+mod akbench;
+mod chart;
+mod epoll_bench;
+mod published;
+mod scaling;
+mod slab_test;
+
+use serde::Serialize;
+use weighbridge_record::{CaseId, Header, Summary};
+
+use crate::figure::marks;
+use crate::model::{Measured, Report};
+use crate::units::{reach, significant};
+use crate::words::many;
+
+/// What a suite comes to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// What was measured then and now, a paragraph each.
+    pub about: Vec<String>,
+    /// In the order of the tool.
+    pub tables: Vec<Table>,
+    /// What must be known to hold one figure against the other, and why figures are missing.
+    pub notes: Vec<String>,
+}
+
+/// A table of texts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Table {
+    /// Its heading.
+    pub title: String,
+    /// Heads of the columns; a line break is a break.
+    pub heads: Vec<String>,
+    /// One text for each head.
+    pub rows: Vec<Vec<String>>,
+    /// So many columns at the left are labels, and aligned to the left.
+    pub labels: usize,
+    /// Sentences below it.
+    pub after: Vec<String>,
+}
+
+/// Name of a suite, and what makes its section.
+type Suite = (&'static str, fn(&Record<'_>) -> Section);
+
+const SUITES: &[Suite] = &[
+    ("ibench", |record| chart::section(record, &chart::IBENCH)),
+    ("kdbench", |record| chart::section(record, &chart::KDBENCH)),
+    ("epoll_bench", epoll_bench::section),
+    ("slab_test", slab_test::section),
+    ("akbench", akbench::section),
+    ("scaling", scaling::section),
+];
+
+/// The sections of all records that were made by such a suite.
+pub fn sections(report: &Report) -> Vec<Section> {
+    let of = |(source, header): (usize, &Header)| {
+        let name = header.settings.get("suite")?;
+        let (_, section) = SUITES.iter().find(|(known, _)| known == name)?;
+        let mut section = section(&Record { report, source, header });
+        if report.has_several_sources() {
+            section.title = format!("{} [{}]", section.title, report.sources[source].name);
+        }
+        Some(section)
+    };
+    let headers = report.sources.iter().enumerate();
+    headers.filter_map(|(source, from)| of((source, from.header.as_ref()?))).collect()
+}
+
+/// One record of a report.
+struct Record<'a> {
+    report: &'a Report,
+    source: usize,
+    header: &'a Header,
+}
+
+/// What a record says of a case.
+#[derive(Clone, Copy, Debug)]
+enum Found<'a> {
+    Value(&'a Measured, &'a Summary),
+    Skipped(&'a CaseId, &'a str),
+    Absent,
+}
+
+impl<'a> Record<'a> {
+    /// The first case of which this holds; one with a figure before one that was skipped.
+    fn find(&self, is_it: impl Fn(&CaseId) -> bool) -> Found<'a> {
+        let cases = self.report.cases.iter().filter(|case| case.source == self.source && is_it(&case.id));
+        let mut measured = cases.filter_map(|case| Some((case, case.summary.as_ref()?)));
+        if let Some((case, summary)) = measured.next() {
+            return Found::Value(case, summary);
+        }
+        let skips = self.report.skipped.iter().filter(|skip| skip.source == self.source);
+        match skips.map(|skip| &skip.what).find(|skip| is_it(&skip.case)) {
+            Some(skip) => Found::Skipped(&skip.case, &skip.why),
+            None => Found::Absent,
+        }
+    }
+
+    /// Every case with a figure of which this holds.
+    fn all(&self, is_it: impl Fn(&CaseId) -> bool) -> impl Iterator<Item = (&'a Measured, &'a Summary)> {
+        let cases =
+            self.report.cases.iter().filter(move |case| case.source == self.source && is_it(&case.id));
+        cases.filter_map(|case| Some((case, case.summary.as_ref()?)))
+    }
+
+    /// Which machine the figures of today come from.
+    fn machine(&self) -> String {
+        let machine = &self.header.machine;
+        format!("Ours: {}, Linux {}, {}.", machine.cpu_model, machine.kernel, &self.header.started)
+    }
+}
+
+/// A figure in the unit of the other tool.
+struct Figure {
+    /// Its median.
+    value: f64,
+    interval: Option<[f64; 2]>,
+    runs: u32,
+    marks: String,
+}
+
+impl Found<'_> {
+    /// The figure, converted by a function that is monotonous.
+    fn figure(&self, convert: impl Fn(f64) -> f64) -> Option<Figure> {
+        let Found::Value(case, summary) = self else { return None };
+        let interval = summary.ci95.map(|[low, high]| {
+            let (a, b) = (convert(low), convert(high));
+            [a.min(b), a.max(b)]
+        });
+        Some(Figure { value: convert(summary.median), interval, runs: summary.runs, marks: marks(case) })
+    }
+
+    /// What stands in a cell without a figure.
+    fn blank(&self) -> String {
+        match self {
+            Found::Skipped(..) => "skipped".into(),
+            _ => "not measured".into(),
+        }
+    }
+}
+
+impl Figure {
+    /// How far the interval reaches, and the marks.
+    fn reach(&self) -> String {
+        let reach = match self.interval {
+            Some(interval) => reach(self.value, interval),
+            None => format!("({})", many(self.runs as usize, "run")),
+        };
+        format!("{reach}{}", self.marks)
+    }
+
+    /// A whole number and the reach of its interval.
+    fn whole(&self) -> String {
+        format!("{:.0} {}", self.value, self.reach())
+    }
+}
+
+/// Why cells are blank, each reason once.
+fn reasons<'a>(found: impl IntoIterator<Item = Found<'a>>) -> Vec<String> {
+    let mut reasons: Vec<(String, String, usize)> = Vec::new();
+    for skip in found {
+        let Found::Skipped(case, why) = skip else { continue };
+        match reasons.iter_mut().find(|(_, known, _)| known == why) {
+            Some(reason) => reason.2 += 1,
+            None => reasons.push((case.to_string(), why.to_string(), 0)),
+        }
+    }
+    let line = |(case, why, others): (String, String, usize)| match others {
+        0 => format!("Skipped {case}: {why}."),
+        others => format!("Skipped {case} and {others} more: {why}."),
+    };
+    reasons.into_iter().map(line).collect()
+}
+
+/// Ours over theirs, as in `1.25`.
+fn times(ours: f64, theirs: f64) -> String {
+    if theirs > 0.0 { significant(ours / theirs) } else { String::new() }
+}
+
+/// What no ratio to another machine can mean.
+const NOT_A_RACE: &str =
+    "The machines differ, so a ratio says how far the two tables are apart, and not which program is better.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_told_once_with_the_number_of_cases() {
+        let ids = [1, 2, 3].map(|bytes| CaseId::new("stream", "mq-posix", bytes, "free"));
+        let found =
+            [Found::Skipped(&ids[0], "no"), Found::Skipped(&ids[1], "never"), Found::Skipped(&ids[2], "no")];
+        let lines = reasons(found.into_iter().chain([Found::Absent]));
+        assert_eq!(
+            lines,
+            ["Skipped stream/mq-posix/1/free and 1 more: no.", "Skipped stream/mq-posix/2/free: never."]
+        );
+    }
+}
