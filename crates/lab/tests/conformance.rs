@@ -12,6 +12,8 @@ mod carrying;
 mod faults;
 #[path = "conformance/limits.rs"]
 mod limits;
+#[path = "conformance/many.rs"]
+mod many;
 #[path = "conformance/runs.rs"]
 mod runs;
 
@@ -78,5 +80,5 @@ const TESTS: &[Test] = &[
     ("a_peer_killed_in_verify_is_a_failure_in_verify", faults::killed_in_verify),
     ("a_peer_that_never_goes_on_is_a_failure_within_the_deadline", faults::stopped_for_good),
     ("a_failure_at_attach_death_and_a_stall_are_told_apart", faults::mock_faults),
-    ("a_hundred_runs_leave_no_memory_behind", runs::hundred_runs),
+    ("many_runs_leave_nothing_behind", many::nothing_is_left),
 ];

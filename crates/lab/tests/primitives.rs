@@ -217,6 +217,9 @@ fn contended(host: &Host, subject: &'static Subject) {
     }
 }
 
+/// Runs until what the scheduler decides must have happened once.
+const TRIES: usize = 20;
+
 /// The peers compare the sum of all results with what it must be; a run that gives numbers has passed.
 fn operated(host: &Host, subject: &'static Subject) {
     for pattern in subject.patterns {
@@ -230,11 +233,12 @@ fn operated(host: &Host, subject: &'static Subject) {
                 continue;
             }
         };
-        let measured = measure(host, &case);
-        if pattern.id == "parallel" {
+        // A run of some milliseconds may be over before a busy machine lets the second role go on. Not every time.
+        let everybody_worked = (0..TRIES).any(|_| {
+            let roles = measure(host, &case).roles;
             let handed_over = subject.patterns.len() == 1;
-            let counted = measured.roles.iter().filter(|role| role.counted.ops > 0).count();
-            assert!(handed_over || counted == host.allowed_cpus.len(), "{id}: {:?}", measured.roles);
-        }
+            pattern.id != "parallel" || handed_over || roles.iter().all(|role| role.counted.ops > 0)
+        });
+        assert!(everybody_worked, "{id}: a role did nothing in any of {TRIES} runs");
     }
 }

@@ -42,6 +42,9 @@ pub fn table(report: &Report, style: Style) -> String {
         let first = if index == 0 { "Harness itself: " } else { "                " };
         wrapped(&mut out, line, first, "                  ", width);
     }
+    for line in notes::dram(report) {
+        wrapped(&mut out, &line, "Memory bus: ", "            ", width);
+    }
     findings(&mut out, report, width);
     let matrices = matrices(report);
     for matrix in &matrices {

@@ -42,15 +42,20 @@ pub fn list(args: &List) -> Result<Exit, Failure> {
 fn text(host: &Host) -> String {
     let mut out = String::from("Patterns: how the ends talk\n");
     for pattern in subject::patterns() {
-        let _ = writeln!(out, "  {:<16}{}", pattern.id, pattern.about);
+        let _ = writeln!(out, "  {:<15} {}", pattern.id, pattern.about);
         axes_text(&mut out, pattern.axes);
     }
     out.push_str("\nMechanisms\n");
     for subject in subject::all() {
-        let _ = writeln!(out, "  {:<16}{}", subject.id, subject.about);
-        let _ = writeln!(out, "{:18}{}", "", caps(subject).join(", "));
-        let _ = writeln!(out, "{:18}patterns: {}", "", pattern_ids(subject).join(", "));
-        let _ = writeln!(out, "{:18}waits: {}", "", waits(subject).join(", "));
+        // Some names are as long as the column.
+        let _ = writeln!(out, "  {:<15} {}", subject.id, subject.about);
+        for (title, words) in
+            [("", caps(subject)), ("patterns: ", pattern_ids(subject)), ("waits: ", waits(subject))]
+        {
+            if !words.is_empty() {
+                let _ = writeln!(out, "{:18}{title}{}", "", words.join(", "));
+            }
+        }
         axes_text(&mut out, subject.axes);
     }
     out.push_str("\nAxes of every case\n");
