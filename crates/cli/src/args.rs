@@ -19,7 +19,7 @@ Examples:
   weighbridge report weighbridge-*.jsonl     the tables of earlier records
 
 Results go to standard output, progress and warnings to standard error.
-Exit code: 0 fine, 2 a mistake or a failure, 130 interrupted with a valid partial record.";
+Exit code: 0 fine, 1 a ratio outside its band (check), 2 a mistake or a failure, 130 interrupted with a valid partial record.";
 
 const AFTER_RUN_HELP: &str = "\
 A case is named pattern/mechanism/payload bytes/placement, then axes that are not at their default:
@@ -41,8 +41,11 @@ Each turn runs the other tool and our case alternately, one to five times, on th
 the turns of the ratio ours/theirs. It is inside or outside the band in which it is expected when its whole 95 % interval is,
 and inconclusive when the interval reaches over an end of the band. Tools that are missing are listed with their package.
 
-Exit code: 0 whatever the verdicts, also when tools are missing; 2 when a tool or a case of ours failed, the budget ended
-before the first turn of a check, or nothing could be compared; 130 interrupted.
+A tool runs in a session of its own, on given CPUs, with a deadline; whatever it started ends with it, and with us.
+
+Exit code: 0 when no ratio is outside its band, also when tools are missing or a verdict is inconclusive; 1 when one is
+outside; 2 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing could be
+compared; 130 interrupted.
 
 Examples:
   weighbridge check                        everything that is installed
@@ -216,6 +219,9 @@ pub struct Check {
     /// Time for all turns together, as in 90s or 5m
     #[arg(long, value_name = "TIME", default_value = "6m", value_parser = values::duration)]
     pub budget: Duration,
+    /// Time for one run of a tool, after which it is killed and its check fails
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = values::duration)]
+    pub limit: Duration,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,

@@ -23,11 +23,15 @@ use std::process::ExitCode;
 
 use weighbridge_lab::peer;
 
+use check::warden;
+
 /// How a command ended, other than by a [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// As asked.
     Fine,
+    /// A figure is not where it is expected.
+    Outside,
     /// Something is missing, and that has been said.
     Incomplete,
     /// Ctrl-C or SIGTERM; what there is was kept.
@@ -54,12 +58,16 @@ impl fmt::Display for Failure {
 fn main() -> ExitCode {
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
-    if typed.nth(1).is_some_and(|first| first == peer::ARGUMENT) {
-        return be_a_peer(typed.next());
+    match typed.nth(1) {
+        Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
+        Some(first) if first == warden::ARGUMENT => return warden::main(typed),
+        Some(first) if first == warden::WARD => return warden::ward(typed),
+        _ => {}
     }
     match args::parse().map(commands::execute) {
         Err(code) => ExitCode::from(code),
         Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,
+        Ok(Ok(Exit::Outside)) => ExitCode::from(1),
         Ok(Ok(Exit::Incomplete)) => ExitCode::from(2),
         Ok(Ok(Exit::Interrupted)) => ExitCode::from(130),
         Ok(Err(failure)) => {

@@ -33,6 +33,8 @@ impl Caps {
     pub const VIRTUAL_TIME: Caps = Caps(1 << 6);
     /// Each message is mapped anew, so page faults belong to it.
     pub const MAPS: Caps = Caps(1 << 7);
+    /// Its roles give up the CPU by themselves, which the kernel counts as if they had been preempted.
+    pub const YIELDS: Caps = Caps(1 << 8);
     /// Its roles share an address space: they are threads of one process, whatever the case says of its peers.
     pub const ONE_PROCESS: Caps = Caps(1 << 16);
     /// Nothing at all.

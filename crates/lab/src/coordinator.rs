@@ -44,6 +44,18 @@ impl Default for Deadlines {
     }
 }
 
+impl Deadlines {
+    /// Longer by the time that a payload takes when everything is slow: each role touches, checks and moves all of it
+    /// before anything is timed.
+    fn for_payload(self, payload_bytes: usize, roles: usize) -> Deadlines {
+        // 25 MB/s, which a machine that is not broken reaches under any load.
+        const SLOWEST_NS_PER_BYTE: u64 = 40;
+        let bytes = (payload_bytes as u64).saturating_mul(roles as u64);
+        let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE));
+        Deadlines { setup: self.setup + more, run: self.run + more, ..self }
+    }
+}
+
 /// How a run ended.
 #[derive(Debug)]
 pub enum Outcome {
@@ -134,7 +146,8 @@ impl<'a> Coordinator<'a> {
             let peer = self.start_peer(case, timing, &shared, roles, role_names.len())?;
             peers.push(peer);
         }
-        Ok(Running { shared, peers, guards, role_names, noise, deadlines: self.deadlines })
+        let deadlines = self.deadlines.for_payload(case.link.payload_bytes, role_names.len());
+        Ok(Running { shared, peers, guards, role_names, noise, deadlines })
     }
 
     fn start_peer(
@@ -397,5 +410,21 @@ pub fn per_op(report: &RoleReport) -> record::PerOp {
         migrations: counted.migrations.map(each),
         cycles: counted.cycles.map(each),
         instructions: counted.instructions.map(each),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_payload_has_more_time_and_a_small_one_has_not() {
+        let usual = Deadlines::default();
+        assert!(usual.for_payload(4096, 2).setup < usual.setup + Duration::from_millis(1));
+        let large = usual.for_payload(1 << 30, 2);
+        assert!(large.setup > usual.setup + Duration::from_secs(60), "{large:?}");
+        assert!(large.run > usual.run + Duration::from_secs(60), "{large:?}");
+        assert_eq!(large.grace, usual.grace, "a peer that is dead is dead");
+        let _ = usual.for_payload(usize::MAX, 2);
     }
 }

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use causeway_os::counters::Events;
+use causeway_os::dmi::{self, Module, Modules};
 use causeway_os::{clock, limits};
 use weighbridge_record as record;
 
@@ -71,6 +73,7 @@ pub fn describe(host: &Host) -> record::Machine {
         line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
     };
     let virtualisation = virtualisation(&cpuinfo);
+    let dram = Modules::read();
     record::Machine {
         hostname: text(uname.nodename()),
         kernel: text(uname.release()),
@@ -115,8 +118,9 @@ pub fn describe(host: &Host) -> record::Machine {
             })
             .collect(),
         memory_bytes: memory_bytes(),
+        dram: dram.as_ref().ok().map(describe_dram),
         clock: describe_clock(),
-        missing: missing(host, &virtualisation),
+        missing: missing(host, &virtualisation, &dram),
         virtualisation,
         pmu: Events::open().has_pmu(),
         mitigations: directory("/sys/devices/system/cpu/vulnerabilities"),
@@ -143,8 +147,45 @@ fn describe_clock() -> record::Clock {
     }
 }
 
+fn describe_dram(modules: &Modules) -> record::Dram {
+    let least = |of: fn(&Module) -> Option<u32>| {
+        modules.0.iter().map(of).collect::<Option<Vec<_>>>()?.into_iter().min()
+    };
+    record::Dram {
+        modules: modules.0.len() as u32,
+        channels: modules.channels().map(|channels| channels as u32),
+        megatransfers_per_s: least(|module| module.megatransfers_per_s),
+        data_bits: least(|module| module.data_bits.map(u32::from)),
+        bytes_per_s: modules.bytes_per_s(),
+    }
+}
+
+/// Why nobody can say what share of the memory's bandwidth a figure is.
+fn dram_missing(dram: &Result<Modules, causeway_os::Error>) -> Option<String> {
+    let why = match dram {
+        Ok(modules) if modules.bytes_per_s().is_some() => return None,
+        Ok(modules) if modules.channels().is_none() => {
+            "the firmware's names of the slots do not tell which share a channel".to_owned()
+        }
+        Ok(_) => "the firmware does not tell the configured speed and width of every module".into(),
+        Err(error) => match error.os().kind() {
+            io::ErrorKind::PermissionDenied => {
+                format!("only root may read {}; run `sudo weighbridge env`", dmi::TABLE)
+            }
+            io::ErrorKind::NotFound => {
+                format!(
+                    "there is no {}: the firmware, often that of a virtual machine, has no such table",
+                    dmi::TABLE
+                )
+            }
+            _ => error.to_string(),
+        },
+    };
+    Some(format!("theoretical bandwidth of the memory: {why}"))
+}
+
 /// What would have told more, and why it is not there.
-fn missing(host: &Host, virtualisation: &str) -> Vec<String> {
+fn missing(host: &Host, virtualisation: &str, dram: &Result<Modules, causeway_os::Error>) -> Vec<String> {
     let mut missing = Events::open().missing().to_vec();
     if let Some(why) = &host.pin_refused {
         missing.push(format!("pinning: {why}; only the placement `free` can be measured"));
@@ -162,6 +203,7 @@ fn missing(host: &Host, virtualisation: &str) -> Vec<String> {
     if !Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists() {
         missing.push("cpufreq: frequency and governor are not visible".into());
     }
+    missing.extend(dram_missing(dram));
     missing
 }
 
@@ -212,4 +254,37 @@ fn directory(path: &str) -> BTreeMap<String, String> {
             Some((name, read(&entry.path().to_string_lossy())?))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(slot: &str, speed: Option<u32>) -> Module {
+        Module { slot: slot.into(), bank: String::new(), megatransfers_per_s: speed, data_bits: Some(64) }
+    }
+
+    #[test]
+    fn the_bandwidth_of_memory_is_told_or_it_is_said_why_not() {
+        let of = |modules: &[Module]| Modules(modules.to_vec());
+        let known = of(&[module("DIMM_A1", Some(3200)), module("DIMM_B1", Some(3200))]);
+        assert_eq!(
+            describe_dram(&known),
+            record::Dram {
+                modules: 2,
+                channels: Some(2),
+                megatransfers_per_s: Some(3200),
+                data_bits: Some(64),
+                bytes_per_s: Some(51.2e9)
+            }
+        );
+        assert_eq!(dram_missing(&Ok(known)), None);
+        let why = |dram| dram_missing(&dram).unwrap();
+        assert!(why(Ok(of(&[module("DIMM 0", Some(3200))]))).contains("which share a channel"));
+        assert!(why(Ok(of(&[module("DIMM_A1", None)]))).contains("configured speed"));
+        let error = |kind: io::ErrorKind| Err(causeway_os::Error::new("read", dmi::TABLE, kind));
+        assert!(why(error(io::ErrorKind::PermissionDenied)).contains("`sudo weighbridge env`"));
+        assert!(why(error(io::ErrorKind::NotFound)).contains("there is no /sys/firmware/dmi/tables/DMI"));
+        assert!(why(error(io::ErrorKind::InvalidData)).contains("cannot read"));
+    }
 }

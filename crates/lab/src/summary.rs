@@ -8,7 +8,7 @@ use weighbridge_record::{
 };
 use weighbridge_stats as stats;
 
-use crate::contract::Facts;
+use crate::contract::{Caps, Facts};
 use crate::coordinator::{Measured, per_op};
 use crate::ctx::Time;
 use crate::pattern::Unit;
@@ -52,9 +52,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             per_op: per_op(report),
         })
         .collect();
-    // On one CPU the other role preempts this one as a matter of course; there a preemption is no disturbance. Nor is it in
-    // virtual time.
-    let is_noise = case.subject.time() == Time::Raw && (!case.link.same_cpu() || names.len() == 1);
+    let is_noise = comes_from_outside(case, names.len());
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let mut line = Run {
         case: case.link.id.clone(),
@@ -95,6 +93,18 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         line.flags.push(format!("noisy: {marked} of {noisy} samples were preempted"));
     }
     line
+}
+
+/// Is a preemption of the leading role (of several, the first) something that happens to a case, and not a part of it?
+///
+/// It is where that role has a CPU that no other role has. Roles that share a CPU, because they are pinned to it or because
+/// they are free and may meet on it, preempt each other: how they do is what is measured. A role that yields looks the
+/// same to the kernel's counter. In virtual time nothing happens at all.
+fn comes_from_outside(case: &Prepared, roles: usize) -> bool {
+    let cpus = &case.link.cpus;
+    let has_own_cpu =
+        roles == 1 || cpus.first().is_some_and(|own| cpus.iter().filter(|cpu| *cpu == own).count() == 1);
+    case.subject.time() == Time::Raw && !case.subject.caps.has(Caps::YIELDS) && has_own_cpu
 }
 
 fn value_of(unit: Unit, sample: &Sample) -> f64 {
@@ -255,5 +265,38 @@ fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {
         migrations: of_known(|per_op| per_op.migrations),
         cycles: of_known(|per_op| per_op.cycles),
         instructions: of_known(|per_op| per_op.instructions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject;
+
+    fn is_noise(id: &str, cpus: &[u32], roles: usize) -> bool {
+        let (subject, pattern, mut link) = subject::resolve(&id.parse().unwrap()).unwrap();
+        link.cpus = cpus.to_vec();
+        comes_from_outside(&Prepared { link, subject, pattern, resolved_placement: "same-llc" }, roles)
+    }
+
+    #[test]
+    fn a_preemption_is_noise_only_for_a_role_that_has_its_cpu_alone() {
+        assert!(is_noise("roundtrip/pipe/1/two-cpus", &[0, 1], 2));
+        assert!(is_noise("solo/getppid/0/same-cpu", &[0], 1) && is_noise("solo/getppid/0/free", &[], 1));
+        assert!(
+            is_noise("fan-out/unix-stream/64/two-cpus", &[0, 1, 1, 1], 4),
+            "the receivers share the other CPU"
+        );
+        assert!(!is_noise("roundtrip/pipe/1/same-cpu", &[0, 0], 2));
+        assert!(!is_noise("roundtrip/pipe/1/free", &[], 2), "the scheduler may put both on one");
+        assert!(!is_noise("contend/mutex/0/two-cpus/roles=4", &[0, 1, 0, 1], 4), "more roles than CPUs");
+    }
+
+    #[test]
+    fn a_yield_is_no_preemption_and_virtual_time_has_none() {
+        assert!(!is_noise("handoff/spin-yield/0/two-cpus", &[0, 1], 2));
+        assert!(!is_noise("solo/sched-yield/0/same-cpu", &[0], 1));
+        assert!(!is_noise("fan-in/pipe/1/two-cpus", &[0, 1], 2), "its reader yields where little has come");
+        assert!(!is_noise("roundtrip/mock/1/two-cpus", &[0, 1], 2));
     }
 }

@@ -14,6 +14,8 @@ mod each;
 mod faults;
 #[path = "conformance/limits.rs"]
 mod limits;
+#[path = "conformance/many.rs"]
+mod many;
 #[path = "conformance/runs.rs"]
 mod runs;
 #[path = "conformance/search.rs"]
@@ -73,5 +75,5 @@ const TESTS: &[Test] = &[
     ("an_open_loop_counts_from_when_a_request_was_due", each::open_loop),
     ("round_trips_that_the_clock_cannot_tell_are_refused", each::too_short),
     ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
-    ("a_hundred_runs_leave_no_memory_behind", runs::hundred_runs),
+    ("many_runs_leave_nothing_behind", many::nothing_is_left),
 ];

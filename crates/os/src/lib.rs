@@ -13,6 +13,7 @@ compile_error!("causeway-os speaks to Linux and to nothing else");
 
 pub mod clock;
 pub mod counters;
+pub mod dmi;
 mod error;
 pub mod futex;
 pub mod limits;

@@ -14,8 +14,8 @@ pub use case_id::{CaseId, ParseCaseIdError};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{
-    Cache, Case, Clock, Comparison, Cpu, End, Header, Line, Machine, Node, Noise, PerOp, Regime, RegimeKind,
-    RoleCounters, Run, Skipped, StoppedBy, Summary, Tool,
+    Cache, Case, Clock, Comparison, Cpu, Dram, End, Header, Line, Machine, Node, Noise, PerOp, Regime,
+    RegimeKind, RoleCounters, Run, Skipped, StoppedBy, Summary, Tool,
 };
 
 /// The version of the record's form. A reader refuses what is newer and says so.

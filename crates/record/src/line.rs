@@ -90,6 +90,9 @@ pub struct Machine {
     pub nodes: Vec<Node>,
     /// Bytes of memory.
     pub memory_bytes: u64,
+    /// Its modules, where the firmware tells them and this process may read that; `missing` says why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dram: Option<Dram>,
     /// The clock of the timed regions.
     pub clock: Clock,
     /// `hypervisor` vendor, or `none`.
@@ -151,6 +154,25 @@ pub struct Node {
     pub cpus: Vec<u32>,
     /// Its memory.
     pub memory_bytes: u64,
+}
+
+/// The memory modules together, as the firmware tells them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dram {
+    /// Slots with a module in them.
+    pub modules: u32,
+    /// Channels with a module in them, told from the names of the slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<u32>,
+    /// Transfers per second as configured, in millions; of the slowest module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub megatransfers_per_s: Option<u32>,
+    /// Bits of data in a transfer of one channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_bits: Option<u32>,
+    /// What all channels move in a second if they never pause: the sum over channels of transfers times width.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<f64>,
 }
 
 /// The clock of the timed regions.

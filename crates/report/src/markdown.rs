@@ -81,6 +81,9 @@ fn machines(out: &mut String, report: &Report) {
     if !harness.is_empty() {
         let _ = write!(out, "\nHarness itself: {}.\n", escaped(&harness.join("; ")));
     }
+    for line in notes::dram(report) {
+        let _ = write!(out, "\nMemory bus: {}.\n", escaped(&line));
+    }
 }
 
 /// The table of another tool, with ours beside it.

@@ -156,6 +156,51 @@ pub fn harness(report: &Report) -> Vec<String> {
     smallest.values().filter_map(line).collect()
 }
 
+/// The name of the series that estimates what crossed the memory bus.
+const BUS: &str = "bus_bytes_per_s";
+/// How many operations the note on the memory bus names.
+const BUSIEST: usize = 4;
+
+/// What share of the memory's theoretical bandwidth the busiest operations used, or why nobody can say. Nothing where no
+/// operation crossed the bus.
+pub fn dram(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (index, source) in report.sources.iter().enumerate() {
+        let Some(machine) = source.header.as_ref().map(|header| &header.machine) else { continue };
+        let mut busy: Vec<(&Measured, f64)> = report
+            .cases
+            .iter()
+            .filter(|case| case.source == index)
+            .filter_map(|case| Some((case, *case.summary.as_ref()?.series.get(BUS)?)))
+            .collect();
+        if busy.is_empty() {
+            continue;
+        }
+        busy.sort_by(|one, other| other.1.total_cmp(&one.1));
+        lines.push(
+            match machine.dram.as_ref().and_then(|dram| dram.bytes_per_s).filter(|most| *most > 0.0) {
+                Some(most) => {
+                    let share =
+                        |(case, rate): &(&Measured, f64)| format!("{} {:.0} %", case.id, rate / most * 100.0);
+                    let shares: Vec<String> = busy.iter().take(BUSIEST).map(share).collect();
+                    format!("of {:.1} GB/s in theory, estimated: {}", most / 1e9, shares.join("; "))
+                }
+                None => {
+                    let why = machine
+                        .missing
+                        .iter()
+                        .find(|why| why.starts_with("theoretical bandwidth of the memory"));
+                    let why = why.map_or("the record does not say why", |why| {
+                        why.split_once(": ").map_or(why.as_str(), |(_, reason)| reason)
+                    });
+                    format!("the share of the theoretical bandwidth is not known: {why}")
+                }
+            },
+        );
+    }
+    lines.iter().map(|line| plain(line)).collect()
+}
+
 /// All remarks that a reader must see, headings without notes left out.
 pub fn remarks(report: &Report, matrices: &[Matrix<'_>]) -> Vec<Remarks> {
     let (regimes_brief, regimes_full) = regimes::notes(report, matrices);

@@ -42,6 +42,9 @@ pub fn table(report: &Report, style: Style) -> String {
         let first = if index == 0 { "Harness itself: " } else { "                " };
         wrapped(&mut out, line, first, "                  ", width);
     }
+    for line in notes::dram(report) {
+        wrapped(&mut out, &line, "Memory bus: ", "            ", width);
+    }
     for section in suite::sections(report) {
         suite_section(&mut out, &section, width);
     }

@@ -34,6 +34,15 @@ pub struct Definition {
     pub outside: &'static str,
 }
 
+/// A figure of another tool that is held against none of ours.
+#[derive(Debug)]
+pub struct Unequal {
+    /// The tool, then what of it.
+    pub name: &'static str,
+    /// Why nothing of ours is equal enough for a ratio to mean something.
+    pub why: &'static str,
+}
+
 /// Runs in a turn. A tool that is done in a fraction of a second, with one mean of all that happened meanwhile, runs
 /// several times, so that one disturbance does not decide.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +89,8 @@ pub enum Reads {
     Before(&'static str),
     /// The number after these words.
     After(&'static str),
+    /// The second of the two numbers that the last line of figures consists of.
+    SecondOfTwo,
     /// The number before `GB/sec`, `MB/sec`, `KB/sec` or `bytes/sec`, which perf counts in powers of 1024; in bytes per
     /// second.
     PerfBytes,

@@ -1,31 +1,34 @@
 //! Programs of other people: found, run for a limited time, and taken away with everything that they started.
 //!
-//! A program leads a process group of its own, and the group is killed when the program has ended, when its time is over,
-//! and when the user has had enough. It runs under `timeout`, which ends the group even when this program was killed.
+//! Each runs under a [`warden`], which is told to end when the program has had its time or the user has had enough, and
+//! ends by itself when this program is gone.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use causeway_os::process::{pidfd_open, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Signal, pidfd_send_signal};
 use weighbridge_lab::interrupt::Interrupt;
 
 use super::definition::Tool;
 use super::parse::Captured;
+use super::warden;
 
 /// More than any of these tools writes; what comes after it is not kept.
 const MOST_OUTPUT_BYTES: usize = 1 << 20;
 /// From the end of a program to the end of its output.
 const DRAIN: Duration = Duration::from_secs(1);
-/// `timeout` comes after us, so that it is heard of only when we are gone.
+/// The warden's own deadline comes after ours, so that a late end has our sentence.
 const AFTER_US: Duration = Duration::from_secs(2);
+/// How long the warden may take to end everything, which it does itself within 5 s.
+const WARDENS_END: Duration = Duration::from_secs(8);
 
 /// Why there is no output.
 #[derive(Debug)]
@@ -54,11 +57,11 @@ fn can_run(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// A program at work. Dropped, it is killed with its group.
+/// A program at work. Dropped, it is killed with all that it started.
 #[derive(Debug)]
 pub struct Running<'a> {
     name: String,
-    child: Child,
+    warden: Child,
     is_reaped: bool,
     pidfd: OwnedFd,
     deadline: Instant,
@@ -90,31 +93,25 @@ impl<'a> Running<'a> {
         let name = program.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned();
         let failed =
             |error: &dyn std::fmt::Display| Stopped::Failed(format!("{name} cannot be started: {error}"));
-        let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
-        let mut child = Command::new("timeout")
-            .args(["-s", "KILL", &(limit + AFTER_US).as_secs().to_string()])
-            .args(["taskset", "-c", &list.join(",")])
-            .arg(program)
-            .args(args)
+        let mut warden = warden::command(program, args, cpus, limit + AFTER_US)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .spawn()
             .map_err(|error| failed(&error))?;
         let outputs = [
-            Output::new(child.stdout.take().map(OwnedFd::from)),
-            Output::new(child.stderr.take().map(OwnedFd::from)),
+            Output::new(warden.stdout.take().map(OwnedFd::from)),
+            Output::new(warden.stderr.take().map(OwnedFd::from)),
         ];
-        match pidfd_open(child.id()) {
+        match pidfd_open(warden.id()) {
             Ok(pidfd) => {
                 let deadline = Instant::now() + limit;
-                Ok(Running { name, child, is_reaped: false, pidfd, deadline, limit, outputs, interrupt })
+                Ok(Running { name, warden, is_reaped: false, pidfd, deadline, limit, outputs, interrupt })
             }
             Err(error) => {
-                kill_group(&child);
-                let _ = child.wait();
+                let _ = warden.kill();
+                let _ = warden.wait();
                 Err(failed(&error))
             }
         }
@@ -125,41 +122,71 @@ impl<'a> Running<'a> {
     /// # Errors
     /// It ends or its time is over before that.
     pub fn wait_for(&mut self, words: &str) -> Result<(), Stopped> {
-        while !String::from_utf8_lossy(&self.outputs[0].bytes).contains(words) {
+        while !self.has_written(words) {
             if self.step()? {
-                let said = self.captured();
-                return Err(Stopped::Failed(format!(
-                    "{} ended before it wrote `{words}`: {}",
-                    self.name,
-                    said.last_line()
-                )));
+                // It may have written its last words just before it ended.
+                self.drain()?;
+                return if self.has_written(words) { Ok(()) } else { Err(self.ended_before(words)) };
             }
         }
         Ok(())
     }
 
-    /// Waits for its end. Nothing of its group is left then.
+    fn has_written(&self, words: &str) -> bool {
+        String::from_utf8_lossy(&self.outputs[0].bytes).contains(words)
+    }
+
+    fn ended_before(&self, words: &str) -> Stopped {
+        let said = self.captured();
+        Stopped::Failed(format!("{} ended before it wrote `{words}`: {}", self.name, said.last_line()))
+    }
+
+    /// Waits for its end. Nothing that it started is left then.
     ///
     /// # Errors
     /// Its time is over, it ends with a code other than 0, or the user has had enough.
     pub fn finish(mut self) -> Result<Captured, Stopped> {
         while !self.step()? {}
-        // It has ended but not been reaped, so its number still names its group and nobody else's.
-        kill_group(&self.child);
+        self.drain()?;
+        let status = self.reap().map_err(|error| self.failed(&error))?;
+        let captured = self.captured();
+        if status.success() { Ok(captured) } else { Err(self.ended_badly(status, &captured)) }
+    }
+
+    /// Takes what is still in the pipes of a program that has ended.
+    fn drain(&mut self) -> Result<(), Stopped> {
         let until = Instant::now() + DRAIN;
         while self.outputs.iter().any(|output| output.pipe.is_some()) && Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             read_ready(&[], &mut self.outputs, left).map_err(|error| self.failed(&error))?;
         }
-        let status = self.child.wait().map_err(|error| self.failed(&error))?;
+        Ok(())
+    }
+
+    /// Takes the warden's end. Killed, it could not end what it watched over; the program died with it, its children did
+    /// not.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        let has_failed = rustix::process::waitid(
+            rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+        )?
+        .is_none_or(|status| !status.exited());
+        if has_failed {
+            // Its number is still its own, so it is that of no other session.
+            warden::kill_session(self.warden.id());
+        }
+        let status = self.warden.wait()?;
         self.is_reaped = true;
-        let captured = self.captured();
-        if status.success() { Ok(captured) } else { Err(self.ended_badly(status, &captured)) }
+        Ok(status)
     }
 
     fn ended_badly(&self, status: ExitStatus, captured: &Captured) -> Stopped {
-        let said = captured.last_line();
-        Stopped::Failed(format!("{} ended with {status}: {said}", self.name))
+        let how = match (status.code(), status.signal()) {
+            (Some(code @ 129..), _) => format!("signal {}", code - 128),
+            (Some(code), _) => format!("code {code}"),
+            (None, signal) => format!("its warden, by signal {}", signal.unwrap_or_default()),
+        };
+        Stopped::Failed(format!("{} ended with {how}: {}", self.name, captured.last_line()))
     }
 
     fn failed(&self, error: &dyn std::fmt::Display) -> Stopped {
@@ -192,11 +219,15 @@ impl<'a> Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        // Reaped, its number may belong to somebody else.
-        if !self.is_reaped {
-            kill_group(&self.child);
-            let _ = self.child.wait();
+        if self.is_reaped {
+            return;
         }
+        // The warden takes everything along. One that does not end is killed, and the program dies with it.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
+        if !poll(&[self.pidfd.as_fd()], Some(WARDENS_END)).is_ok_and(|ready| ready[0]) {
+            let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        }
+        let _ = self.reap();
     }
 }
 
@@ -233,82 +264,9 @@ fn read_ready(fds: &[BorrowedFd<'_>], outputs: &mut [Output], left: Duration) ->
     Ok(ready)
 }
 
-/// The leader must not have been reaped.
-fn kill_group(leader: &Child) {
-    if let Some(group) = Pid::from_raw(leader.id().cast_signed()) {
-        // Nobody left is what we want.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SHELL: &str = "/bin/sh";
-
-    fn run(script: &str, limit: Duration) -> Result<Captured, Stopped> {
-        let interrupt = Interrupt::install().unwrap();
-        let args = ["-c".to_owned(), script.to_owned()];
-        let cpus = causeway_os::sched::allowed_cpus().unwrap();
-        Running::start(Path::new(SHELL), &args, &cpus, limit, &interrupt)?.finish()
-    }
-
-    fn is_alive(pid: &str) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
-    }
-
-    /// A killed process is gone a moment after the kill.
-    fn comes_to_an_end(pid: &str) -> bool {
-        let until = Instant::now() + Duration::from_secs(10);
-        while is_alive(pid) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        !is_alive(pid)
-    }
-
-    #[test]
-    fn both_outputs_are_kept_apart() {
-        let captured = run("echo one; echo two >&2", Duration::from_secs(20)).unwrap();
-        assert_eq!(captured, Captured { stdout: "one\n".into(), stderr: "two\n".into() });
-    }
-
-    #[test]
-    fn what_a_program_leaves_behind_is_killed_with_it() {
-        let captured = run("sleep 1000 & echo $!", Duration::from_secs(20)).unwrap();
-        assert!(comes_to_an_end(&captured.stdout), "process {} still runs", captured.stdout);
-    }
-
-    #[test]
-    fn a_program_that_does_not_end_is_killed_with_its_children() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("pid");
-        let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
-        let Err(Stopped::Failed(why)) = run(&script, Duration::from_secs(1)) else { panic!("it ended") };
-        assert!(why.contains("sh did not end within 1 s"), "{why}");
-        assert!(comes_to_an_end(&fs::read_to_string(file).unwrap()));
-    }
-
-    #[test]
-    fn a_program_that_fails_is_an_error_with_what_it_said() {
-        let Err(Stopped::Failed(why)) = run("echo no such thing >&2; exit 3", Duration::from_secs(20)) else {
-            panic!("it was fine")
-        };
-        assert!(why.contains("exit status: 3") && why.contains("no such thing"), "{why}");
-    }
-
-    #[test]
-    fn a_program_that_ends_before_it_is_ready_says_so() {
-        let interrupt = Interrupt::install().unwrap();
-        let args = ["-c".to_owned(), "echo starting; echo listening".to_owned()];
-        let cpus = causeway_os::sched::allowed_cpus().unwrap();
-        let start =
-            || Running::start(Path::new(SHELL), &args, &cpus, Duration::from_secs(20), &interrupt).unwrap();
-        start().wait_for("listening").unwrap();
-        let Err(Stopped::Failed(why)) = start().wait_for("connected") else { panic!("it said so") };
-        assert!(why.contains("before it wrote `connected`"), "{why}");
-    }
 
     #[test]
     fn a_star_in_a_folder_stands_for_any_name() {

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Scope;
-use super::definition::Definition;
+use super::definition::{Definition, Unequal};
+use super::definitions::UNEQUAL;
 use super::turns::Compared;
 use super::verdict::judge;
 use crate::args::{COMMIT, PROFILE};
@@ -33,6 +34,7 @@ pub fn json(scope: &Scope, started: &str, kernel: &str, is_complete: bool) -> Va
         "checks": scope.compared.iter().map(compared).collect::<Vec<_>>(),
         "not_here": refused.collect::<Vec<_>>(),
         "not_installed": missing.collect::<Vec<_>>(),
+        "not_compared": UNEQUAL.iter().map(|Unequal { name, why }| json!({ "figure": name, "why": why })).collect::<Vec<_>>(),
     })
 }
 

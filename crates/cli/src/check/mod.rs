@@ -1,7 +1,7 @@
 //! Our numbers beside those of other tools, measured now, in turn.
 //!
 //! [`definitions`] says what is held against what, [`definition`] what such a definition is; [`foreign`] runs other
-//! people's programs and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
+//! people's programs under a [`warden`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
 //! judges the ratio, and [`table`] and [`json`] show it.
 
 pub mod definition;
@@ -12,6 +12,7 @@ pub mod parse;
 pub mod table;
 pub mod turns;
 pub mod verdict;
+pub mod warden;
 
 use weighbridge_lab::host::Host;
 use weighbridge_lab::subject::{self, Refusal};
@@ -29,12 +30,15 @@ pub struct Scope {
     pub missing: Vec<(&'static Tool, Vec<&'static str>)>,
     /// Comparisons whose case of ours this machine cannot hold, and why.
     pub refused: Vec<(&'static Definition, String)>,
+    /// Whether all checks were asked for, so that what has no equal is worth a word.
+    pub is_everything: bool,
 }
 
 impl Scope {
     /// Looks for the tools and prepares our cases.
     pub fn new(selected: &[&'static Definition], host: &Host) -> Scope {
-        let mut scope = Scope::default();
+        let is_everything = selected.len() == existing().count();
+        let mut scope = Scope { is_everything, ..Scope::default() };
         for definition in selected {
             let Some(program) = foreign::find(definition.command[0], definition.tool) else {
                 scope.misses(definition);

@@ -36,6 +36,7 @@ pub fn figure(reads: Reads, captured: &Captured) -> Result<f64, String> {
             (in_either(&|text| before(text, words)), format!("a number before `{words}`"))
         }
         Reads::After(words) => (in_either(&|text| after(text, words)), format!("a number after `{words}`")),
+        Reads::SecondOfTwo => (in_either(&second_of_two), "a line of two numbers".into()),
         Reads::PerfBytes => {
             (in_either(&perf_bytes), "a number before `GB/sec`, `MB/sec`, `KB/sec` or `bytes/sec`".into())
         }
@@ -61,6 +62,13 @@ fn before(text: &str, words: &str) -> Option<f64> {
 /// The number behind `words`, in the last line that has both.
 fn after(text: &str, words: &str) -> Option<f64> {
     text.lines().rev().find_map(|line| line.split_once(words)?.1.split_whitespace().next()?.parse().ok())
+}
+
+fn second_of_two(text: &str) -> Option<f64> {
+    text.lines().rev().find_map(|line| {
+        let numbers: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+        <[f64; 2]>::try_from(numbers?).ok().map(|[_, second]| second)
+    })
 }
 
 fn perf_bytes(text: &str) -> Option<f64> {
@@ -193,6 +201,11 @@ Time: 0.875
         let rate = Reads::Before("MB/sec");
         assert_eq!(figure(rate, &err("Pipe bandwidth: 4383.36 MB/sec\n")), Ok(4383.36));
         assert_eq!(figure(rate, &err("AF_UNIX sock stream bandwidth: 4817.89 MB/sec\n")), Ok(4817.89));
+        assert_eq!(figure(micros, &err("Process fork+exit: 148.3243 microseconds\n")), Ok(148.3243));
+        assert_eq!(figure(micros, &err("Simple open/close: 1.0547 microseconds\n")), Ok(1.0547));
+        assert_eq!(figure(Reads::SecondOfTwo, &err("67.11 11096.07\n")), Ok(11096.07));
+        let why = figure(Reads::SecondOfTwo, &err("67.11\nusage: bw_mem 1 2 3\n")).unwrap_err();
+        assert!(why.contains("a line of two numbers"), "{why}");
     }
 
     #[test]

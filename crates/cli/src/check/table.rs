@@ -6,6 +6,8 @@ use textwrap::{Options, WordSeparator, WordSplitter, fill};
 use weighbridge_report::{significant, with_unit};
 
 use super::Scope;
+use super::definition::Unequal;
+use super::definitions::UNEQUAL;
 use super::turns::Compared;
 use super::verdict::{FEWEST_TURNS, Verdict, judge};
 
@@ -26,6 +28,12 @@ pub fn table(scope: &Scope, width: usize) -> String {
         out.push_str("Not installed, with the Debian package that has it\n");
         for (tool, names) in &scope.missing {
             under(&mut out, &format!("{}: {} ({})", tool.name, tool.package, names.join(", ")), width);
+        }
+    }
+    if scope.is_everything {
+        out.push_str("Not compared, because nothing of ours is equal\n");
+        for Unequal { name, why } in UNEQUAL {
+            under(&mut out, &format!("{name}: {why}"), width);
         }
     }
     out
@@ -78,7 +86,7 @@ fn sentences(compared: &Compared) -> Vec<String> {
     let definition = compared.definition;
     let mut sentences = vec![
         format!("`{}` beside {}", definition.command.join(" "), definition.case),
-        format!("counts {}", definition.meaning.counts),
+        format!("counts {}; {}", definition.meaning.counts, definition.meaning.peers),
         format!("band: {}", definition.because),
     ];
     match judge(&compared.pairs, definition.band) {

@@ -19,8 +19,6 @@ use super::verdict::judge;
 
 /// A run of ours: as long as those of the suite `quick`.
 const TIMING: Timing = Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 };
-/// No tool here takes more than a few seconds on a machine that works.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A comparison in the making.
 #[derive(Debug)]
@@ -83,6 +81,8 @@ pub struct Turns<'a> {
     pub turns: usize,
     /// Time for all of them.
     pub budget: Duration,
+    /// Time for one run of a tool.
+    pub limit: Duration,
 }
 
 /// Is told how far it is: the turn from 0, the comparison that comes next, and the time used. Never during a measurement.
@@ -150,7 +150,7 @@ impl Turns<'_> {
         };
         let start = |command: &[&str]| {
             let args = Definition::fill_in(&command[1..], &blanks);
-            Running::start(&compared.program, &args, cpus, LIMIT, self.interrupt)
+            Running::start(&compared.program, &args, cpus, self.limit, self.interrupt)
         };
         let server = match definition.server {
             Some(server) => {

@@ -13,7 +13,7 @@ use super::{THIS_PROGRAM, look_at_host};
 use crate::args::{Check, PROFILE, TextOrJson};
 use crate::check::definition::Definition;
 use crate::check::turns::{Compared, Turns};
-use crate::check::verdict::FEWEST_TURNS;
+use crate::check::verdict::{FEWEST_TURNS, Verdict, judge};
 use crate::check::{Scope, existing, json, table};
 use crate::values::spoken;
 use crate::{Exit, Failure, output};
@@ -21,7 +21,7 @@ use crate::{Exit, Failure, output};
 /// Columns of a table that is not shown on a terminal.
 const WIDTH: u16 = 110;
 
-/// Holds our numbers against theirs. A ratio outside its band is a finding, not a failure.
+/// Holds our numbers against theirs. A ratio outside its band is a finding with a code of its own, not a failure.
 pub fn check(args: &Check) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt = Interrupt::install()
@@ -33,7 +33,14 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
     warn_beforehand(args);
     let coordinator = Coordinator::new(&host, &interrupt, THIS_PROGRAM.into(), random_seed());
     let turns = usize::from(args.turns);
-    let mut taking = Turns { host: &host, interrupt: &interrupt, coordinator, turns, budget: args.budget };
+    let mut taking = Turns {
+        host: &host,
+        interrupt: &interrupt,
+        coordinator,
+        turns,
+        budget: args.budget,
+        limit: args.limit,
+    };
     let mut told = Told::new(args.quiet, scope.compared.len(), turns);
     let mut tell = |turn: usize, compared: &Compared, used: Duration| told.update(turn, compared, used);
     let is_complete = taking.take(&mut scope.compared, &mut tell);
@@ -107,7 +114,15 @@ fn conclude(scope: &Scope, is_complete: bool) -> Result<Exit, Failure> {
         return Err(Failure::new("nothing was compared; the reasons are in the table"));
     }
     let failed = |compared: &Compared| compared.has_failed || compared.pairs.is_empty();
-    Ok(if scope.compared.iter().any(failed) { Exit::Incomplete } else { Exit::Fine })
+    let outside = |compared: &Compared| {
+        judge(&compared.pairs, compared.definition.band)
+            .is_some_and(|(_, verdict)| verdict == Verdict::Outside)
+    };
+    Ok(match () {
+        () if scope.compared.iter().any(failed) => Exit::Incomplete,
+        () if scope.compared.iter().any(outside) => Exit::Outside,
+        () => Exit::Fine,
+    })
 }
 
 /// The checks that a user asks for: a glob is held against names of checks, a word also against names of tools.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use weighbridge_lab::machine;
-use weighbridge_record::Machine;
+use weighbridge_record::{Dram, Machine};
 
 use super::look_at_host;
 use crate::args::{Env, TextOrJson};
@@ -18,6 +18,16 @@ pub fn env(args: &Env) -> Result<Exit, Failure> {
         TextOrJson::Json => serde_json::to_string_pretty(&machine).expect("a machine is plain data") + "\n",
     })?;
     Ok(Exit::Fine)
+}
+
+fn modules(dram: &Dram) -> String {
+    let mut parts = vec![dram.modules.to_string()];
+    parts.extend(dram.channels.map(|channels| format!("in {channels} channels")));
+    parts.extend(dram.megatransfers_per_s.map(|speed| format!("at {speed} MT/s")));
+    parts.extend(dram.data_bits.map(|bits| format!("of {bits} bits")));
+    let together =
+        dram.bytes_per_s.map_or(String::new(), |rate| format!(": {:.1} GB/s in theory", rate / 1e9));
+    parts.join(" ") + &together
 }
 
 fn text(machine: &Machine) -> String {
@@ -50,6 +60,9 @@ fn text(machine: &Machine) -> String {
         fact(&name, format!("{size} {}, lines of {} B", cache.r#type.to_lowercase(), cache.line_bytes));
     }
     fact("memory", format!("{:.1} GiB", machine.memory_bytes as f64 / (1u64 << 30) as f64));
+    if let Some(dram) = &machine.dram {
+        fact("memory modules", modules(dram));
+    }
     for node in &machine.nodes {
         let size = node.memory_bytes as f64 / (1u64 << 30) as f64;
         fact(&format!("node {}", node.node), format!("{size:.1} GiB, CPUs {:?}", node.cpus));
@@ -97,4 +110,22 @@ fn text(machine: &Machine) -> String {
         out.push_str("  nothing\n");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_told_as_far_as_they_are_known() {
+        let known = Dram {
+            modules: 4,
+            channels: Some(2),
+            megatransfers_per_s: Some(3200),
+            data_bits: Some(64),
+            bytes_per_s: Some(51.2e9),
+        };
+        assert_eq!(modules(&known), "4 in 2 channels at 3200 MT/s of 64 bits: 51.2 GB/s in theory");
+        assert_eq!(modules(&Dram { modules: 1, ..Dram::default() }), "1");
+    }
 }

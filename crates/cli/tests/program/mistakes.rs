@@ -98,7 +98,7 @@ fn placements_waits_and_axes_that_do_not_exist() {
     refused(
         folder.path(),
         &["run", "pipe", "--set", "touch=all,some"],
-        "error: axis touch takes none, first, lines, all, not `some`\n",
+        "error: axis touch takes none, first, [..], not `some`\n",
     );
     refused(
         folder.path(),

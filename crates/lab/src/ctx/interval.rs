@@ -55,8 +55,6 @@ impl Ctx<'_> {
     pub fn lead_intervals(&mut self, flow: &mut impl Flow) -> io::Result<()> {
         self.meet()?;
         let interval_ns = self.interval_ns();
-        // Where roles share a CPU they preempt each other as a matter of course.
-        let is_disturbance = u64::from(self.has_cpus_alone());
         for interval in 0..LONGEST_WARM_UP {
             self.interval(flow, self.now_ns() + interval_ns)?;
             if interval > 0 && flow.count().0 >= flow.warm_ops() {
@@ -79,7 +77,7 @@ impl Ctx<'_> {
                 elapsed_ns: now_ns - began_ns,
                 ops: now.0.0 - before.0.0,
                 bytes: now.0.1 - before.0.1,
-                preemptions: now.1.since(&before.1).involuntary_switches * is_disturbance,
+                preemptions: now.1.since(&before.1).involuntary_switches,
                 extra: 0,
             });
             (began_ns, before) = (now_ns, now);

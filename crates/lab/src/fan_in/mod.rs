@@ -64,7 +64,7 @@ const fn subject(
     Subject {
         id,
         about,
-        caps: Caps::PAYLOAD.and(Caps::BYTE_STREAM),
+        caps: Caps::PAYLOAD.and(Caps::BYTE_STREAM).and(Caps::YIELDS),
         waits: &[],
         axes,
         patterns: &[FAN_IN],

@@ -15,7 +15,7 @@ use std::process;
 use io_uring::{IoUring, opcode};
 
 use super::{Op, Seat};
-use crate::contract::Fit;
+use crate::contract::{Caps, Fit};
 use crate::host::Host;
 use crate::link::Link;
 use crate::shape::Quiet;
@@ -116,6 +116,7 @@ pub struct SchedYield;
 impl Op for SchedYield {
     const ID: &'static str = "sched-yield";
     const ABOUT: &'static str = "sched_yield, with nobody to yield to unless roles share a CPU";
+    const CAPS: Caps = Caps::YIELDS;
     const QUIET: Quiet = Quiet { switches: false, faults: true };
 
     fn setup(_seat: &Seat<'_>) -> io::Result<SchedYield> {

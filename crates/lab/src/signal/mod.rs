@@ -39,7 +39,7 @@ pub trait Signal: Sized + 'static {
     const ID: &'static str;
     /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
-    /// [`Caps::HARNESS`], or nothing.
+    /// [`Caps::HARNESS`], [`Caps::YIELDS`], or nothing.
     const CAPS: Caps = Caps::NONE;
     /// Ways to wait; the first is the default.
     const WAITS: &'static [Wait];

@@ -7,7 +7,7 @@ use std::thread;
 use super::Signal;
 use super::atomic::Turns;
 use super::page::{LINES, Page};
-use crate::contract::{Handoff, Side};
+use crate::contract::{Caps, Handoff, Side};
 use crate::link::{Link, Wait};
 
 /// As `atomic`, with `sched_yield`.
@@ -18,6 +18,7 @@ impl Signal for SpinYield {
     const ID: &'static str = "spin-yield";
     const ABOUT: &'static str =
         "a word in shared memory for each direction, and sched_yield between two looks at it";
+    const CAPS: Caps = Caps::YIELDS;
     const WAITS: &'static [Wait] = &[Wait::Yield];
 
     fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {

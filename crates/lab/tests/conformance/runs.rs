@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::mechanism;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::subject::{self, Prepared, Refusal, Subject};
@@ -113,7 +112,10 @@ struct Belongings {
     children: usize,
     threads: usize,
     names: BTreeSet<String>,
-    queues: usize,
+    /// Queues, semaphores and segments of System V.
+    system_v: [usize; 3],
+    /// Processes of this very program, wherever they hang now.
+    of_this_program: usize,
 }
 
 impl Belongings {
@@ -135,9 +137,17 @@ impl Belongings {
                 .map(|entry| entry.path().display().to_string())
                 .filter(|path| path.contains("weighbridge-") && path.contains(&ours))
                 .collect(),
-            queues: fs::read_to_string("/proc/sysvipc/msg").map_or(0, |table| table.lines().count()),
+            system_v: ["msg", "sem", "shm"].map(|table| {
+                fs::read_to_string(format!("/proc/sysvipc/{table}")).map_or(0, |table| table.lines().count())
+            }),
+            of_this_program: entries("/proc").iter().filter(|entry| is_this_program(&entry.path())).count(),
         }
     }
+}
+
+fn is_this_program(process: &Path) -> bool {
+    let program = |process: &Path| fs::read_link(process.join("exe"));
+    program(process).is_ok_and(|theirs| program(Path::new("/proc/self")).is_ok_and(|ours| ours == theirs))
 }
 
 /// Process ids of our children, in the order in which they were started (until numbers begin anew).
@@ -168,33 +178,4 @@ pub fn leaving_nothing(test: impl FnOnce()) {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(Belongings::now(), before);
-}
-
-fn resident_anonymous_kib() -> i64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-/// Descriptors, threads and names are counted after every test; here it is memory, too, over many runs.
-pub fn hundred_runs(host: &Host) {
-    let exchanging: Vec<_> =
-        mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)).collect();
-    let cases: Vec<Prepared> = exchanging
-        .iter()
-        .filter_map(|subject| {
-            prepare(host, &CaseId::new("roundtrip", subject.id, 1024, anywhere(subject, host)?)).ok()
-        })
-        .collect();
-    let run_all = |count: usize| {
-        for case in cases.iter().cycle().take(count) {
-            measure(host, case, SHORT);
-        }
-    };
-    run_all(2 * cases.len());
-    let before = resident_anonymous_kib();
-    run_all(100);
-    let grown = resident_anonymous_kib() - before;
-    // One unreturned page or descriptor table entry a run would be 400 KiB.
-    assert!(grown < 300, "{grown} KiB more after a hundred runs");
 }

@@ -68,6 +68,7 @@ pub fn machine() -> Machine {
         sysctls: map(&[("fs.mqueue.msgsize_max", "8192"), ("fs.pipe-max-size", "1048576")]),
         load: Some("0.02 0.05 0.01 1/95 4242".into()),
         libc: Some("glibc 2.36".into()),
+        dram: None,
         missing: vec!["no PMU: cycles and instructions are not counted".into()],
     }
 }

@@ -32,6 +32,9 @@ fn body(page: &Page<'_>) -> Option<String> {
     if !harness.is_empty() {
         out += &format!("<p>Cost of the harness itself: {}.</p>\n", escaped(&harness.join("; ")));
     }
+    for line in notes::dram(report) {
+        out += &format!("<p>Memory bus: {}.</p>\n", escaped(&line));
+    }
     Some(out)
 }
 

@@ -1,0 +1,221 @@
+//! Between this program and a program of somebody else: a process that lets nothing of it outlive us.
+//!
+//! The warden is this program too. It takes over everything that the other program starts and leaves behind (as a
+//! subreaper), and ends all of it when the program has ended, when its time is over, when it is told to, and when we are
+//! gone, whatever ended us. The program itself dies with the warden, so that killing the warden does not set it free.
+//!
+//! Nothing of this costs the program anything while it runs: the warden sleeps in one `poll`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use causeway_os::process::{die_with, pidfd_open, poll};
+use causeway_os::sched;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
+use weighbridge_lab::interrupt::Interrupt;
+
+use crate::output;
+
+/// First argument of the warden.
+pub const ARGUMENT: &str = "__warden";
+/// First argument of what becomes the other program.
+pub const WARD: &str = "__ward";
+
+/// How long killed processes are waited for. One that takes longer is in the hands of the kernel.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked for processes that were left to us in the meantime.
+const STEP: Duration = Duration::from_millis(1);
+
+/// The command that runs `program` under a warden, on `cpus`, for at most `limit`.
+pub fn command(program: &Path, args: &[String], cpus: &[u32], limit: Duration) -> Command {
+    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg(ARGUMENT)
+        .arg(std::process::id().to_string())
+        .arg(limit.as_millis().to_string())
+        .arg(cpus.join(","))
+        .arg(program)
+        .args(args);
+    command
+}
+
+/// Is the warden: parent, milliseconds, CPUs, program, arguments of the program. Ends with the program's code, or with
+/// 128 and the number of the signal that ended it.
+pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let parent = number(args.next());
+    let limit = number(args.next());
+    let (Some(parent), Some(limit)) = (parent, limit) else { return not_for_you(ARGUMENT) };
+    match watch(parent, Duration::from_millis(limit.into()), args) {
+        Ok(Some(status)) => ExitCode::from(code(status)),
+        Ok(None) => ExitCode::from(2),
+        Err(error) => {
+            output::say(&format!("error: the program cannot be watched: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Becomes the other program: parent, CPUs, program, arguments of the program.
+pub fn ward(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let parent = number(args.next());
+    let cpus = args
+        .next()
+        .and_then(|list| list.to_str()?.split(',').map(|cpu| cpu.parse().ok()).collect::<Option<Vec<u32>>>());
+    let (Some(parent), Some(cpus), Some(program)) = (parent, cpus, args.next()) else {
+        return not_for_you(WARD);
+    };
+    let error = match die_with(parent).and_then(|()| sched::pin(&cpus)) {
+        Ok(()) => Command::new(&program).args(args).exec(),
+        Err(error) => error.into(),
+    };
+    output::say(&format!("error: {} cannot be started: {error}", Path::new(&program).display()));
+    ExitCode::from(127)
+}
+
+fn number(argument: Option<OsString>) -> Option<u32> {
+    argument?.to_str()?.parse().ok()
+}
+
+fn not_for_you(argument: &str) -> ExitCode {
+    output::say(&format!("error: {argument} is for this program itself"));
+    ExitCode::from(2)
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
+}
+
+/// Starts the program and ends everything of it. How the program ended; nothing when it was ended from here.
+fn watch(
+    parent: u32,
+    limit: Duration,
+    args: impl Iterator<Item = OsString>,
+) -> io::Result<Option<ExitStatus>> {
+    let interrupt = Interrupt::install()?;
+    let deadline = Instant::now() + limit;
+    // A terminal's Ctrl-C is for our parent, which tells us.
+    rustix::process::setsid()?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let parent_fd = pidfd_open(parent)?;
+    // If it went before it could be watched, its number may be another's.
+    if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()) != Some(parent) {
+        return Ok(None);
+    }
+    let mut program = Command::new("/proc/self/exe")
+        .arg(WARD)
+        .arg(std::process::id().to_string())
+        .args(args)
+        .process_group(0)
+        .spawn()?;
+    let group = Pid::from_child(&program);
+    let program_fd = pidfd_open(program.id());
+    let has_ended = program_fd.and_then(|fd| {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let ready = poll(&[parent_fd.as_fd(), interrupt.fd(), fd.as_fd()], Some(left))?;
+            if ready.contains(&true) || left.is_zero() {
+                return Ok(ready[2]);
+            }
+        }
+    });
+    // It has not been reaped, so its number still names its group and nobody else's.
+    let _ = kill_process_group(group, Signal::KILL);
+    let status = program.wait()?;
+    end_the_rest();
+    Ok(has_ended?.then_some(status))
+}
+
+/// Kills whatever is left to us until there is nothing more. A killed process leaves its own children to us.
+fn end_the_rest() {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        for child in children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        // An error says that there is no child.
+        while let Ok(ended) = rustix::process::wait(WaitOptions::NOHANG) {
+            if ended.is_none() {
+                break;
+            }
+        }
+        if children().is_empty() || Instant::now() > until {
+            return;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// Processes whose parent is this one.
+fn children() -> Vec<Pid> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    processes()
+        .filter(|process| process.parent == own)
+        .filter_map(|process| Pid::from_raw(process.pid))
+        .collect()
+}
+
+/// Kills everything in the session that process `leader` began; for when the warden itself was killed.
+pub fn kill_session(leader: u32) {
+    for process in processes().filter(|process| process.session == leader.cast_signed()) {
+        if let Some(pid) = Pid::from_raw(process.pid) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+struct Process {
+    pid: i32,
+    parent: i32,
+    session: i32,
+}
+
+fn processes() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        process(pid, &fs::read_to_string(entry.path().join("stat")).ok()?)
+    })
+}
+
+/// A line of `/proc/PID/stat`: state, parent, group and session come after the name, which may hold anything.
+fn process(pid: i32, stat: &str) -> Option<Process> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    Some(Process { pid, parent, session })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_parent_and_session_whatever_its_name() {
+        let process = process(17, "17 (a) b (c)) S 5 16 15 0 -1 4194560 0").unwrap();
+        assert_eq!((process.pid, process.parent, process.session), (17, 5, 15));
+        assert!(super::process(17, "17 (cut").is_none());
+        assert!(super::process(17, "").is_none());
+    }
+
+    #[test]
+    fn our_own_parent_and_session_are_found() {
+        let own = rustix::process::getpid();
+        let found = processes().find(|process| process.pid == own.as_raw_nonzero().get()).unwrap();
+        assert_eq!(Pid::from_raw(found.parent), rustix::process::getppid());
+        assert_eq!(Pid::from_raw(found.session), Some(rustix::process::getsid(None).unwrap()));
+    }
+
+    #[test]
+    fn a_signal_is_told_as_a_shell_tells_it() {
+        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(code(ExitStatus::from_raw(9)), 137);
+    }
+}

@@ -1,0 +1,260 @@
+//! `check` with tools that the test makes: scripts first in `PATH` that print what the real ones printed, hang, die, talk
+//! nonsense, and leave children behind. What is ours is measured for real; no figure is asserted.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{PROGRAM, folder, text, wait_for, weighbridge};
+
+const SCHED_PIPE: &str = "# Running 'sched/pipe' benchmark:
+# Executed 100000 pipe operations between two processes
+
+     Total time: 0.498 [sec]
+
+       4.984490 usecs/op
+         200622 ops/sec";
+
+/// A shell script that is found as `name`.
+fn fake(folder: &Path, name: &str, script: &str) {
+    let bin = folder.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let file = bin.join(name);
+    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The fakes before everything else.
+fn path(folder: &Path) -> String {
+    format!("{}:/usr/bin:/bin", folder.join("bin").display())
+}
+
+/// Runs `check` with these arguments and the fakes; the document, what was said, and the code.
+fn check(folder: &Path, args: &[&str]) -> (Value, String, i32) {
+    let output = weighbridge(folder)
+        .args(["check", "--turns", "1", "--format", "json"])
+        .args(args)
+        .env("PATH", path(folder))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (document, stderr, output.status.code().unwrap())
+}
+
+/// `check` as a process that the test can kill.
+fn start(folder: &Path, args: &[&str]) -> Child {
+    Command::new(PROGRAM)
+        .current_dir(folder)
+        .args(["check", "--turns", "1"])
+        .args(args)
+        .env("PATH", path(folder))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The numbers that a fake wrote into a file of the folder, once they are all there.
+fn pids(folder: &Path, count: usize) -> Vec<u32> {
+    wait_for("the fake's children", || {
+        let pids: Vec<u32> =
+            text(folder.join("pids")).lines().filter_map(|line| line.trim().parse().ok()).collect();
+        (pids.len() >= count).then_some(pids)
+    })
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = text(format!("/proc/{pid}/stat"));
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z") && !rest.starts_with(" X"))
+}
+
+fn gone(pids: &[u32]) {
+    wait_for("the end of all that was started", || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));
+}
+
+fn kill(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+fn why(document: &Value) -> &str {
+    document["checks"][0]["trouble"].as_str().unwrap_or_default()
+}
+
+/// Three processes that would live on: a child, a child in a session of its own, and its child, left by its parent.
+const LEAVES_CHILDREN: &str = "sleep 1000 & echo $! >> pids
+setsid sh -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; exec sleep 1000' &
+while [ $(wc -l < pids) -lt 3 ]; do sleep 0.01; done";
+
+#[test]
+fn a_figure_is_read_and_held_against_ours() {
+    let folder = folder();
+    fake(folder.path(), "perf", &format!("cat <<'END'\n{SCHED_PIPE}\nEND"));
+    let (document, stderr, code) = check(folder.path(), &["perf-sched-pipe"]);
+    assert_eq!(code, 0, "one turn gives no verdict: {stderr}");
+    let row = &document["checks"][0];
+    let near = |value: &Value, wanted: f64| (value.as_f64().unwrap() / wanted - 1.0).abs() < 1e-9;
+    assert!(near(&row["theirs"], 4984.49), "{row}");
+    let ours = row["ours"].as_f64().unwrap();
+    assert!(ours > 0.0 && near(&row["ratio"], ours / 4984.49), "{row}");
+    assert_eq!(row["verdict"], "inconclusive");
+    assert_eq!(row["program"], folder.path().join("bin/perf").display().to_string());
+    assert!(!row["because"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn a_ratio_outside_its_band_has_a_code_of_its_own_and_the_known_reasons() {
+    let folder = folder();
+    // No machine needs an hour for a round trip.
+    fake(folder.path(), "perf", "echo '3600000000.0 usecs/op'");
+    let output = weighbridge(folder.path())
+        .args(["check", "perf-sched-pipe", "--turns", "6", "--quiet"])
+        .env("PATH", path(folder.path()))
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert!(stdout.contains("outside") && stdout.contains("known reasons:"), "{stdout}");
+}
+
+#[test]
+fn a_tool_that_dies_is_a_failure_with_its_last_words() {
+    let folder = folder();
+    fake(folder.path(), "perf", "echo no such bench >&2; exit 3");
+    let (document, _, code) = check(folder.path(), &["perf-sched-pipe"]);
+    assert_eq!((code, &document["checks"][0]["verdict"]), (2, &Value::from("failed")));
+    assert!(why(&document).contains("ended with code 3: no such bench"), "{document}");
+    fake(folder.path(), "perf", "kill -SEGV $$");
+    assert!(why(&check(folder.path(), &["perf-sched-pipe"]).0).contains("ended with signal 11"));
+}
+
+#[test]
+fn nonsense_is_a_failure_that_says_what_was_expected() {
+    let folder = folder();
+    for nonsense in ["echo 'soon usecs/op'", "echo '-1 usecs/op'", "head -c 3000000 /dev/urandom", "true"] {
+        fake(folder.path(), "perf", nonsense);
+        let (document, _, code) = check(folder.path(), &["perf-sched-pipe"]);
+        assert_eq!(code, 2, "{nonsense}");
+        assert!(why(&document).contains("a number before `usecs/op`"), "{nonsense}: {document}");
+    }
+}
+
+#[test]
+fn a_tool_that_hangs_is_killed_at_its_deadline_with_all_that_it_started() {
+    let folder = folder();
+    fake(folder.path(), "perf", &format!("{LEAVES_CHILDREN}\nwait"));
+    let (document, _, code) = check(folder.path(), &["perf-sched-pipe", "--limit", "2s"]);
+    assert_eq!(code, 2);
+    assert!(why(&document).contains("perf did not end within 2 s and was killed"), "{document}");
+    gone(&pids(folder.path(), 3));
+}
+
+#[test]
+fn what_a_tool_leaves_behind_ends_with_it_and_holds_nothing_up() {
+    let folder = folder();
+    fake(folder.path(), "perf", &format!("{LEAVES_CHILDREN}\necho '5.0 usecs/op'"));
+    let (document, stderr, code) = check(folder.path(), &["perf-sched-pipe"]);
+    assert_eq!(code, 0, "{stderr} {document}");
+    gone(&pids(folder.path(), 3));
+}
+
+#[test]
+fn ctrl_c_ends_a_tool_that_hangs_with_all_that_it_started() {
+    let folder = folder();
+    fake(folder.path(), "perf", &format!("{LEAVES_CHILDREN}\nwait"));
+    let mut child = start(folder.path(), &["perf-sched-pipe"]);
+    let pids = pids(folder.path(), 3);
+    kill(child.id(), Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    gone(&pids);
+}
+
+#[test]
+fn a_killed_program_takes_the_tool_along_with_all_that_it_started() {
+    let folder = folder();
+    fake(folder.path(), "perf", &format!("echo $$ >> pids\n{LEAVES_CHILDREN}\nwait"));
+    let mut child = start(folder.path(), &["perf-sched-pipe"]);
+    let pids = pids(folder.path(), 4);
+    kill(child.id(), Signal::KILL);
+    child.wait().unwrap();
+    gone(&pids);
+}
+
+#[test]
+fn a_killed_warden_takes_the_tool_along_and_is_said() {
+    let folder = folder();
+    // Here all stay in one session: who leaves it and loses the warden too is nobody's.
+    fake(folder.path(), "perf", "echo $PPID >> pids; echo $$ >> pids; sleep 1000 & echo $! >> pids; wait");
+    let output = std::thread::scope(|scope| {
+        let run = scope.spawn(|| check(folder.path(), &["perf-sched-pipe"]));
+        let pids = pids(folder.path(), 3);
+        kill(pids[0], Signal::KILL);
+        gone(&pids);
+        run.join().unwrap()
+    });
+    assert_eq!(output.2, 2);
+    assert!(why(&output.0).contains("ended with its warden, by signal 9"), "{}", output.0);
+}
+
+#[test]
+fn a_server_that_says_it_listens_and_ends_at_once_was_heard() {
+    let folder = folder();
+    let report = r#"{"end":{"sum_received":{"bits_per_second":8e9}}}"#;
+    // The words are the last thing that the server does, so its end and its output are there at the same time.
+    let script = format!(
+        "case \"$*\" in *-s*) echo starting; echo 'Server listening on 1' ;; *) echo '{report}' ;; esac"
+    );
+    fake(folder.path(), "iperf3", &script);
+    for _ in 0..3 {
+        let (document, stderr, code) = check(folder.path(), &["iperf3", "--turns", "2"]);
+        if document["checks"].as_array().is_none_or(Vec::is_empty) {
+            println!("skipped: there are no two CPUs here");
+            return;
+        }
+        assert_eq!(code, 0, "{stderr} {document}");
+    }
+    fake(folder.path(), "iperf3", "echo unable to listen; exit 1");
+    let (document, ..) = check(folder.path(), &["iperf3"]);
+    assert!(
+        why(&document).contains("ended before it wrote `Server listening`: unable to listen"),
+        "{document}"
+    );
+}
+
+#[test]
+fn tools_that_are_missing_are_listed_with_their_package() {
+    let folder = folder();
+    fake(folder.path(), "perf", "echo '5.0 usecs/op'");
+    let run = |args: &[&str]| {
+        let only_fakes = folder.path().join("bin");
+        weighbridge(folder.path()).arg("check").args(args).env("PATH", only_fakes).output().unwrap()
+    };
+    let output = run(&["perf-sched-pipe", "iperf3", "hackbench", "--turns", "1", "--quiet"]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("Not installed, with the Debian package that has it"), "{stdout}");
+    assert!(stdout.contains("iperf3: iperf3 (iperf3, iperf3-touched)"), "{stdout}");
+    assert!(stdout.contains("hackbench: rt-tests (hackbench, hackbench-pipe)"), "{stdout}");
+    let output = run(&["hackbench", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(2), "nothing was compared");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["not_installed"][0]["debian_package"], "rt-tests");
+}
+
+#[test]
+fn a_warden_is_for_the_program_itself() {
+    for argument in ["__warden", "__ward"] {
+        let output = weighbridge(folder().path()).arg(argument).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("is for this program itself"));
+    }
+    // A parent that is not ours: it may be anybody by now.
+    let output =
+        weighbridge(folder().path()).args(["__warden", "1", "1000", "0", "/bin/false"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,62 @@
+//! What is left after many runs: nothing, of anything.
+
+use std::fs;
+
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::coordinator::Outcome;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::subject::{self, Prepared, Subject};
+use weighbridge_record::CaseId;
+
+use crate::runs::{SHORT, prepare, run};
+
+/// Says how many runs there shall be; a thousand take minutes where peers are slow to start.
+const RUNS: &str = "WEIGHBRIDGE_TEST_RUNS";
+const USUAL_RUNS: usize = 100;
+
+/// Every subject in its first pattern, small, in the first place that it can have.
+fn case(host: &Host, subject: &Subject) -> Option<Prepared> {
+    let pattern = subject.patterns.first()?;
+    let payload = if subject.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
+    ["same-cpu", "two-cpus"].into_iter().find_map(|place| {
+        let id = CaseId::new(pattern.id, subject.id, payload, place);
+        let id = match pattern.id {
+            "fan-in" => id.with("streams", "20"),
+            "fan-out" => id.with("receivers", "3"),
+            _ => id,
+        };
+        prepare(host, &id).ok()
+    })
+}
+
+fn resident_anonymous_kib() -> i64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Descriptors, threads, children and names are counted after every test, this one included; here it is memory, too.
+pub fn nothing_is_left(host: &Host) {
+    let runs = std::env::var(RUNS).map_or(USUAL_RUNS, |runs| runs.parse().expect("a number of runs"));
+    let cases: Vec<Prepared> = subject::all()
+        .filter(|subject| !subject.caps.has(Caps::VIRTUAL_TIME))
+        .filter_map(|subject| case(host, subject))
+        .collect();
+    assert!(cases.len() > 40, "only {} cases can run here", cases.len());
+    let run_all = |count: usize| {
+        for case in cases.iter().cycle().take(count) {
+            match run(host, case, SHORT) {
+                Outcome::Measured(_) => {}
+                other => panic!("{}: {other:?}", case.link.id),
+            }
+        }
+    };
+    // What is made once and kept is made now.
+    run_all(cases.len());
+    let before = resident_anonymous_kib();
+    run_all(runs);
+    let grown = resident_anonymous_kib() - before;
+    // One unreturned page a run would be four times as much.
+    let allowed = 200 + runs as i64;
+    assert!(grown < allowed, "{grown} KiB more after {runs} runs");
+}
