@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::log::Gate;
@@ -34,6 +35,8 @@ pub struct Audience {
     /// The number in the status page that `members` corresponds to.
     known: u64,
     server_gone: bool,
+    /// A receiver joined and this publisher could not take it in.
+    deaf: Option<Errno>,
     /// Since when the publisher has been held up, if it is.
     held_since: Option<Instant>,
 }
@@ -53,7 +56,7 @@ impl Audience {
         }
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
-        Ok(Audience { socket, status, members, known: 0, server_gone: false, held_since: None })
+        Ok(Audience { socket, status, members, known: 0, server_gone: false, deaf: None, held_since: None })
     }
 
     /// Whether the process that serves the group is gone, as far as this publisher has noticed.
@@ -85,15 +88,22 @@ impl Audience {
         loop {
             match receive(&self.socket, FDS_MAX) {
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Joined => {
-                    if let Ok(member) = admit(message, fds) {
-                        self.members.retain(|other| other.slot != member.slot);
-                        self.members.push(member);
+                    match admit(message, fds) {
+                        Ok(member) => {
+                            self.members.retain(|other| other.slot != member.slot);
+                            self.members.push(member);
+                        }
+                        Err(error) => self.deaf = Some(errno_of(&error)),
                     }
                 }
                 Ok(Incoming::Message(..) | Incoming::Nonsense) => {}
                 Ok(Incoming::Nothing) => return,
-                Ok(Incoming::End) | Err(_) => {
+                Ok(Incoming::End) => {
                     self.server_gone = true;
+                    return;
+                }
+                Err(error) => {
+                    self.deaf = Some(errno_of(&error));
                     return;
                 }
             }
@@ -110,6 +120,27 @@ impl Audience {
         if somebody {
             tail.last_cpu.store(causeway_os::sched::current_cpu() + 1, Ordering::Relaxed);
         }
+    }
+
+    /// Fails if a receiver joined that this publisher could not take in, for want of descriptors or memory. It could
+    /// overwrite what that receiver has not read, and would not wake it. So it leaves the group: the server then wakes
+    /// everybody. To be called without a claim or a lock.
+    #[inline(always)]
+    pub fn check_complete(&self) -> Result<()> {
+        match self.deaf {
+            None => Ok(()),
+            Some(errno) => Err(self.leave(errno)),
+        }
+    }
+
+    #[cold]
+    fn leave(&self, errno: Errno) -> Error {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        Error::os(
+            "take in",
+            "a new receiver; raise the limit (ulimit -n, ulimit -v) and make a new publisher",
+            errno,
+        )
     }
 
     /// Space was found: nobody holds this publisher up.
@@ -223,7 +254,18 @@ impl Gate for AudienceGate<'_> {
     }
 
     fn lowest(&mut self) -> u64 {
+        if self.audience.deaf.is_some() {
+            return 0;
+        }
         self.audience.slowest(self.tail).map_or(u64::MAX, |(_, cursor)| cursor)
+    }
+}
+
+/// The number of an error of the kernel; that of nonsense for others.
+fn errno_of(error: &Error) -> Errno {
+    match error {
+        Error::Os(error) => error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error),
+        _ => Errno::INVAL,
     }
 }
 

@@ -63,6 +63,8 @@ pub enum Refusal {
     PublishersFixed,
     /// A publisher does not read its notices, so that nobody can join.
     PublisherStuck,
+    /// The server is out of descriptors or memory.
+    Exhausted,
     /// The request was not understood: other versions on both sides.
     NotUnderstood,
 }
@@ -127,6 +129,9 @@ impl fmt::Display for Refusal {
                 "its publishers were fixed before the log was sealed; create the group for one publisher more"
             }
             Refusal::PublisherStuck => "a publisher does not read its notices, so that nobody can join now",
+            Refusal::Exhausted => {
+                "it is out of descriptors or memory; raise its limits (ulimit -n) or try again later"
+            }
             Refusal::NotUnderstood => "the request was not understood; use the same version on both sides",
         })
     }

@@ -7,36 +7,70 @@ use std::time::Duration;
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping, Seals};
 
+use rustix::io::Errno;
+
 use crate::error::{Error, Result};
 
-/// Fails where this kernel does not keep what the design needs. Tried once per process.
+/// Fails where this kernel does not keep what the design needs. Tried once per process, unless the process was out of
+/// descriptors or memory: that says nothing about the kernel.
 pub fn check() -> Result<()> {
     static MISSING: OnceLock<Option<&'static str>> = OnceLock::new();
-    match MISSING.get_or_init(|| try_out().err()) {
-        None => Ok(()),
-        Some(missing) => Err(Error::Kernel(missing)),
+    if MISSING.get().is_none() {
+        let missing = match try_out() {
+            Ok(()) => None,
+            Err(Obstacle::Missing(missing)) => Some(missing),
+            Err(Obstacle::Exhausted(error)) => return Err(error.into()),
+        };
+        let _ = MISSING.set(missing);
+    }
+    match MISSING.get() {
+        Some(Some(missing)) => Err(Error::Kernel(missing)),
+        _ => Ok(()),
     }
 }
 
-fn try_out() -> std::result::Result<(), &'static str> {
-    let fd =
-        memory::memfd("causeway-facts", 4096).map_err(|_| "it gives no memory files (memfd_create, 3.17)")?;
-    let mapping = Mapping::shared(&fd, 4096, Access::ReadWrite).map_err(|_| "it maps no memory files")?;
+/// Why the trial did not succeed.
+enum Obstacle {
+    /// The kernel does not keep a promise.
+    Missing(&'static str),
+    /// This process has no more of something.
+    Exhausted(causeway_os::Error),
+}
+
+impl From<&'static str> for Obstacle {
+    fn from(missing: &'static str) -> Obstacle {
+        Obstacle::Missing(missing)
+    }
+}
+
+/// Tells a call that the kernel does not know from one for which it has no room.
+fn lacks(missing: &'static str) -> impl Fn(causeway_os::Error) -> Obstacle {
+    move |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::FBIG) => Obstacle::Exhausted(error),
+        _ => Obstacle::Missing(missing),
+    }
+}
+
+fn try_out() -> std::result::Result<(), Obstacle> {
+    let fd = memory::memfd("causeway-facts", 4096)
+        .map_err(lacks("it gives no memory files (memfd_create, Linux 3.17)"))?;
+    let mapping = Mapping::shared(&fd, 4096, Access::ReadWrite).map_err(lacks("it maps no memory files"))?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL)
-        .map_err(|_| "it does not know F_SEAL_FUTURE_WRITE (Linux 5.1)")?;
+        .map_err(lacks("it does not know F_SEAL_FUTURE_WRITE; use Linux 5.1 or later"))?;
     mapping.atomic_u32(0).store(1, std::sync::atomic::Ordering::Relaxed);
     if Mapping::shared(&fd, 4096, Access::ReadWrite).is_ok() || reopened_is_writable(&fd) {
-        return Err("F_SEAL_FUTURE_WRITE does not keep others from writing");
+        return Err("F_SEAL_FUTURE_WRITE does not keep others from writing".into());
     }
     if rustix::io::pwrite(&fd, &[1], 0).is_ok() {
-        return Err("F_SEAL_FUTURE_WRITE does not keep others from writing");
+        return Err("F_SEAL_FUTURE_WRITE does not keep others from writing".into());
     }
-    let reader = Mapping::shared(&fd, 4096, Access::ReadOnly).map_err(|_| "it maps no sealed files")?;
+    let reader = Mapping::shared(&fd, 4096, Access::ReadOnly).map_err(lacks("it maps no sealed files"))?;
     match reader.load_u32(0).wait(1, Some(Duration::from_nanos(1))) {
         Ok(futex::Outcome::TimedOut | futex::Outcome::Interrupted) => {}
-        _ => return Err("it does not let readers wait (FUTEX_WAIT on memory mapped for reading)"),
+        _ => return Err("it does not let readers wait (FUTEX_WAIT on memory mapped for reading)".into()),
     }
-    causeway_os::process::pidfd_open(std::process::id()).map_err(|_| "it has no pidfd (Linux 5.3)")?;
+    causeway_os::process::pidfd_open(std::process::id())
+        .map_err(lacks("it has no pidfd, which says who died; use Linux 5.3 or later"))?;
     Ok(())
 }
 

@@ -159,6 +159,7 @@ impl Publisher {
         if payload_bytes > limit_bytes {
             return Err(Error::TooLong { payload_bytes, limit_bytes });
         }
+        self.audience.check_complete()?;
         for _ in 0..YIELDS {
             let tail = self.log.tail();
             match self.writer.claim(payload_bytes, &mut self.audience.gate(tail))? {
@@ -167,6 +168,7 @@ impl Publisher {
                     return Ok(Some(claim));
                 }
                 Claimed::Full => {
+                    self.audience.check_complete()?;
                     if !self.audience.expel_if_late(tail) {
                         return Ok(None);
                     }
@@ -205,6 +207,8 @@ impl Publisher {
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
         let position = self.writer.commit(claim, label)?;
         self.audience.wake(self.log.tail());
+        // The message is out. If somebody could not be told, the server is asked to; the next call says so here.
+        let _ = self.audience.check_complete();
         Ok(Position(position))
     }
 }

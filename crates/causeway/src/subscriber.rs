@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use causeway_os::futex;
 use causeway_os::memory::Access;
 use causeway_os::process::poll;
-use rustix::net::RecvFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
 use crate::error::{Error, Gone, Result};
 use crate::log::layout::RECEIVERS_MAX;
@@ -20,7 +21,7 @@ use crate::publisher::Position;
 use crate::serve::Host;
 use crate::spin::Spin;
 use crate::watch::Watch;
-use crate::wire::{self, Op, ask, take_fds};
+use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
 
 /// A message, copied out of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +113,20 @@ impl Subscriber {
         host: Option<Arc<Host>>,
     ) -> Result<Subscriber> {
         let request = wire::Message::new(Op::Subscribe, &options.policy.to_words());
-        let (granted, fds) = ask(&socket, request, options.patience)?;
+        let start = Instant::now();
+        let patience = options.patience.unwrap_or(Duration::MAX);
+        // Some answer is owed at once, so that a server that hangs is not waited for.
+        let (mut granted, mut fds) = ask(&socket, request, Some(patience.min(ANSWER_TIME)))?;
+        if granted.op == Op::Waiting {
+            let left = options.patience.map(|patience| patience.saturating_sub(start.elapsed()));
+            (granted, fds) = answer(&socket, left)?;
+        }
         let [slot, generation, ..] = granted.words;
         if granted.op != Op::Granted || slot as usize >= RECEIVERS_MAX {
             return Err(Error::invalid("answer", format!("{:?} to a receiver", granted.op)));
         }
         let [status, log, page, bell] = take_fds(fds)?;
+        check_doorbell(&bell)?;
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
         let page = ReceiverPage::open_own(&page)?;
         let mut reader = Reader::join(Arc::clone(&log))?;
@@ -170,7 +179,7 @@ impl Subscriber {
             };
             let length = frame.payload_bytes as usize;
             if self.buffer.len() < length {
-                self.buffer.resize(length, 0);
+                self.enlarge(length)?;
             }
             if !self.reader.copy(&frame, &mut self.buffer[..length]) {
                 continue; // overtaken while copying; the next look says by how much
@@ -185,6 +194,15 @@ impl Subscriber {
                 topic: frame.topic,
             }));
         }
+    }
+
+    #[cold]
+    fn enlarge(&mut self, length: usize) -> Result<()> {
+        self.buffer
+            .try_reserve(length - self.buffer.len())
+            .map_err(|_| Error::os("make room for", format!("a message of {length} bytes"), Errno::NOMEM))?;
+        self.buffer.resize(length, 0);
+        Ok(())
     }
 
     /// The next message, left where it lies; `None` when there is none or when messages were lost: then
@@ -472,6 +490,15 @@ impl Subscriber {
             demoted: self.is_expelled(),
         })
     }
+}
+
+/// A doorbell of another type could make every wait a busy one.
+fn check_doorbell(bell: &OwnedFd) -> Result<()> {
+    let kind = sockopt::socket_type(bell).ok().zip(sockopt::socket_domain(bell).ok());
+    if kind != Some((SocketType::STREAM, AddressFamily::UNIX)) {
+        return Err(Error::invalid("doorbell descriptor", "it is no Unix stream socket"));
+    }
+    Ok(())
 }
 
 /// The descriptor to wait for in epoll, tokio or any other loop, after [`Subscriber::arm`]. Do not read from it.

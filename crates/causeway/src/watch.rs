@@ -92,19 +92,25 @@ impl Drop for Watch {
 }
 
 impl Watcher {
-    /// The watcher of this process. If it cannot be started, that is said each time.
+    /// The watcher of this process. If it cannot be started (no descriptors, no threads), the next caller tries again.
     fn get() -> Result<&'static Watcher> {
-        static WATCHER: OnceLock<std::result::Result<Watcher, std::io::ErrorKind>> = OnceLock::new();
-        let watcher = WATCHER.get_or_init(|| {
-            let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| error.kind())?;
-            let running = epoll.try_clone().map_err(|error| error.kind())?;
+        static WATCHER: OnceLock<Watcher> = OnceLock::new();
+        static STARTING: Mutex<()> = Mutex::new(());
+        if let Some(watcher) = WATCHER.get() {
+            return Ok(watcher);
+        }
+        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if WATCHER.get().is_none() {
+            let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
+            let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+            let running = epoll.try_clone().map_err(failed)?;
             std::thread::Builder::new()
                 .name("causeway-watch".into())
                 .spawn(move || Watcher::run(&running))
-                .map_err(|error| error.kind())?;
-            Ok(Watcher { epoll, list: Mutex::new((0, HashMap::new())) })
-        });
-        watcher.as_ref().map_err(|kind| Error::os("start", "the thread that watches servers", *kind))
+                .map_err(failed)?;
+            return Ok(WATCHER.get_or_init(|| Watcher { epoll, list: Mutex::new((0, HashMap::new())) }));
+        }
+        Watcher::get()
     }
 
     fn run(epoll: &OwnedFd) {

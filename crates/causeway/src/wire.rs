@@ -46,12 +46,14 @@ pub enum Op {
     Row = 19,
     /// Answer: the report is complete.
     End = 20,
+    /// Answer: the grant follows when all publishers have joined.
+    Waiting = 21,
 }
 
 impl Op {
     fn from_word(word: u32) -> Option<Op> {
         use Op::*;
-        [Publish, Mapped, Subscribe, Stat, Connect, Granted, Refused, Joined, Row, End]
+        [Publish, Mapped, Subscribe, Stat, Connect, Granted, Refused, Joined, Row, End, Waiting]
             .into_iter()
             .find(|op| *op as u32 == word)
     }
@@ -82,6 +84,7 @@ impl Message {
             Refusal::PublishersFixed => 3,
             Refusal::PublisherStuck => 4,
             Refusal::NotUnderstood => 5,
+            Refusal::Exhausted => 6,
         };
         Message::new(Op::Refused, &[code])
     }
@@ -92,6 +95,7 @@ impl Message {
             2 => Refusal::TooMany,
             3 => Refusal::PublishersFixed,
             4 => Refusal::PublisherStuck,
+            6 => Refusal::Exhausted,
             _ => Refusal::NotUnderstood,
         }
     }
@@ -155,8 +159,7 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
         Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::AGAIN) => Ok(Incoming::Nothing),
             _ if is_gone(&error) => Ok(Incoming::End),
-            // Too long, too many descriptors: the message is gone and so are its descriptors. Being out of descriptors
-            // ourselves looks the same.
+            // Too long, too many descriptors: the message is gone and so are its descriptors.
             Some(Errno::MSGSIZE) => Ok(Incoming::Nonsense),
             _ => Err(error.into()),
         },
@@ -199,7 +202,7 @@ pub fn answer(socket: &OwnedFd, patience: Option<Duration>) -> Result<(Message, 
             Incoming::Message(message, fds) => Ok((message, fds)),
             Incoming::Nonsense => Err(Error::invalid(
                 "answer",
-                "what listens on this socket does not speak this protocol, or this process has no descriptors left",
+                "what listens on this socket does not speak this protocol; it belongs to another program or version",
             )),
             Incoming::End => Err(Error::PeerGone(Gone::Server)),
             Incoming::Nothing => continue,

@@ -113,8 +113,8 @@ pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) ->
 ///
 /// # Errors
 ///
-/// The kernel's; `EMSGSIZE` when the message or its descriptors did not fit, or this process is out of descriptors.
-/// The message is then lost, and all descriptors that came with it are closed.
+/// The kernel's; `EMSGSIZE` when the message or its descriptors did not fit, `EMFILE` when this process is out of
+/// descriptors. The message is then lost, and all descriptors that came with it are closed.
 ///
 /// # Panics
 ///
@@ -138,6 +138,10 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
             _ => Vec::new(),
         })
         .collect();
+    if message.flags.contains(ReturnFlags::CTRUNC) && fds.len() < max_fds {
+        // There was room for them here, but not in the table of this process.
+        return Err(Error::new("receive", text, Errno::MFILE));
+    }
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(Error::new("receive", text, Errno::MSGSIZE));
     }

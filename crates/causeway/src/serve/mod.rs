@@ -9,7 +9,7 @@ pub use report::{PublisherReport, ReceiverReport, Report};
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -20,11 +20,13 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+    sockopt,
 };
 
 use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
 use crate::options::{Access, GroupOptions};
+use crate::wire::ANSWER_TIME;
 use state::State;
 
 /// What an epoll event is about: the low bits of its data.
@@ -95,7 +97,7 @@ impl Host {
         let address = SocketAddrUnix::new(path).map_err(on("use as a socket's path"))?;
         let listener = unix_socket()?;
         match bind(&listener, &address) {
-            Err(Errno::ADDRINUSE) if is_abandoned(&address)? => {
+            Err(Errno::ADDRINUSE) if is_abandoned(path, &address)? => {
                 rustix::fs::unlink(path).map_err(on("remove the abandoned socket"))?;
                 bind(&listener, &address).map_err(on("bind"))?;
             }
@@ -183,14 +185,20 @@ impl Shared {
     }
 }
 
+/// A socket that neither waits for a place in the backlog of a server that hangs, nor for room to send.
 fn unix_socket() -> Result<OwnedFd> {
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(|error| Error::os("make", "a Unix socket", error))
+    let failed = |error| Error::os("make", "a Unix socket", error);
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(failed)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIME)).map_err(failed)?;
+    Ok(socket)
 }
 
-/// Whether nobody listens on this address any more.
-fn is_abandoned(address: &SocketAddrUnix) -> Result<bool> {
-    Ok(matches!(connect(unix_socket()?.as_fd(), address), Err(Errno::CONNREFUSED)))
+/// Whether this is a socket on which nobody listens any more. What is no socket refuses connections too, and is somebody's
+/// file.
+fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> Result<bool> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    Ok(is_socket && matches!(connect(unix_socket()?.as_fd(), address), Err(Errno::CONNREFUSED)))
 }
 
 /// Connects to the server of a group.
@@ -199,8 +207,10 @@ pub fn connect_to(path: &Path) -> Result<OwnedFd> {
         Error::os("connect to the group at", path.display().to_string(), io::Error::from(error))
     };
     let socket = unix_socket()?;
-    connect(&socket, &SocketAddrUnix::new(path).map_err(on)?).map_err(on)?;
-    Ok(socket)
+    match connect(&socket, &SocketAddrUnix::new(path).map_err(on)?) {
+        Err(Errno::AGAIN) => Err(Error::NoAnswer),
+        other => other.map(|()| socket).map_err(on),
+    }
 }
 
 /// A listening socket and the name to remove with it.

@@ -196,7 +196,7 @@ impl State {
     }
 
     fn connect_another(&mut self, epoll: &OwnedFd, token: u64) -> Answer {
-        let (near, far) = seqpacket_pair().map_err(|_| Refusal::TooMany)?;
+        let (near, far) = seqpacket_pair().map_err(|_| Refusal::Exhausted)?;
         self.connect(epoll, near, false, Some(token)).map_err(|_| Refusal::TooMany)?;
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
         let _ = Message::new(Op::Granted, &[]).send(&connection.socket, &[far.as_fd()]);
@@ -284,6 +284,7 @@ impl State {
         if !self.waiting.iter().any(|(waiting, _)| *waiting == token) {
             self.waiting.push((token, policy));
         }
+        self.say(token, Message::new(Op::Waiting, &[]));
         Ok(())
     }
 
@@ -292,8 +293,8 @@ impl State {
         let slot = (0..RECEIVERS_MAX)
             .find(|slot| status.receivers[*slot].load(Ordering::Relaxed) == 0)
             .ok_or(Refusal::TooMany)?;
-        let (page_fd, page) = ReceiverPage::create().map_err(|_| Refusal::TooMany)?;
-        let (bell, bell_far) = stream_pair().map_err(|_| Refusal::TooMany)?;
+        let (page_fd, page) = ReceiverPage::create().map_err(|_| Refusal::Exhausted)?;
+        let (bell, bell_far) = stream_pair().map_err(|_| Refusal::Exhausted)?;
         // A first cursor that is in no one's way: the receiver moves it to where it really begins.
         let start = Reader::join(&*self.log).map_err(|_| Refusal::NotUnderstood)?.position();
         page.words().cursor.store(start, Ordering::Release);

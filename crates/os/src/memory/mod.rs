@@ -17,7 +17,7 @@ use std::path::Path;
 use rustix::fs::{self, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 
 /// Bytes of a page of this machine.
 pub fn page_bytes() -> usize {
@@ -31,9 +31,14 @@ pub fn page_bytes() -> usize {
 ///
 /// # Errors
 ///
-/// The kernel's: out of descriptors, `len` above what a file may have, a `name` longer than 249 bytes.
+/// The kernel's: out of descriptors, a `name` longer than 249 bytes, `EFBIG` for a `len` above what a file may have,
+/// `RLIMIT_FSIZE` included.
 pub fn memfd(name: &str, len: u64) -> Result<OwnedFd> {
     let on = || format!("memory file {name:?} of {len} bytes");
+    // Asked before the kernel is: it would send SIGXFSZ as well, which ends the process.
+    if rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some_and(|limit| len > limit) {
+        return Err(Error::new("create", on(), Errno::FBIG));
+    }
     let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = match fs::memfd_create(name, base | MemfdFlags::NOEXEC_SEAL) {
         // Linux before 6.3 does not know the flag; there the mode below is what forbids execution.

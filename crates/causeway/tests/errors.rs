@@ -1,0 +1,502 @@
+//! Whatever is handed over, missing or used up: an error that says what to do. No panic, no hang, no signal, and no
+//! message lost in silence.
+//!
+//! # Safety
+//!
+//! The simulation of an old kernel loads a filter of system calls into a process of its own: `prctl` gets a pointer to
+//! a program that lives longer than the call.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use causeway::{
+    Error, Gone, Group, GroupOptions, Policy, Published, Received, Refusal, SubscribeOptions, Waited,
+};
+use causeway_os::memory::{Seals, add_seals, memfd};
+use causeway_os::socket::{recv_with_fds, send_with_fds, seqpacket_pair};
+use common::{LONG, Peer, eventually, join, play};
+use nix::libc;
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+fn small() -> GroupOptions {
+    GroupOptions::new().capacity_bytes(4096)
+}
+
+#[test]
+fn role() {
+    let Some((role, socket, number)) = play() else { return };
+    match role.as_str() {
+        "without-descriptors" => without_descriptors(&socket),
+        "without-address-space" => without_address_space(&socket),
+        "with-small-files" => with_small_files(),
+        "on-an-old-kernel" => on_an_old_kernel(number),
+        "publish-until-deaf" => publish_until_deaf(&socket),
+        other => panic!("unknown role {other}"),
+    }
+}
+
+// What is handed over.
+
+fn message(op: u32, words: &[u32]) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    let head = [u32::from_le_bytes(*b"CWY1"), causeway::log::layout::ABI, op];
+    for (chunk, word) in bytes.chunks_exact_mut(4).zip(head.iter().chain(words)) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// What a receiver of a real group is given: status, log, page, doorbell.
+fn genuine(group: &Group) -> [OwnedFd; 4] {
+    let socket = group.invite().unwrap();
+    send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();
+    recv_with_fds(&socket, &mut [0; 64], 4).unwrap().1.try_into().unwrap()
+}
+
+/// Joins a server that answers with these descriptors, as a receiver.
+fn receive_from(fds: &[OwnedFd]) -> Result<(), Error> {
+    let (near, far) = seqpacket_pair().unwrap();
+    let (connection, served) = seqpacket_pair().unwrap();
+    send_with_fds(&far, &message(16, &[]), &[connection.as_fd()]).unwrap();
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+    send_with_fds(&served, &message(16, &[0, 1]), &fds).unwrap();
+    Group::join_socket(near).unwrap().subscribe(Policy::Lossy).map(drop)
+}
+
+const ALL: Seals = Seals::SHRINK;
+
+fn sealed(bytes: u64, seals: &[Seals]) -> OwnedFd {
+    let fd = memfd("sealed", bytes).unwrap();
+    let seals = seals.iter().fold(ALL, |all, seal| all | *seal);
+    add_seals(&fd, seals).unwrap();
+    fd
+}
+
+/// Descriptors that are none of a log, page or doorbell, by name.
+fn strangers(dir: &Path) -> Vec<(&'static str, OwnedFd)> {
+    let file = dir.join("file");
+    std::fs::write(&file, [0; 16384]).unwrap();
+    let open = |path: &Path, flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    vec![
+        ("a pipe", rustix::pipe::pipe().unwrap().0),
+        ("a regular file", open(&file, OFlags::RDWR)),
+        ("a directory", open(dir, OFlags::RDONLY | OFlags::DIRECTORY)),
+        ("a path", open(&file, OFlags::PATH)),
+        ("a device", open(Path::new("/dev/zero"), OFlags::RDWR)),
+        ("a socket", seqpacket_pair().unwrap().0),
+        ("an unsealed memory file", memfd("unsealed", 12288).unwrap()),
+    ]
+}
+
+#[test]
+fn descriptors_of_every_wrong_type_are_refused_in_every_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let group = Group::create("genuine", small()).unwrap();
+    let _publisher = group.publisher().unwrap();
+    receive_from(&genuine(&group)).unwrap();
+    for place in 0..4 {
+        for (name, stranger) in strangers(dir.path()) {
+            let mut fds = genuine(&group);
+            fds[place] = stranger;
+            let refused = receive_from(&fds);
+            let Err(Error::Invalid { what, why }) = refused else { panic!("{name} at {place}: {refused:?}") };
+            assert!(what.contains("descriptor") && !why.is_empty(), "{what}: {why}");
+        }
+    }
+}
+
+#[test]
+fn too_few_or_too_many_descriptors_are_refused() {
+    let group = Group::create("genuine", small()).unwrap();
+    let _publisher = group.publisher().unwrap();
+    for count in 0..4 {
+        let fds: Vec<OwnedFd> = genuine(&group).into_iter().take(count).collect();
+        assert!(matches!(receive_from(&fds), Err(Error::Invalid { .. })), "{count}");
+    }
+    let five: Vec<OwnedFd> = genuine(&group).into_iter().chain(genuine(&group)).take(5).collect();
+    assert!(matches!(receive_from(&five), Err(Error::Invalid { .. })));
+}
+
+#[test]
+fn logs_of_a_size_that_no_log_has_are_refused() {
+    let group = Group::create("genuine", small()).unwrap();
+    let _publisher = group.publisher().unwrap();
+    for bytes in [0, 1, 4096, 8192, 8192 + 2048, 8192 + 4095, 8192 + 4097, 8192 + 12288, 8192 + (1 << 31)] {
+        let mut fds = genuine(&group);
+        fds[1] = sealed(bytes, &[Seals::GROW, Seals::FUTURE_WRITE, Seals::SEAL]);
+        let refused = receive_from(&fds).unwrap_err().to_string();
+        assert!(refused.contains(&format!("no log has {bytes} bytes")), "{refused}");
+    }
+}
+
+#[test]
+fn a_log_that_lacks_any_one_seal_is_refused_by_its_name() {
+    let group = Group::create("genuine", small()).unwrap();
+    let _publisher = group.publisher().unwrap();
+    let seals = [
+        (Seals::SHRINK, "F_SEAL_SHRINK"),
+        (Seals::GROW, "F_SEAL_GROW"),
+        (Seals::FUTURE_WRITE, "F_SEAL_FUTURE_WRITE"),
+        (Seals::SEAL, "F_SEAL_SEAL"),
+    ];
+    for (lacking, name) in seals {
+        let fd = memfd("lacking", 12288).unwrap();
+        for (seal, _) in seals.into_iter().filter(|(seal, _)| *seal != lacking) {
+            add_seals(&fd, seal).unwrap();
+        }
+        let mut fds = genuine(&group);
+        fds[1] = fd;
+        let refused = receive_from(&fds).unwrap_err().to_string();
+        assert!(refused.contains(&format!("lacks {name};")), "{refused}");
+    }
+}
+
+#[test]
+fn pages_that_are_too_short_or_not_sealed_are_refused() {
+    let group = Group::create("genuine", small()).unwrap();
+    let _publisher = group.publisher().unwrap();
+    for place in [0, 2] {
+        for page in [sealed(4095, &[Seals::GROW]), sealed(4096, &[]), sealed(0, &[Seals::GROW])] {
+            let mut fds = genuine(&group);
+            fds[place] = page;
+            let refused = receive_from(&fds).unwrap_err();
+            assert!(matches!(refused, Error::Invalid { .. } | Error::Os(_)), "{refused:?}");
+        }
+    }
+}
+
+// Who serves.
+
+/// A listening socket of somebody else.
+fn listener(path: &Path, backlog: i32) -> OwnedFd {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    rustix::net::listen(&socket, backlog).unwrap();
+    socket
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_by_every_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hangs");
+    let _listener = listener(&path, 64);
+    let group = Group::join(&path).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(matches!(group.publisher(), Err(Error::NoAnswer))));
+        scope.spawn(|| assert!(matches!(group.report(), Err(Error::NoAnswer))));
+        scope.spawn(|| assert!(matches!(group.subscribe(Policy::Lossy), Err(Error::NoAnswer))));
+        let within = SubscribeOptions::new(Policy::Lossy).within(Duration::from_millis(10));
+        assert!(matches!(group.subscribe(within), Err(Error::NoAnswer)));
+    });
+}
+
+#[test]
+fn a_server_that_takes_no_connections_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("full");
+    let _listener = listener(&path, 0);
+    let _first = Group::join(&path).unwrap();
+    let refused = Group::join(&path).map(drop);
+    assert!(matches!(refused, Err(Error::NoAnswer)), "{refused:?}");
+    // Nor does it hold up somebody who wants to serve there.
+    let served = Group::create("second", small()).unwrap().serve_at(&path);
+    assert!(matches!(served, Err(Error::Os(_))), "{served:?}");
+}
+
+#[test]
+fn a_server_that_hangs_up_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hangs-up");
+    let listener = listener(&path, 64);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..3).for_each(|_| drop(rustix::net::accept(&listener).unwrap())));
+        let group = Group::join(&path).unwrap();
+        assert!(matches!(group.subscribe(Policy::Lossy), Err(Error::PeerGone(Gone::Server))));
+        assert!(matches!(group.publisher(), Err(Error::PeerGone(Gone::Server))));
+    });
+}
+
+#[test]
+fn a_server_that_dies_while_a_receiver_waits_for_publishers_is_gone() {
+    let group = Group::create("waits", small().remote_publishers(1)).unwrap();
+    let guest = Group::join_socket(group.invite().unwrap()).unwrap();
+    let patience = SubscribeOptions::new(Policy::Lossy).within(Duration::from_millis(10));
+    assert!(matches!(guest.subscribe(patience), Err(Error::NoAnswer)));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| guest.subscribe(Policy::Lossy).map(drop));
+        std::thread::sleep(Duration::from_millis(20));
+        drop(group);
+        assert!(matches!(waiting.join().unwrap(), Err(Error::PeerGone(Gone::Server))));
+    });
+}
+
+#[test]
+fn a_path_that_cannot_be_a_socket_is_an_error() {
+    let group = Group::create("paths", small()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let long = format!("/tmp/{}", "x".repeat(200));
+    for path in
+        [long.as_str(), "/nonexistent/group", file.to_str().unwrap(), dir.path().to_str().unwrap(), ""]
+    {
+        let served = group.serve_at(path);
+        assert!(matches!(served, Err(Error::Os(_))), "served at {path:?}: {served:?}");
+        assert!(matches!(Group::join(path), Err(Error::Os(_))), "joined {path:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+}
+
+// What runs out.
+
+/// Lowers a soft limit of this process, runs `work`, and raises it again.
+fn limited<T>(resource: Resource, current: u64, work: impl FnOnce() -> T) -> T {
+    let before = getrlimit(resource);
+    setrlimit(resource, Rlimit { current: Some(current), ..before }).unwrap();
+    let result = work();
+    setrlimit(resource, before).unwrap();
+    result
+}
+
+fn in_a_process_of_its_own(role: &str, number: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    Peer::start(role, &dir.path().join("group"), number).succeed();
+}
+
+#[test]
+fn out_of_descriptors_every_call_is_an_error_and_succeeds_when_there_are_some() {
+    in_a_process_of_its_own("without-descriptors", 0);
+}
+
+fn open_descriptors() -> u64 {
+    std::fs::read_dir("/proc/self/fd").unwrap().count() as u64
+}
+
+fn without_descriptors(socket: &Path) {
+    let served = Group::create("served", small().several_publishers()).unwrap();
+    served.serve_at(socket).unwrap();
+    let mut publisher = served.publisher().unwrap();
+    let (mut created, mut joined, mut failures) = (0, 0, 0);
+    for room in 0..24 {
+        let check = |done: Result<(), Error>| match done {
+            Ok(()) => 1,
+            Err(Error::Os(_) | Error::Refused(Refusal::Exhausted) | Error::PeerGone(_) | Error::NoAnswer) => {
+                0
+            }
+            Err(other) => panic!("with room for {room}: {other:?}"),
+        };
+        let limit = open_descriptors() - 1 + room;
+        let (new, guest) = limited(Resource::Nofile, limit, || {
+            let new = Group::create("new", small())
+                .and_then(|group| group.publisher().map(|publisher| (group, publisher)))
+                .and_then(|(group, _publisher)| group.subscribe(Policy::Lossy).map(drop));
+            let guest = served.subscribe(Policy::Lossy).map(drop);
+            (new, guest)
+        });
+        created += check(new);
+        joined += check(guest);
+        failures += 1;
+    }
+    assert!(created > 0 && joined > 0 && created < failures && joined < failures, "{created} {joined}");
+    // The group that was there is whole, whatever was tried.
+    let mut subscriber = served.subscribe(Policy::Reliable).unwrap();
+    match publisher.publish(b"whole") {
+        Ok(Published::At(_)) => {}
+        // It lives in this process and may have missed somebody; then it says so, and a new one takes its place.
+        Err(Error::Os(error)) => {
+            assert!(error.to_string().contains("make a new publisher"), "{error}");
+            assert!(matches!(served.publisher().unwrap().publish(b"whole").unwrap(), Published::At(_)));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(subscriber.wait(Some(LONG)).unwrap(), Waited::Ready);
+    assert!(matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == b"whole"));
+}
+
+#[test]
+fn a_publisher_that_cannot_take_in_a_receiver_leaves_and_the_receiver_misses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("group");
+    let group = Group::create("deaf", small().several_publishers().remote_publishers(1)).unwrap();
+    group.serve_at(&socket).unwrap();
+    let mut peer = Peer::start("publish-until-deaf", &socket, 0);
+    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).within(LONG)).unwrap();
+    // What it published before it found out is all here: nothing was overwritten, and somebody rang.
+    let mut expected = None;
+    loop {
+        assert!(expected < Some(100_000), "the publisher goes on for ever");
+        match subscriber.wait(Some(LONG)) {
+            Ok(Waited::Ready) => {}
+            Ok(Waited::TimedOut) => panic!("nobody rang"),
+            Err(Error::PeerGone(Gone::Publishers)) => break,
+            Err(error) => panic!("{error}"),
+        }
+        match subscriber.receive() {
+            Ok(Received::Message(message)) => {
+                let number = u64::from_le_bytes(message.bytes.try_into().unwrap());
+                assert_eq!(number, *expected.get_or_insert(number));
+                expected = Some(number + 1);
+            }
+            Ok(Received::Empty) => {}
+            Err(Error::PeerGone(Gone::Publishers)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    peer.succeed();
+}
+
+fn publish_until_deaf(socket: &Path) {
+    let mut publisher = join(socket).publisher().unwrap();
+    // Room for none of the two descriptors of a notice.
+    limited(Resource::Nofile, 0, || {
+        let mut number = 0u64;
+        let error = loop {
+            assert!(number < 100_000, "it never heard of anybody");
+            match publisher.publish(&number.to_le_bytes()) {
+                Ok(Published::At(_)) => number += 1,
+                Ok(Published::Full) => {}
+                Err(error) => break error,
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        };
+        assert!(error.to_string().contains("make a new publisher"), "{error}");
+        assert!(publisher.publish(b"again").is_err(), "it left");
+    });
+}
+
+#[test]
+fn out_of_address_space_every_call_is_an_error() {
+    in_a_process_of_its_own("without-address-space", 0);
+}
+
+fn without_address_space(socket: &Path) {
+    let megabyte = 1 << 20;
+    let large = || Group::create("large", GroupOptions::new().capacity_bytes(64 * megabyte));
+    let group = large().unwrap();
+    group.serve_at(socket).unwrap();
+    let _publisher = group.publisher().unwrap();
+    let used = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmSize:")).unwrap().to_string();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    };
+    // Not enough for the ring, and enough for the ring once but not twice.
+    for room in [16, 100] {
+        limited(Resource::As, used() + room * megabyte, || {
+            for failed in [large().map(drop), group.subscribe(Policy::Lossy).map(drop)] {
+                let Err(Error::Os(error)) = &failed else { panic!("{failed:?}") };
+                assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{error}");
+            }
+        });
+    }
+    group.subscribe(Policy::Lossy).unwrap();
+    large().unwrap();
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
+    in_a_process_of_its_own("with-small-files", 0);
+}
+
+fn with_small_files() {
+    for limit in [0, 4096, 65536] {
+        limited(Resource::Fsize, limit, || {
+            let Err(Error::Os(error)) = Group::create("large", GroupOptions::new()) else {
+                panic!("{limit}")
+            };
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
+        });
+    }
+    Group::create("large", GroupOptions::new()).unwrap();
+}
+
+// What an old kernel lacks.
+
+#[test]
+fn a_kernel_that_lacks_what_safety_rests_on_is_refused_by_name() {
+    if !cfg!(target_arch = "x86_64") {
+        return; // the filter below looks at arguments of x86-64
+    }
+    (0..OLD_KERNELS.len()).for_each(|number| in_a_process_of_its_own("on-an-old-kernel", number as u64));
+}
+
+/// A system call with an argument, what it answers, and what is said about it; nothing where it is not needed.
+const OLD_KERNELS: [(i64, Option<(u32, u32)>, i32, Option<&str>); 5] = [
+    (libc::SYS_fcntl, Some((1, libc::F_ADD_SEALS as u32)), libc::EINVAL, Some("F_SEAL_FUTURE_WRITE")),
+    (libc::SYS_pidfd_open, None, libc::ENOSYS, Some("pidfd")),
+    (libc::SYS_memfd_create, None, libc::ENOSYS, Some("memfd_create")),
+    (libc::SYS_futex, Some((1, libc::FUTEX_WAIT as u32)), libc::EFAULT, Some("FUTEX_WAIT")),
+    // SO_PEERPIDFD is of Linux 6.5; without it the number of the process does.
+    (libc::SYS_getsockopt, Some((2, 77)), libc::ENOPROTOOPT, None),
+];
+
+fn on_an_old_kernel(number: u64) {
+    let (call, argument, errno, lack) = OLD_KERNELS[number as usize];
+    forbid(call as u32, argument, errno);
+    match (Group::create("old", small()), lack) {
+        (Err(Error::Kernel(said)), Some(lack)) => assert!(said.contains(lack), "{said}"),
+        (Ok(group), None) => {
+            let (mut publisher, mut subscriber) =
+                (group.publisher().unwrap(), group.subscribe(Policy::Lossy).unwrap());
+            let _ = publisher.publish(b"works").unwrap();
+            assert!(matches!(subscriber.receive().unwrap(), Received::Message(_)));
+        }
+        (other, _) => panic!("{other:?} without {call}"),
+    }
+    if lack.is_some() {
+        assert!(matches!(Group::join("/nonexistent"), Err(Error::Kernel(_))));
+    }
+}
+
+/// From now on, `call` (with this value as its n-th argument) fails with `errno` in this process.
+fn forbid(call: u32, argument: Option<(u32, u32)>, errno: i32) {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_IF: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let line = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let mut program = vec![line(LOAD, 0, 0, 0)];
+    match argument {
+        None => program.push(line(JUMP_IF, call, 0, 1)),
+        Some((index, value)) => {
+            program.push(line(JUMP_IF, call, 0, 3));
+            program.push(line(LOAD, 16 + 8 * index, 0, 0));
+            program.push(line(JUMP_IF, value, 0, 1));
+        }
+    }
+    program.push(line(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
+    program.push(line(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: `program` points to as many lines as it says, which live until the end of this function.
+    let done = unsafe {
+        let filter = std::ptr::from_ref(&program);
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            filter,
+        )
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+// What is only full.
+
+#[test]
+fn a_receiver_is_told_of_a_server_out_of_slots_by_name() {
+    let group = Group::create("slots", small()).unwrap();
+    let guest = Group::join_socket(group.invite().unwrap()).unwrap();
+    let everybody: Vec<_> = (0..256).map(|_| guest.subscribe(Policy::Lossy).unwrap()).collect();
+    let refused = guest.subscribe(Policy::Lossy).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refusal::TooMany)), "{refused}");
+    drop(everybody);
+    eventually("no slot comes back", || guest.subscribe(Policy::Lossy).is_ok());
+}
