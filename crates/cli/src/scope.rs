@@ -197,3 +197,82 @@ fn too_large(payload_bytes: u64, memory_bytes: u64) -> Failure {
         memory_bytes >> 23
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_record::{
+        Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, StoppedBy, Summary, Tool,
+    };
+    use weighbridge_report::{Report, Section, sections};
+
+    /// What a record of the suite would hold if all these cases cost the same.
+    fn section(suite: &Suite, cases: &[CaseId]) -> Section {
+        let header = Header {
+            schema: SCHEMA,
+            tool: Tool::default(),
+            started: "2026-01-02T03:04:05Z".into(),
+            seed: 1,
+            settings: BTreeMap::from([("suite".to_owned(), suite.name.to_owned())]),
+            machine: Machine::default(),
+        };
+        let lines = cases.iter().flat_map(|id| {
+            let (_, pattern, link) = subject::resolve(id).unwrap();
+            let unit = pattern.unit.name(id.payload_bytes);
+            let series =
+                [("alloc_ns", 60.0), ("free_ns", 40.0)].map(|(name, value)| (name.to_owned(), value));
+            let case = Case {
+                case: id.clone(),
+                pattern: id.pattern.clone(),
+                mechanism: id.mechanism.clone(),
+                payload_bytes: id.payload_bytes,
+                placement: id.placement.clone(),
+                resolved_placement: id.placement.clone(),
+                cpus: Vec::new(),
+                roles: Vec::new(),
+                axes: link.axes,
+                unit: unit.clone(),
+                higher_is_better: pattern.unit.higher_is_better(),
+                facts: BTreeMap::new(),
+            };
+            let summary = Summary {
+                case: id.clone(),
+                unit,
+                runs: 6,
+                median: 100.0,
+                ci95: Some([99.0, 101.0]),
+                range: [98.0, 102.0],
+                spread_between: 0.0,
+                spread_within: 0.0,
+                stopped_by: StoppedBy::MaxRuns,
+                per_op: PerOp::default(),
+                series: series.into(),
+                shape: Vec::new(),
+                regimes: Vec::new(),
+            };
+            [Line::Case(case), Line::Summary(summary)]
+        });
+        let lines = std::iter::once(Line::Header(Box::new(header))).chain(lines).collect();
+        let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+        let mut sections = sections(&report);
+        assert_eq!(sections.len(), 1, "{}", suite.name);
+        sections.remove(0)
+    }
+
+    /// The laboratory has the cases and the report has the tables, and neither knows the other.
+    #[test]
+    fn every_case_of_a_suite_has_its_cell_and_every_cell_its_case() {
+        let names = ["ibench", "kdbench", "epoll_bench", "slab_test", "akbench", "scaling"];
+        for suite in names.map(|name| Suite::find(name).unwrap()) {
+            let cases = suite.cases(&Changes::default());
+            let whole = section(suite, &cases);
+            assert!(!format!("{whole:?}").contains("not measured"), "{}: {whole:#?}", suite.name);
+            // Large charts are the same line after line.
+            for index in (0..cases.len()).step_by(if cases.len() > 100 { 7 } else { 1 }) {
+                let mut rest = cases.clone();
+                let missing = rest.remove(index);
+                assert_ne!(section(suite, &rest), whole, "{} has no cell for {missing}", suite.name);
+            }
+        }
+    }
+}

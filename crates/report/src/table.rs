@@ -127,7 +127,7 @@ fn suite_section(out: &mut String, section: &suite::Section, width: usize) {
             out,
             "\n  *** {}\n{}",
             plain(&table.title),
-            blocks_with(labels, columns, table.labels, width)
+            blocks_of_suite(labels, columns, table.labels, width)
         );
         for sentence in &table.after {
             wrapped(out, sentence, "  ", "  ", width);
@@ -224,7 +224,7 @@ fn upright(matrix: &Matrix<'_>, counts: Vec<Texts>, per_operation: usize, width:
     if all.iter().map(Texts::width).sum::<usize>() <= width {
         let comma = if payload.is_empty() { "" } else { "; " };
         let label = format!("  {payload}{comma}switches, faults and CPU time per operation\n");
-        return label + &finished(&all, 1);
+        return label + &finished(&all, 1, Gap::Wide);
     }
     let label = if payload.is_empty() { payload } else { format!("  {payload}\n") };
     let figures = blocks(std::slice::from_ref(&names), &[], &columns, width);
@@ -265,16 +265,34 @@ impl Texts {
 /// A table as wide as the terminal, and the columns that have no room in further ones below it. The labels begin each;
 /// `extra` stands in the first, and only where there are several.
 fn blocks(labels: &[Texts], extra: &[Texts], columns: &[Texts], width: usize) -> String {
-    laid_out(labels, extra, columns, labels.len(), width)
+    laid_out(labels, extra, columns, labels.len(), Gap::Wide, width)
 }
 
-/// The same with labels of which only so many are aligned to the left: a label may be a number.
-fn blocks_with(labels: &[Texts], columns: &[Texts], left: usize, width: usize) -> String {
-    laid_out(labels, &[], columns, left, width)
+/// The same with labels of which only so many are aligned to the left: a label may be a number. Columns move closer where
+/// that keeps them side by side.
+fn blocks_of_suite(labels: &[Texts], columns: &[Texts], left: usize, width: usize) -> String {
+    let total: usize = labels.iter().chain(columns).map(Texts::width).sum();
+    let gap = if total > width { Gap::Narrow } else { Gap::Wide };
+    laid_out(labels, &[], columns, left, gap, width)
 }
 
-fn laid_out(labels: &[Texts], extra: &[Texts], columns: &[Texts], left: usize, width: usize) -> String {
-    let total = |columns: &[Texts]| columns.iter().map(Texts::width).sum::<usize>();
+/// Blanks between columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    Wide,
+    Narrow,
+}
+
+fn laid_out(
+    labels: &[Texts],
+    extra: &[Texts],
+    columns: &[Texts],
+    left: usize,
+    gap: Gap,
+    width: usize,
+) -> String {
+    let saved = usize::from(gap == Gap::Narrow);
+    let total = |columns: &[Texts]| columns.iter().map(|column| column.width() - saved).sum::<usize>();
     let one_block = total(labels) + total(columns) <= width;
     let mut out = String::new();
     let mut next = 0;
@@ -286,13 +304,13 @@ fn laid_out(labels: &[Texts], extra: &[Texts], columns: &[Texts], left: usize, w
         }
         let left = if extra.is_empty() { left } else { shown.len() };
         let mut used = total(&shown);
-        while next < columns.len() && (next == first || used + columns[next].width() <= width) {
-            used += columns[next].width();
+        while next < columns.len() && (next == first || used + columns[next].width() - saved <= width) {
+            used += columns[next].width() - saved;
             next += 1;
         }
         shown.extend_from_slice(&columns[first..next]);
         let blank = if first == 0 { "" } else { "\n" };
-        let _ = write!(out, "{blank}{}", finished(&shown, left));
+        let _ = write!(out, "{blank}{}", finished(&shown, left, gap));
     }
     out
 }
@@ -354,7 +372,7 @@ fn remarks(out: &mut String, report: &Report, matrices: &[Matrix<'_>], width: us
 }
 
 /// Text of a table: the first `left` columns to the left, figures to the right, no blanks at the ends of lines.
-fn finished(columns: &[Texts], left: usize) -> String {
+fn finished(columns: &[Texts], left: usize, gap: Gap) -> String {
     let mut table = Table::new();
     table.load_style(RULED);
     table.set_header(columns.iter().map(|column| column.head.clone()));
@@ -363,7 +381,8 @@ fn finished(columns: &[Texts], left: usize) -> String {
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_cell_alignment(if index < left { CellAlignment::Left } else { CellAlignment::Right });
-        column.set_padding(if index == 0 { (2, 1) } else { (1, 1) });
+        let before = if gap == Gap::Wide { 1 } else { 0 };
+        column.set_padding(if index == 0 { (1 + before, 1) } else { (before, 1) });
     }
     table.trim_fmt() + "\n"
 }

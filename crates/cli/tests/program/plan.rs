@@ -145,3 +145,22 @@ fn env_describes_the_machine_for_people_and_for_programs() {
         assert!(text.contains(missing.as_str()), "{missing} is not in\n{text}");
     }
 }
+
+/// Every suite that repeats another tool can be planned, on any machine: what it cannot have there is skipped with a reason.
+#[test]
+fn suites_that_repeat_other_tools_are_planned() {
+    for (suite, cases, some) in [
+        ("ibench", 138, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
+        ("kdbench", 138, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
+        ("epoll_bench", 4, "fan-in/tcp/1/free/nice=0:10/nodelay=no/peers=thread/wait=none"),
+        ("slab_test", 67, "solo/alloc-pattern/16384/same-cpu/count=10000"),
+        ("akbench", 20, "stream/pipe/1048576/free/memory=fresh/working-set=268435456"),
+        ("scaling", 24, "fan-in/pipe/1/two-cpus/streams=10000/wait=select"),
+    ] {
+        let output = weighbridge(folder().path()).args(["plan", "--suite", suite]).output().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{suite}: {stdout}");
+        assert!(stdout.lines().any(|line| line == some), "{suite}: {stdout}");
+        assert!(stdout.contains(&format!(" of {cases} cases would be measured")), "{suite}: {stdout}");
+    }
+}

@@ -58,3 +58,29 @@ fn what_a_run_shows_at_its_end_is_what_a_report_on_its_record_shows() {
     let differs = page.lines().zip(again.lines()).find(|(one, other)| one != other);
     assert!(page == again, "the first lines that differ: {differs:?}");
 }
+
+#[test]
+fn a_case_of_a_suite_stands_beside_its_published_figure() {
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args([
+            "run",
+            "solo/getpid/*",
+            "--suite",
+            "akbench",
+            "--max-runs",
+            "1",
+            "--out",
+            "r.jsonl",
+            "--html",
+            "none",
+        ])
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = stdout.lines().find(|line| line.contains("latency_getpid")).unwrap();
+    assert!(line.contains("95.559") && line.contains("119.449") && line.contains("(1 run)"), "{line}");
+    let other = stdout.lines().find(|line| line.contains("latency_statfs")).unwrap();
+    assert!(other.contains("not measured"), "{other}");
+}

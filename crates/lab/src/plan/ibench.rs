@@ -11,7 +11,7 @@ use crate::planner::Timing;
 /// So many sizes in both placements are many cases; each is worth little time.
 pub(super) const TIMING: Timing =
     Timing { sample_ns: 3_000_000, samples: 12, least_samples: 4, run_ns: 45_000_000 };
-pub(super) const BUDGET: Duration = Duration::from_secs(4 * 60);
+pub(super) const BUDGET: Duration = Duration::from_secs(150);
 
 /// A bus that copies, and one that passes memory files.
 pub(super) const COPY_AND_MEMFD: (&str, &str) = ("causeway-sw", "memfd-pass");

@@ -101,11 +101,11 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
         "MEMFD",
         "MAX",
         "IBENCH",
-        "SPEED-\nUP",
+        "SPEED\nUP",
         "2014:\nCOPY",
         "\nMEMFD",
         "\nIBENCH",
-        "SPEED-\nUP",
+        "SPEED\nUP",
     ];
     Table {
         title: format!("{name} ({placement}), round trips/s"),

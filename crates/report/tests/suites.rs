@@ -1,0 +1,200 @@
+//! Sections of suites that repeat another tool: made-up records, and what is printed of them.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use snapbox::{assert_data_eq, file};
+use weighbridge_record::{Case, CaseId, Line, Reading, Run, Skipped, Summary};
+use weighbridge_report::{Report, Style, json, markdown, sections, table};
+
+/// A record of a suite: each case with what it gave, in its unit.
+fn record(suite: &str, cases: &[(&str, &str, f64)], skipped: &[(&str, &str)]) -> Reading {
+    let Line::Header(mut header) = common::header() else { panic!("a header") };
+    header.settings = [("suite".to_string(), suite.to_string())].into();
+    let mut lines = vec![Line::Header(header)];
+    for (id, unit, median) in cases {
+        let id: CaseId = id.parse().unwrap();
+        let (case, summary) = (common::case(&id, unit), common::summary(&id, unit, *median));
+        lines.extend([Line::Case(case), Line::Summary(summary)]);
+    }
+    for (id, why) in skipped {
+        let what = Skipped { case: id.parse().unwrap(), step: "fit".into(), why: (*why).into() };
+        lines.push(Line::Skipped(what));
+    }
+    Reading { lines, problems: Vec::new() }
+}
+
+/// The part of the terminal's text that is the suite's.
+fn text(reading: Reading) -> String {
+    let text = table(&Report::from_reading(reading), Style { colour: false, width: Some(100) });
+    let from = text.find('■').unwrap();
+    let to = text[from + 3..].find('■').map_or(text.len(), |next| from + 3 + next);
+    text[from..to].to_string()
+}
+
+/// A copy that costs 1,000 ns and a nanosecond a byte, a file that costs 40,000 ns, a pipe of twice the copy's price.
+fn chart(direction: &str) -> Vec<(String, &'static str, f64)> {
+    let mut cases = Vec::new();
+    for placement in ["same-cpu", "two-cpus"] {
+        let factor = if placement == "same-cpu" { 1.0 } else { 3.0 };
+        let sizes = (0..=22).map(|power| 1u64 << power).chain(if placement == "same-cpu" {
+            vec![36_000, 42_000]
+        } else {
+            vec![]
+        });
+        for bytes in sizes {
+            let copy = (1000.0 + bytes as f64) * factor;
+            let id = |mechanism: &str, axes: &str| format!("roundtrip/{mechanism}/{bytes}/{placement}{axes}");
+            cases.push((
+                id("causeway-sw", &format!("{direction}/touch=write/wait=block")),
+                "ns/roundtrip",
+                copy,
+            ));
+            // On two CPUs it is always dearer.
+            let file = if placement == "same-cpu" { 40_000.0 } else { 1e8 };
+            cases.push((id("memfd-pass", &format!("{direction}/touch=write")), "ns/roundtrip", file));
+            if bytes != 4096 {
+                cases.push((id("pipe", "/touch=write/wait=poll"), "ns/roundtrip", copy * 2.0));
+            }
+        }
+    }
+    cases
+}
+
+fn borrowed<'a>(cases: &'a [(String, &'a str, f64)]) -> Vec<(&'a str, &'a str, f64)> {
+    cases.iter().map(|(id, unit, median)| (id.as_str(), *unit, *median)).collect()
+}
+
+#[test]
+fn the_chart_of_ibench_with_where_copy_and_memfd_meet() {
+    let skipped = [("roundtrip/pipe/4096/same-cpu/touch=write/wait=poll", "made up")];
+    let text = text(record("ibench", &borrowed(&chart("/direction=request")), &skipped));
+    assert_data_eq!(&text, file!["snapshots/suite-ibench-100.txt"].raw());
+    assert!(text.contains("equally fast at 38997 bytes; between 36000 and 42000"), "{text}");
+    assert!(
+        text.contains("equally fast at no size measured (1 B to 4 MiB): copy is always faster"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_chart_of_kdbench_is_the_other_published_one() {
+    let report = Report::from_reading(record("kdbench", &borrowed(&chart("")), &[]));
+    let section = &sections(&report)[0];
+    assert_eq!(section.tables.len(), 2);
+    assert_eq!(section.tables[0].rows[0][6..], ["136586", "54022", "185287", "1.36"].map(String::from));
+    assert_eq!(section.tables[1].rows[22][6..], ["286", "461", "139", "0.30"].map(String::from));
+}
+
+#[test]
+fn akbench_in_its_order_and_units_with_the_published_means_put_right() {
+    let cases = [
+        ("handoff/atomic/0/free/layout=one-line/peers=thread", "ns/hop", 31.0),
+        ("handoff/atomic/0/free/layout=one-line/order=acqrel/peers=thread", "ns/hop", 30.0),
+        ("handoff/barrier/0/free", "ns/hop", 95.0),
+        ("solo/getpid/0/free", "ns/op", 119.0),
+        ("solo/memcpy/1073741824/free", "bytes/s", 18.0 * f64::from(1 << 30)),
+        ("parallel/memcpy/536870912/free/roles=2", "bytes/s", 20.0 * f64::from(1 << 30)),
+        ("stream/buffers-barrier/1048576/free/backing=file/working-set=268435456", "bytes/s", 11e9),
+        ("stream/buffers-barrier/1048576/free/backing=shm/working-set=268435456", "bytes/s", 12e9),
+    ];
+    let skipped =
+        [("stream/mq-posix/8192/free/memory=fresh/working-set=268435456", "fs.mqueue.msgsize_max is 4096")];
+    assert_data_eq!(
+        text(record("akbench", &cases, &skipped)),
+        file!["snapshots/suite-akbench-100.txt"].raw()
+    );
+}
+
+#[test]
+fn epoll_bench_prints_a_line_for_each_interval_and_takes_theirs_apart() {
+    let pipes = "fan-in/pipe/1/free/nice=0:10/peers=thread";
+    let mut reading = record(
+        "epoll_bench",
+        &[(pipes, "events/s", 812_345.0)],
+        &[(
+            "fan-in/tcp/1/free/nice=0:10/nodelay=no/peers=thread",
+            "2000 streams need 4000 descriptors; raise it with ulimit -n",
+        )],
+    );
+    let Line::Case(Case { facts, .. }) = &mut reading.lines[1] else { panic!("a case") };
+    facts.insert("reader.interval_ms".into(), "200".into());
+    let run = |value: f64| {
+        let Some(Line::Run(run)) =
+            common::truncated().lines.into_iter().find(|line| matches!(line, Line::Run(_)))
+        else {
+            panic!("a run")
+        };
+        let series = |factor: f64| (0..15).map(|index| factor * f64::from(index + 1)).collect::<Vec<_>>();
+        Line::Run(Run {
+            case: pipes.parse().unwrap(),
+            value,
+            samples: series(1000.0),
+            series: BTreeMap::from([
+                ("events_per_call".to_string(), series(1.5)),
+                ("voluntary_switches_per_s".to_string(), series(10.0)),
+                ("involuntary_switches_per_s".to_string(), series(1.0)),
+            ]),
+            ..run
+        })
+    };
+    reading.lines.extend([run(800_000.0), run(812_000.0)]);
+    assert_data_eq!(text(reading), file!["snapshots/suite-epoll_bench-100.txt"].raw());
+}
+
+#[test]
+fn slab_test_in_cycles_and_nanoseconds_under_the_names_of_what_is_measured() {
+    let cases = [
+        ("solo/alloc-reuse/256/same-cpu", "ns/op", 10.0),
+        ("solo/alloc-pattern/256/same-cpu", "ns/op", 20.0),
+        ("solo/alloc-pattern/8/same-cpu/count=10000", "ns/op", 30.0),
+        ("solo/alloc-reuse/8/same-cpu", "ns/op", 9.0),
+        ("parallel/alloc-reuse/8/spread", "ops/s", 2e8),
+        ("parallel/alloc-one-free-all/8/spread", "ops/s", 1e7),
+    ];
+    let mut reading = record("slab_test", &cases, &[]);
+    for line in &mut reading.lines {
+        if let Line::Summary(Summary { case, series, .. }) = line
+            && case.axes.contains_key("count")
+        {
+            series.extend([("alloc_ns".to_string(), 18.0), ("free_ns".to_string(), 12.0)]);
+        }
+    }
+    assert_data_eq!(text(reading), file!["snapshots/suite-slab_test-100.txt"].raw());
+}
+
+#[test]
+fn scaling_has_a_row_for_each_number_of_streams() {
+    let cases = [
+        ("fan-in/pipe/1/two-cpus/streams=10", "events/s", 1e6),
+        ("fan-in/pipe/1/two-cpus/streams=10/wait=poll", "events/s", 9e5),
+        ("fan-in/pipe/1/two-cpus/streams=10000", "events/s", 4e5),
+    ];
+    let skipped = [("fan-in/pipe/1/two-cpus/streams=10000/wait=select", "FD_SETSIZE is 1024")];
+    assert_data_eq!(
+        text(record("scaling", &cases, &skipped)),
+        file!["snapshots/suite-scaling-100.txt"].raw()
+    );
+}
+
+#[test]
+fn every_format_has_the_section_and_other_records_have_none() {
+    let report = || Report::from_reading(record("akbench", &[("solo/getpid/0/free", "ns/op", 119.0)], &[]));
+    assert!(markdown(&report()).contains("| latency\\_getpid | 95.559 | 21.436 | 119.449 | 119 |"));
+    assert!(json(&report()).contains("\"suites\""));
+    assert!(weighbridge_report::html(&report()).contains("<td class=\"text\">latency_getpid</td>"));
+    let other = Report::from_reading(common::whole());
+    assert!(sections(&other).is_empty() && !json(&other).contains("\"suites\""));
+}
+
+#[test]
+fn two_records_of_a_suite_have_a_section_each() {
+    let one = |ns: f64| record("akbench", &[("solo/getpid/0/free", "ns/op", ns)], &[]);
+    let report =
+        Report::from_readings([("before".to_string(), one(100.0)), ("after".to_string(), one(110.0))]);
+    let sections = sections(&report);
+    assert_eq!(sections[1].title, "akbench, 2025 [after]");
+    let ours = |index: usize| sections[index].tables[0].rows[7][4].clone();
+    assert_eq!((ours(0), ours(1)), ("100".to_string(), "110".to_string()));
+}
