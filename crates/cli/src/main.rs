@@ -8,6 +8,7 @@ mod args;
 mod check;
 mod commands;
 mod destination;
+mod harness;
 mod mistakes;
 mod nearest;
 mod output;

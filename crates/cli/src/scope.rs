@@ -12,8 +12,8 @@ use weighbridge_stats::stopping::LOOKS;
 
 use crate::Failure;
 use crate::args::{Effort, Selection};
-use crate::select;
 use crate::values::{spoken, spoken_size};
+use crate::{harness, select};
 
 /// The cases of an invocation and the effort that they are worth.
 #[derive(Debug)]
@@ -66,6 +66,8 @@ impl Scope {
                 Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
             }
         }
+        let harness = harness::missing(&selection.globs, &scope.cases, host);
+        scope.cases.splice(0..0, harness);
         scope.check_budget()?;
         Ok(scope)
     }
@@ -247,6 +249,7 @@ mod tests {
                 stopped_by: StoppedBy::MaxRuns,
                 per_op: PerOp::default(),
                 series: series.into(),
+                distribution: None,
                 shape: Vec::new(),
                 regimes: Vec::new(),
             };

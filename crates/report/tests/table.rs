@@ -116,3 +116,34 @@ fn a_date_is_never_broken() {
         assert!(text(&report, width).contains("2026-01-02T03:04:05Z"), "at {width}");
     }
 }
+
+/// A record of an operation that crossed the memory bus, on a machine with these modules.
+fn copied(dram: Option<weighbridge_record::Dram>, missing: &[&str]) -> Report {
+    let id: weighbridge_record::CaseId = "solo/memcpy/67108864/same-cpu".parse().unwrap();
+    let mut header = common::header();
+    let weighbridge_record::Line::Header(inner) = &mut header else { unreachable!() };
+    inner.machine.dram = dram;
+    inner.machine.missing = missing.iter().map(|why| (*why).to_owned()).collect();
+    let mut summary = common::summary(&id, "bytes/s", 12.8e9);
+    summary.series = [("bus_bytes_per_s".to_owned(), 25.6e9)].into();
+    let lines = vec![
+        header,
+        weighbridge_record::Line::Case(common::case(&id, "bytes/s")),
+        weighbridge_record::Line::Summary(summary),
+    ];
+    Report::from_reading(weighbridge_record::Reading { lines, problems: Vec::new() })
+}
+
+#[test]
+fn the_share_of_the_memory_bus_is_shown_or_why_it_is_not_known() {
+    let dram = weighbridge_record::Dram { modules: 2, bytes_per_s: Some(51.2e9), ..Default::default() };
+    let known = copied(Some(dram), &[]);
+    let line = "Memory bus: of 51.2 GB/s in theory, estimated: solo/memcpy/67108864/same-cpu 50 %";
+    assert!(text(&known, 100).contains(line), "{}", text(&known, 100));
+    assert!(weighbridge_report::markdown(&known).contains(line));
+    assert!(weighbridge_report::html(&known).contains(line));
+    let unknown = copied(None, &["theoretical bandwidth of the memory: only root may read it"]);
+    let line = "Memory bus: the share of the theoretical bandwidth is not known: only root may read it";
+    assert!(text(&unknown, 100).contains(line), "{}", text(&unknown, 100));
+    assert!(!text(&Report::from_reading(common::whole()), 100).contains("Memory bus"), "nothing crossed it");
+}

@@ -47,7 +47,7 @@ impl Cast for UdpMulticast {
         match WORKS.get_or_init(|| try_it().map_err(|error| error.to_string())) {
             Ok(()) => Fit::Yes,
             Err(why) => Fit::No(format!(
-                "multicast does not work on the loopback interface: {why}; allow it with `ip link set lo multicast on` \
+                "multicast does not work on the loopback interface: {why}; allow it with `ip link set lo up multicast on` \
                  and `ip route add 239.0.0.0/8 dev lo` as root"
             )),
         }

@@ -1,0 +1,101 @@
+//! What the harness itself costs, measured beside what it measures.
+//!
+//! A session of a suite, or of what a glob selects from it, has a case `noop` of every pattern that it runs, so that each
+//! report shows what of its figures is the loop. Who names complete ids gets those and nothing else.
+
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::ctx::Time;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::subject::{self, Prepared};
+use weighbridge_record::CaseId;
+
+/// The mechanism of every pattern that does nothing.
+const NOOP: &str = "noop";
+
+/// The cases of the harness that `cases` lack: of each pattern one, at its smallest payload, in its first placement, with
+/// the pattern's own settings.
+pub fn missing(globs: &[String], cases: &[Prepared], host: &Host) -> Vec<Prepared> {
+    if !globs.is_empty() && globs.iter().all(|glob| is_complete(glob)) {
+        return Vec::new();
+    }
+    let mut found: Vec<Prepared> = Vec::new();
+    for case in cases.iter().filter(|case| case.subject.time() == Time::Raw) {
+        let is_there =
+            |known: &Prepared| known.pattern.id == case.pattern.id && known.subject.caps.has(Caps::HARNESS);
+        if cases.iter().chain(&found).any(is_there) {
+            continue;
+        }
+        // A pattern without a harness, or a place where it cannot run, has none to show.
+        found.extend(subject::prepare(&noop(case, cases), host).ok());
+    }
+    found
+}
+
+fn is_complete(glob: &str) -> bool {
+    !glob.contains(['*', '?', '[', '{']) && glob.parse::<CaseId>().is_ok()
+}
+
+fn noop(case: &Prepared, cases: &[Prepared]) -> CaseId {
+    let of_pattern = cases.iter().filter(|other| other.pattern.id == case.pattern.id);
+    let smallest = of_pattern.map(|other| other.link.id.payload_bytes).min().unwrap_or(0);
+    let of_op = case.link.id.pattern == "solo" || case.link.id.pattern == "parallel";
+    let payload = if of_op { 0 } else { smallest };
+    let id = CaseId::new(case.pattern.id, NOOP, payload, &case.link.id.placement);
+    let own = |name: &str| case.pattern.axes.iter().any(|axis| axis.name == name);
+    case.link.id.axes.iter().filter(|(name, _)| own(name)).fold(id, |id, (name, value)| id.with(name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn prepared(host: &Host, ids: &[&str]) -> Vec<Prepared> {
+        ids.iter().map(|id| subject::prepare(&id.parse().unwrap(), host).unwrap()).collect()
+    }
+
+    fn ids(cases: &[Prepared]) -> Vec<String> {
+        cases.iter().map(|case| case.link.id.to_string()).collect()
+    }
+
+    #[test]
+    fn every_pattern_that_runs_has_its_harness_once() {
+        let host = Host::look().unwrap();
+        let cases = prepared(
+            &host,
+            &[
+                "roundtrip/pipe/4096/same-cpu",
+                "roundtrip/pipe/64/same-cpu",
+                "handoff/futex/0/same-cpu",
+                "solo/memcpy/64/same-cpu",
+                "fan-out/unix-stream/64/same-cpu/receivers=3",
+                "stream/mock/1/free",
+                "contend/noop/0/same-cpu",
+                "contend/mutex/0/same-cpu",
+            ],
+        );
+        let wanted = [
+            "roundtrip/noop/64/same-cpu",
+            "handoff/noop/0/same-cpu",
+            "solo/noop/0/same-cpu",
+            "fan-out/noop/64/same-cpu/receivers=3",
+        ];
+        assert_eq!(ids(&missing(&[], &cases, &host)), wanted);
+        assert_eq!(
+            ids(&missing(&["roundtrip/*".into()], &cases[..1], &host)),
+            ["roundtrip/noop/4096/same-cpu"]
+        );
+        let complete = ["roundtrip/pipe/4096/same-cpu".to_owned()];
+        assert_eq!(ids(&missing(&complete, &cases[..1], &host)), [""; 0], "nobody asked for more");
+    }
+
+    #[test]
+    fn every_pattern_has_a_harness() {
+        let with_harness: BTreeSet<&str> = subject::all()
+            .filter(|subject| subject.id == NOOP && subject.caps.has(Caps::HARNESS))
+            .flat_map(|subject| subject.patterns.iter().map(|pattern| pattern.id))
+            .collect();
+        let all: BTreeSet<&str> = subject::patterns().iter().map(|pattern| pattern.id).collect();
+        assert_eq!(with_harness, all);
+    }
+}
