@@ -94,6 +94,8 @@ pub struct Subscriber {
     bed: Bed,
     spin: Spin,
     watch: Option<Watch>,
+    /// The cursor that publishers know.
+    announced: u64,
     /// A loss that was found by a look that was not a receive.
     lost: Option<Loss>,
     /// All other ends of the doorbell are closed.
@@ -135,6 +137,7 @@ impl Subscriber {
             reader.skip_to_end()?;
             page.words().cursor.store(reader.position(), Ordering::Release);
         }
+        let announced = reader.position();
         Ok(Subscriber {
             reader,
             log,
@@ -149,6 +152,7 @@ impl Subscriber {
             bed: Bed::Futex,
             spin: Spin::default(),
             watch: None,
+            announced,
             lost: None,
             alone: false,
             buffer: Vec::new(),
@@ -223,7 +227,12 @@ impl Subscriber {
         }
         match self.reader.peek()? {
             Peek::Frame(frame) => Ok(Some(frame)),
-            Peek::Empty(_) => self.nothing_yet().map(|()| None),
+            Peek::Empty(_) => {
+                if self.reader.position() != self.announced {
+                    self.pass_padding();
+                }
+                self.nothing_yet().map(|()| None)
+            }
             Peek::Lost(loss) => self.note_loss(loss).map(|()| None),
             Peek::Sealed => Err(Error::Closed),
         }
@@ -267,7 +276,8 @@ impl Subscriber {
         let words = self.page.words();
         words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
         words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
-        words.cursor.store(self.reader.position(), Ordering::Release);
+        self.announced = self.reader.position();
+        words.cursor.store(self.announced, Ordering::Release);
         if self.is_expelled() && matches!(self.policy, Policy::DeadlineOrLeave(_)) {
             return Err(Error::Late);
         }
@@ -279,10 +289,22 @@ impl Subscriber {
         self.log.tail().expelled[self.slot].load(Ordering::Acquire) == self.generation
     }
 
+    /// The reader has moved over frames that carry nothing, and nothing has come after them: publishers may have their
+    /// space all the same.
+    #[cold]
+    fn pass_padding(&mut self) {
+        let (from, to) = (self.announced, self.reader.position());
+        self.announced = to;
+        if moved_on(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
+            let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
+        }
+    }
+
     /// Moves behind a frame and lets publishers have its space.
     #[inline]
     fn pass(&mut self, frame: &Frame) {
         self.reader.advance(frame);
+        self.announced = frame.end;
         self.received += 1;
         let words = self.page.words();
         words.received.store(self.received, Ordering::Relaxed);

@@ -125,6 +125,30 @@ fn a_loan_is_written_in_place_and_one_that_is_dropped_publishes_nothing() {
 }
 
 #[test]
+fn loans_that_are_dropped_again_and_again_do_not_fill_a_log_that_is_read() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options);
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        for round in 0..100 {
+            assert!(publisher.loan(900).unwrap().is_some(), "no room in round {round}");
+            assert_eq!(subscriber.receive().unwrap(), Received::Empty);
+        }
+        // And one that waits for space is woken by a receiver that finds nothing but padding.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                for _ in 0..20 {
+                    assert!(publisher.loan_within(900, Some(LONG)).unwrap().is_some());
+                }
+                publisher.publish_within(b"end", Some(LONG)).unwrap()
+            });
+            assert_eq!(next(&mut subscriber), b"end");
+            assert!(matches!(waiting.join().unwrap(), Published::At(_)));
+        });
+    }
+}
+
+#[test]
 fn a_lossy_receiver_holds_nobody_up_and_hears_exactly_what_it_missed() {
     for options in [small(), small().several_publishers()] {
         let group = group(options);

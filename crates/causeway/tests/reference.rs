@@ -123,8 +123,13 @@ fn readers_end(memory: &HeapMemory) -> u64 {
     reader.position()
 }
 
+/// `PROPTEST_CASES` sets it.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_log_of_one_publisher_is_a_queue_for_every_receiver(steps in prop::collection::vec(step(), 0..120)) {
