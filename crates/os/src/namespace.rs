@@ -3,16 +3,17 @@
 //! # Safety
 //!
 //! `unshare` with CLONE_NEWIPC changes which message queues, semaphores and shared memory segments the thread can
-//! name. It touches no memory and no descriptor table.
+//! name, with CLONE_NEWNET in which network its new sockets are. It touches no memory and no descriptor table. `ioctl` is
+//! given a structure of the kernel's form that lives across the call.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 
 /// Limits that belong to the IPC namespace and begin at the kernel's defaults in a new one.
 const IPC_LIMITS: [&str; 12] = [
@@ -54,6 +55,32 @@ pub fn private_ipc() -> Result<()> {
     Ok(())
 }
 
+/// Gives the calling thread a network of its own, in which there is nothing but a loopback interface, which is up and
+/// takes multicast. Sockets that it makes from now on are in that network wherever they are passed, and the network ends
+/// with the last of them. For a thread that makes some sockets and ends: there is no way back.
+///
+/// # Errors
+///
+/// `EPERM` without CAP_SYS_ADMIN.
+pub fn private_net() -> Result<()> {
+    let on = || "the network namespace";
+    // SAFETY: descriptors stay shared between the threads; see the module's text.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.context("leave", on)?;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
+        .context("open a socket in", on)?;
+    // SAFETY: all zero is a valid value of this plain structure: no name, no flags.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(b"lo") {
+        *place = byte.cast_signed() as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_MULTICAST) as libc::c_short;
+    // SAFETY: the request is initialised, and the kernel only reads it here.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) } < 0 {
+        return Err(Error::last("bring up", "the loopback interface"));
+    }
+    Ok(())
+}
+
 /// An empty file system in memory that is mounted nowhere, as a descriptor of its root directory.
 ///
 /// What is made in it is reached through this descriptor only (and `/proc/PID/fd` of those who hold it), and is gone
@@ -86,7 +113,6 @@ pub fn make_fifo(dir: BorrowedFd<'_>, name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
     use rustix::fs::OFlags;
     use rustix::io::{Errno, read, write};
 
@@ -129,6 +155,25 @@ mod tests {
             }
         });
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_private_network_has_a_loopback_of_its_own() {
+        use std::net::{TcpListener, TcpStream};
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            unless_forbidden(private_net())?;
+            assert!(TcpStream::connect(address).is_err(), "what listens outside is not here");
+            Some(TcpListener::bind(address).unwrap())
+        });
+        let Some(inside) = thread.join().unwrap() else { return };
+        // The socket keeps its network when the thread is gone, and is not reached from outside.
+        assert_eq!(inside.local_addr().unwrap(), address);
+        let _client = TcpStream::connect(address).unwrap();
+        inside.set_nonblocking(true).unwrap();
+        assert!(inside.accept().is_err());
+        assert!(outside.accept().is_ok());
     }
 
     #[test]

@@ -246,6 +246,52 @@ fn tools_that_are_missing_are_listed_with_their_package() {
     assert_eq!(document["not_installed"][0]["debian_package"], "rt-tests");
 }
 
+/// What the programs of lmbench write, all to standard error, by the form that their manual pages give.
+const LMBENCH: &[(&str, &str)] = &[
+    ("lat_pipe", "echo 'Pipe latency: 5.0756 microseconds' >&2"),
+    ("lat_unix", "echo 'AF_UNIX sock stream latency: 8.8831 microseconds' >&2"),
+    ("lat_sem", "echo 'Semaphore latency: 1.8046 microseconds' >&2"),
+    ("lat_proc", "echo 'Process fork+exit: 148.3243 microseconds' >&2"),
+    ("bw_pipe", "echo 'Pipe bandwidth: 4383.36 MB/sec' >&2"),
+    ("bw_unix", "echo 'AF_UNIX sock stream bandwidth: 4817.89 MB/sec' >&2"),
+    (
+        "lat_syscall",
+        "case $1 in
+            null) echo 'Simple syscall: 0.1644 microseconds' ;;
+            read) echo 'Simple read: 0.2311 microseconds' ;;
+            write) echo 'Simple write: 0.1951 microseconds' ;;
+            stat) echo 'Simple stat: 0.6040 microseconds' ;;
+            open) echo 'Simple open/close: 1.0547 microseconds' ;;
+            *) exit 1 ;;
+        esac >&2",
+    ),
+    ("bw_mem", "[ \"$1\" = 64m ] && echo '67.11 11096.07' >&2"),
+];
+
+#[test]
+fn every_figure_of_lmbench_is_found_and_has_our_unit() {
+    let folder = folder();
+    for (name, script) in LMBENCH {
+        fake(folder.path(), name, script);
+    }
+    let (document, stderr, code) = check(folder.path(), &["lmbench"]);
+    assert_eq!(code, 0, "{stderr} {document}");
+    let checks = document["checks"].as_array().unwrap();
+    assert!(checks.len() >= 14, "{document}");
+    let theirs: Vec<(&str, f64)> = checks
+        .iter()
+        .map(|row| {
+            (row["check"].as_str().unwrap(), row["theirs"].as_f64().unwrap_or_else(|| panic!("{row}")))
+        })
+        .collect();
+    let of = |name: &str| theirs.iter().find(|(check, _)| *check == name).unwrap().1;
+    let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 1e-9;
+    assert!(near(of("lmbench-lat_pipe"), 5075.6), "nanoseconds: {theirs:?}");
+    assert!(near(of("lmbench-lat_syscall-open"), 1054.7), "{theirs:?}");
+    assert!(near(of("lmbench-bw_pipe"), 4_383_360_000.0), "its MB are powers of ten: {theirs:?}");
+    assert!(near(of("lmbench-bw_mem-frd"), 11_096_070_000.0), "{theirs:?}");
+}
+
 #[test]
 fn a_warden_is_for_the_program_itself() {
     for argument in ["__warden", "__ward"] {

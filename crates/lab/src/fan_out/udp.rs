@@ -5,12 +5,14 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::marker;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
+use std::thread;
 use std::time::Duration;
 
-use causeway_os::socket;
+use causeway_os::{namespace, socket};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, netdevice};
 
@@ -31,30 +33,27 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cast for UdpMulticast {
     const ID: &'static str = "udp-multicast";
-    const ABOUT: &'static str = "one datagram to a multicast group on the loopback interface";
+    const ABOUT: &'static str = "one datagram to a multicast group on the loopback interface, a private one where the machine's takes none";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::LOSSY);
     type Sender = Sender;
     type Receiver = Receiver;
 
     fn fit(_host: &Host, link: &Link) -> Fit {
-        static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
         if link.payload_bytes > MOST_BYTES {
             return Fit::No(format!(
                 "{} bytes exceed the largest UDP datagram of {MOST_BYTES} bytes",
                 link.payload_bytes
             ));
         }
-        match WORKS.get_or_init(|| try_it().map_err(|error| error.to_string())) {
-            Ok(()) => Fit::Yes,
-            Err(why) => Fit::No(format!(
-                "multicast does not work on the loopback interface: {why}; allow it with `ip link set lo up multicast on` \
-                 and `ip route add 239.0.0.0/8 dev lo` as root"
-            )),
+        match loopback() {
+            Ok(_) => Fit::Yes,
+            Err(why) => Fit::No(why.clone()),
         }
     }
 
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
-        let (sender, all) = group(receivers)?;
+        let loopback = loopback().as_ref().map_err(|why| io::Error::other(why.clone()))?;
+        let (sender, all) = loopback.make(|| group(receivers))?;
         Ok([sender].into_iter().chain(all).map(|socket| Handoff::of([socket])).collect())
     }
 
@@ -67,6 +66,47 @@ impl Cast for UdpMulticast {
     fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
         Receiver::new(handoff.take_fd(), link)
     }
+}
+
+/// Which loopback interface takes multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loopback {
+    /// The machine's.
+    Shared,
+    /// That of a network which has nothing else and ends with its sockets.
+    Private,
+}
+
+impl Loopback {
+    /// Makes sockets on it.
+    fn make<T: marker::Send>(self, make: impl FnOnce() -> io::Result<T> + marker::Send) -> io::Result<T> {
+        match self {
+            Loopback::Shared => make(),
+            // A thread of its own: there is no way back for it.
+            Loopback::Private => thread::scope(|scope| {
+                let made =
+                    scope.spawn(|| namespace::private_net().map_err(io::Error::from).and_then(|()| make()));
+                made.join()
+                    .unwrap_or_else(|_| Err(io::Error::other("the thread that makes sockets panicked")))
+            }),
+        }
+    }
+}
+
+/// The first that works, or why none does and what helps.
+fn loopback() -> &'static Result<Loopback, String> {
+    static FOUND: OnceLock<Result<Loopback, String>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let works = |loopback: Loopback| loopback.make(try_it).map(|()| loopback);
+        works(Loopback::Shared).or_else(|shared| {
+            works(Loopback::Private).map_err(|private| {
+                format!(
+                    "multicast does not work on the loopback interface: {shared}; allow it with `ip link set lo up \
+                     multicast on` and `ip route add 239.0.0.0/8 dev lo` as root (nor in a network of our own: {private})"
+                )
+            })
+        })
+    })
 }
 
 /// A socket connected to a new group on loopback, and so many members of it. The first member's port is free, the others
