@@ -13,7 +13,7 @@ use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader
 const CAPACITY: u64 = 1024;
 
 fn messages() -> u64 {
-    let short = if cfg!(miri) { 40 } else { 20_000 };
+    let short = if cfg!(miri) { 16 } else { 20_000 };
     std::env::var("CAUSEWAY_THREAD_MESSAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(short)
 }
 
