@@ -318,7 +318,7 @@ mod tests {
         let why = refused(&["pipe"], None, &axes("colour", &["red"]));
         assert!(why.starts_with("no selected case has an axis `colour`; there are wait, touch"), "{why}");
         let why = refused(&["pipe"], None, &axes("touch", &["all", "everything"]));
-        assert!(why.contains("axis touch takes none, first, lines, all, not `everything`"), "{why}");
+        assert!(why.contains("axis touch takes none, first, lines, all, write, not `everything`"), "{why}");
     }
 
     #[test]

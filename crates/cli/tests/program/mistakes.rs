@@ -21,7 +21,7 @@ fn a_suite_that_does_not_exist() {
         &["run", "--suite", "quik"],
         str![[r#"
 error: invalid value 'quik' for '--suite <NAME>'
-  [possible values: quick, ipc, full]
+  [possible values: quick, ipc, full, ibench, kdbench, epoll_bench, slab_test, akbench, scaling]
 
   tip: a similar value exists: 'quick'
 
@@ -119,7 +119,7 @@ For more information, try '--help'.
     refused(
         folder.path(),
         &["run", "pipe", "--set", "touch=all,some"],
-        "error: axis touch takes none, first, lines, all, not `some`\n",
+        "error: axis touch takes none, first, lines, all, write, not `some`\n",
     );
     refused(
         folder.path(),
