@@ -34,6 +34,7 @@ Examples:
   weighbridge run pipe tcp --sizes 1..64K                two mechanisms over powers of two
   weighbridge run 'roundtrip/ring-*' --place two-cpus    rings between two CPUs
   weighbridge run --suite ipc --wait poll --budget 10m   as a main loop would read
+  weighbridge run --suite akbench                        what akbench measures, beside its published figures
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
 const AFTER_CHECK_HELP: &str = "\

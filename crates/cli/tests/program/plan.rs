@@ -153,7 +153,7 @@ fn suites_that_repeat_other_tools_are_planned() {
         ("ibench", 138, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
         ("kdbench", 138, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
         ("epoll_bench", 4, "fan-in/tcp/1/free/nice=0:10/nodelay=no/peers=thread/wait=none"),
-        ("slab_test", 67, "solo/alloc-pattern/16384/same-cpu/count=10000"),
+        ("slab_test", 66, "solo/alloc-pattern/16384/same-cpu/count=10000"),
         ("akbench", 20, "stream/pipe/1048576/free/memory=fresh/working-set=268435456"),
         ("scaling", 24, "fan-in/pipe/1/two-cpus/streams=10000/wait=select"),
     ] {
