@@ -19,7 +19,7 @@ use super::layout::{
     ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
 };
 use super::memory::Memory;
-use super::word::HEADER_BYTES;
+use super::word::{GRANULE_BYTES, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
 
@@ -100,8 +100,11 @@ impl MappedLog {
                 ));
             }
         }
-        let size =
-            rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?.st_size;
+        let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?;
+        let size = stat.st_size;
+        // A log whose memory is there already is mapped page by page now and not while messages wait. One with holes is
+        // not: filling them would be charged to this process.
+        let is_backed = i128::from(stat.st_blocks) * 512 >= i128::from(size);
         let capacity = u64::try_from(size).unwrap_or(0).saturating_sub(PREFIX_BYTES);
         let log2 = capacity.checked_ilog2().unwrap_or(0);
         if !capacity.is_power_of_two() || !CAPACITY_LOG2.contains(&log2) {
@@ -109,6 +112,10 @@ impl MappedLog {
         }
         let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
         let kind = log.check_header(log2)?;
+        if is_backed {
+            log.prefix.prefault()?;
+            log.ring.prefault()?;
+        }
         Ok(MappedLog { kind, ..log })
     }
 
@@ -201,6 +208,27 @@ impl MappedLog {
     }
 }
 
+impl MappedLog {
+    /// Loads the payload of a frame word by word; the last one is filled up with zeroes. A word that is written
+    /// meanwhile may be torn, the program stays defined.
+    #[inline]
+    pub fn for_each_word(&self, position: u64, length: usize, mut each: impl FnMut(u64)) {
+        let (from, length) = (self.payload(position), self.bounded(length));
+        for at in (0..length & !7).step_by(8) {
+            // SAFETY: inside the ring, and aligned: frames are, and headers are a multiple of 8.
+            each(unsafe { from.add(at).cast::<u64>().read_volatile() });
+        }
+        if !length.is_multiple_of(8) {
+            let mut last = [0; 8];
+            for (index, byte) in last[..length % 8].iter_mut().enumerate() {
+                // SAFETY: inside the payload.
+                *byte = unsafe { from.add((length & !7) + index).read_volatile() };
+            }
+            each(u64::from_ne_bytes(last));
+        }
+    }
+}
+
 impl Writer<Arc<MappedLog>> {
     /// The payload of a frame that this publisher has claimed.
     #[inline]
@@ -255,22 +283,28 @@ impl Memory for MappedLog {
     fn write_payload(&self, position: u64, from: &[u8]) {
         assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
         let length = self.bounded(from.len());
-        // SAFETY: as above, the other way round.
-        unsafe { copy(from.as_ptr(), self.payload(position), length) }
+        // What shares the header's line is written last, just before the header: receivers look at that line.
+        let beside = length.min((GRANULE_BYTES - HEADER_BYTES) as usize);
+        // SAFETY: as above, the other way round; both parts lie inside both ranges.
+        unsafe {
+            let (from, to) = (from.as_ptr(), self.payload(position));
+            copy(from.add(beside), to.add(beside), length - beside);
+            copy(from, to, beside);
+        }
     }
 }
 
 /// Copies bytes that another process may change meanwhile: the copy may be torn, the program stays defined.
 ///
-/// Short copies go by volatile words. Long ones use the processor's string copy, which the compiler cannot look into
-/// and which is as fast as memcpy from a few hundred bytes on (every x86-64 since 2012 has ERMS).
+/// The compiler cannot look into it: it goes by the processor's own instructions, or by volatile words. Long copies use
+/// the string copy, which is as fast as memcpy from some hundred bytes on (every x86-64 since 2012 has ERMS).
 ///
 /// # Safety
 /// `from` and `to` are valid for `length` bytes and do not overlap.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    if length >= 256 {
+    if length >= 768 {
         // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
         unsafe {
             std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
@@ -279,6 +313,17 @@ unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
         return;
     }
     let mut at = 0;
+    #[cfg(target_arch = "x86_64")]
+    while at + 32 <= length {
+        // SAFETY: inside both ranges; the instructions take any alignment.
+        unsafe {
+            std::arch::asm!(
+                "movups {a}, [{from}]", "movups {b}, [{from} + 16]", "movups [{to}], {a}", "movups [{to} + 16], {b}",
+                from = in(reg) from.add(at), to = in(reg) to.add(at), a = out(xmm_reg) _, b = out(xmm_reg) _,
+                options(nostack, preserves_flags));
+        }
+        at += 32;
+    }
     while at + 8 <= length {
         // SAFETY: inside the range. Unaligned words are read and written through arrays of bytes.
         unsafe {

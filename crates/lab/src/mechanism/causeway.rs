@@ -2,14 +2,19 @@
 //!
 //! Each end creates the group that it publishes to and subscribes to the other's; the two hand each other an invitation
 //! over a socket before anything is timed. A message is written where it lies in the log and copied out by its receiver,
-//! which is what a receiver does that need not trust its sender.
+//! which is what a receiver does that need not trust its sender. With `receive=in-place` it is read where it lies.
+//!
+//! # Safety
+//! Both ends are this program, which publishes with Causeway and writes nothing in a log that it has published, and both
+//! receive reliably: so the bytes of a message hold still until its receiver has moved on.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use causeway::{Group, GroupOptions, Loan, Policy, Publisher, Received, Subscriber};
+use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber};
 use causeway_os::socket;
 use rustix::event::epoll;
 
@@ -56,6 +61,21 @@ impl Kind for ManyWriters {
     }
 }
 
+/// How a receiver gets at a message.
+pub(crate) const RECEIVE: Axis = Axis {
+    name: "receive",
+    default: "copy",
+    values: Values::OneOf(&["copy", "in-place"]),
+    about: "a receiver copies a message out, and need not trust its sender; or it reads where the message lies",
+};
+/// Bytes of the log.
+pub(crate) const CAPACITY: Axis = Axis {
+    name: "capacity",
+    default: "default",
+    values: Values::Bytes,
+    about: "bytes of the log, a power of two; default is 256 KiB, or four times what the payload needs",
+};
+
 /// The largest log.
 const MOST_BYTES: usize = 1 << 30;
 /// A log of the default size stays in a second-level cache.
@@ -78,12 +98,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[Axis {
-        name: "capacity",
-        default: "default",
-        values: Values::Bytes,
-        about: "bytes of the log, a power of two; default is 256 KiB, or four times what the payload needs",
-    }];
+    const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
     type End = CausewayEnd;
 
     fn fit(_host: &Host, link: &Link) -> Fit {
@@ -134,6 +149,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
             subscriber,
             set,
             wait: link.wait,
+            in_place: link.axis(RECEIVE.name) == "in-place",
             capacity_bytes,
             _groups: [own, theirs],
         })
@@ -159,11 +175,13 @@ pub struct CausewayEnd {
     subscriber: Subscriber,
     set: Option<OwnedFd>,
     wait: Wait,
+    in_place: bool,
     capacity_bytes: u64,
     _groups: [Group; 2],
 }
 
 impl CausewayEnd {
+    #[inline]
     fn wait(&mut self) -> io::Result<()> {
         match (self.wait, &self.set) {
             (Wait::Spin, _) => {
@@ -200,9 +218,29 @@ impl AsMut<[u8]> for Written<'_> {
     }
 }
 
+/// A message that was received.
+#[derive(Debug)]
+pub enum Read<'a> {
+    /// Copied out.
+    Copied(&'a [u8]),
+    /// Where it lies.
+    InPlace(InPlace<'a>),
+}
+
+impl AsRef<[u8]> for Read<'_> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Read::Copied(bytes) => bytes,
+            // SAFETY: trusted publishers, a reliable receiver; see above.
+            Read::InPlace(message) => unsafe { message.bytes() },
+        }
+    }
+}
+
 impl Endpoint for CausewayEnd {
     type Tx<'a> = Written<'a>;
-    type Rx<'a> = &'a [u8];
+    type Rx<'a> = Read<'a>;
 
     #[inline]
     fn loan(&mut self, len: usize) -> io::Result<Written<'_>> {
@@ -217,12 +255,16 @@ impl Endpoint for CausewayEnd {
     }
 
     #[inline]
-    fn take(&mut self, _len: usize) -> io::Result<&[u8]> {
+    fn take(&mut self, _len: usize) -> io::Result<Read<'_>> {
         while !self.subscriber.is_ready().map_err(io::Error::other)? {
             self.wait()?;
         }
+        if self.in_place {
+            let message = self.subscriber.receive_in_place().map_err(io::Error::other)?;
+            return message.map(Read::InPlace).ok_or_else(|| io::Error::other("messages were lost"));
+        }
         match self.subscriber.receive().map_err(io::Error::other)? {
-            Received::Message(message) => Ok(message.bytes),
+            Received::Message(message) => Ok(Read::Copied(message.bytes)),
             Received::Lost { messages, .. } => {
                 Err(io::Error::other(format!("{messages} messages were lost")))
             }
