@@ -51,11 +51,13 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
+    weighbridge_peers::add();
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     if typed.nth(1).is_some_and(|first| first == peer::ARGUMENT) {
         return be_a_peer(typed.next());
     }
+    weighbridge_peers::sweep();
     match args::parse().map(commands::execute) {
         Err(code) => ExitCode::from(code),
         Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,

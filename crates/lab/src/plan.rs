@@ -78,6 +78,8 @@ const LARGE: &[&str] = &[
     "process-vm",
 ];
 const BOTH: &[&str] = &["same-cpu", "two-cpus"];
+const CAUSEWAY_SIZES: Sizes =
+    Sizes::These(&[1, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]);
 const HARNESS: Group = Group {
     patterns: &["roundtrip"],
     mechanisms: &["noop"],
@@ -185,6 +187,93 @@ pub const SUITES: &[Suite] = &[
                 sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
                 placements: BOTH,
                 axes: &[("wait", "spin-block")],
+            },
+        ],
+    },
+    Suite {
+        name: "causeway",
+        about: "Causeway beside what its targets are stated against: pipe, bare cache line, ring",
+        timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
+        budget: Duration::from_secs(5 * 60),
+        precision: 0.02,
+        groups: &[
+            HARNESS,
+            Group {
+                patterns: &["roundtrip"],
+                mechanisms: &["pipe"],
+                sizes: CAUSEWAY_SIZES,
+                placements: BOTH,
+                axes: &[("wait", "poll")],
+            },
+            Group {
+                patterns: &["roundtrip"],
+                mechanisms: &["causeway-sw"],
+                sizes: CAUSEWAY_SIZES,
+                placements: &["same-cpu"],
+                axes: &[("wait", "block")],
+            },
+            Group {
+                patterns: &["roundtrip"],
+                mechanisms: &["causeway-sw"],
+                sizes: CAUSEWAY_SIZES,
+                placements: &["two-cpus"],
+                axes: &[("wait", "spin-block")],
+            },
+            Group {
+                patterns: &["roundtrip"],
+                mechanisms: &["causeway-sw", "causeway-mw"],
+                sizes: Sizes::These(&[8]),
+                placements: &["two-cpus"],
+                axes: &[("wait", "spin")],
+            },
+            Group {
+                patterns: &["roundtrip"],
+                mechanisms: &["causeway-sw"],
+                sizes: Sizes::These(&[8]),
+                placements: &["two-cpus"],
+                axes: &[("wait", "spin"), ("receive", "in-place")],
+            },
+            Group {
+                patterns: &["roundtrip"],
+                mechanisms: &["ring-spin"],
+                sizes: Sizes::These(&[8]),
+                placements: &["two-cpus"],
+                axes: &[],
+            },
+            Group {
+                patterns: &["handoff"],
+                mechanisms: &["atomic"],
+                sizes: Sizes::These(&[0]),
+                placements: &["two-cpus"],
+                axes: &[],
+            },
+            Group {
+                patterns: &["stream"],
+                mechanisms: &["ring-spin"],
+                sizes: Sizes::These(&[64 * KIB]),
+                placements: &["two-cpus"],
+                axes: &[],
+            },
+            Group {
+                patterns: &["stream"],
+                mechanisms: &["causeway-sw"],
+                sizes: Sizes::These(&[64 * KIB]),
+                placements: &["two-cpus"],
+                axes: &[("wait", "spin")],
+            },
+            Group {
+                patterns: &["stream"],
+                mechanisms: &["causeway-sw"],
+                sizes: Sizes::These(&[64 * KIB]),
+                placements: &["two-cpus"],
+                axes: &[("wait", "spin"), ("receive", "in-place")],
+            },
+            Group {
+                patterns: &["fan-out"],
+                mechanisms: &["causeway-sw"],
+                sizes: Sizes::These(&[64]),
+                placements: &["free"],
+                axes: &[("receivers", "100"), ("burst", "16"), ("wait", "yield")],
             },
         ],
     },

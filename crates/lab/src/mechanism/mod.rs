@@ -3,10 +3,10 @@
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
-pub(crate) mod leftovers;
+pub mod leftovers;
 mod socket;
 
-mod causeway;
+pub(crate) mod causeway;
 mod fifo;
 mod memfd_pass;
 mod mock;
