@@ -39,6 +39,8 @@ mod error;
 mod facts;
 #[cfg(not(loom))]
 mod group;
+#[cfg(not(loom))]
+mod in_place;
 pub mod log;
 #[cfg(not(loom))]
 mod member;
@@ -63,8 +65,9 @@ pub use asynchronous::AsyncSubscriber;
 pub use {
     error::{Error, Gone, Refusal, Result},
     group::Group,
+    in_place::InPlace,
     options::{Access, Credentials, GroupOptions, Policy, SubscribeOptions},
     publisher::{Loan, Position, Published, Publisher},
     serve::{PublisherReport, ReceiverReport, Report},
-    subscriber::{Health, InPlace, Message, Received, Subscriber, Waited},
+    subscriber::{Health, Message, Received, Subscriber, Waited},
 };

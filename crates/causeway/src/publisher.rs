@@ -35,9 +35,18 @@ pub struct Publisher {
     log: Arc<MappedLog>,
     writer: Writer<Arc<MappedLog>>,
     audience: Audience,
+    /// The frame of the loan that is out.
+    open: Option<Claim>,
+    /// Where a short message is written before it is committed.
+    stage: [u8; STAGE_BYTES],
     /// Keeps the server of a group alive that lives in this process.
     _host: Option<Arc<Host>>,
 }
+
+/// Messages up to this length are written beside the log and copied into it by the commit, in one go. Receivers look at
+/// the line in which such a message lies; each word written there on its own would be fetched by them and have to be
+/// fetched back. See `docs/decisions/stage.md`.
+const STAGE_BYTES: usize = 256;
 
 /// How often a publisher yields to another one that frees space, before it takes the log for full.
 const YIELDS: u32 = 200;
@@ -64,7 +73,7 @@ impl Publisher {
         let audience = Audience::new(socket, StatusPage::open(&status)?, granted.words[1])?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
-        Ok(Publisher { log, writer, audience, _host: host })
+        Ok(Publisher { log, writer, audience, open: None, stage: [0; STAGE_BYTES], _host: host })
     }
 
     /// Which publisher of the group this is: what receivers see as [`Message::publisher`](crate::Message).
@@ -96,7 +105,13 @@ impl Publisher {
     /// As [`Publisher::publish`].
     #[inline]
     pub fn publish_about(&mut self, topic: u32, payload: &[u8]) -> Result<Published> {
-        let Some(claim) = self.claim(payload.len())? else { return Ok(Published::Full) };
+        let claim = match self.claim_at_once(payload.len()) {
+            Some(claim) => claim,
+            None => match self.claim(payload.len())? {
+                Some(claim) => claim,
+                None => return Ok(Published::Full),
+            },
+        };
         self.log.write_payload(claim.position, payload);
         self.commit(claim, Label { topic, correlation: 0 }).map(Published::At)
     }
@@ -106,8 +121,15 @@ impl Publisher {
     ///
     /// # Errors
     /// As [`Publisher::publish`].
+    #[inline]
     pub fn publish_within(&mut self, payload: &[u8], timeout: Option<Duration>) -> Result<Published> {
-        let Some(claim) = self.claim_within(payload.len(), timeout)? else { return Ok(Published::Full) };
+        let claim = match self.claim_at_once(payload.len()) {
+            Some(claim) => claim,
+            None => match self.claim_within(payload.len(), timeout)? {
+                Some(claim) => claim,
+                None => return Ok(Published::Full),
+            },
+        };
         self.log.write_payload(claim.position, payload);
         self.commit(claim, Label::default()).map(Published::At)
     }
@@ -118,22 +140,30 @@ impl Publisher {
     ///
     /// # Errors
     /// As [`Publisher::publish`].
+    #[inline]
     pub fn loan(&mut self, payload_bytes: usize) -> Result<Option<Loan<'_>>> {
-        let claim = self.claim(payload_bytes)?;
-        Ok(claim.map(|claim| Loan { publisher: self, claim: Some(claim), topic: 0 }))
+        self.open = self.claim_at_once(payload_bytes);
+        if self.open.is_none() {
+            self.open = self.claim(payload_bytes)?;
+        }
+        Ok(self.open.is_some().then_some(Loan { publisher: self, topic: 0 }))
     }
 
     /// As [`Publisher::loan`]; sleeps while the log is full, at most for `timeout`.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
+    #[inline]
     pub fn loan_within(
         &mut self,
         payload_bytes: usize,
         timeout: Option<Duration>,
     ) -> Result<Option<Loan<'_>>> {
-        let claim = self.claim_within(payload_bytes, timeout)?;
-        Ok(claim.map(|claim| Loan { publisher: self, claim: Some(claim), topic: 0 }))
+        self.open = self.claim_at_once(payload_bytes);
+        if self.open.is_none() {
+            self.open = self.claim_within(payload_bytes, timeout)?;
+        }
+        Ok(self.open.is_some().then_some(Loan { publisher: self, topic: 0 }))
     }
 
     /// Whether the process that serves the group is gone. Traffic goes on without it, but nobody can join.
@@ -153,7 +183,18 @@ impl Publisher {
         }
     }
 
-    #[inline]
+    /// Space that needs no look at anybody else's words.
+    #[inline(always)]
+    fn claim_at_once(&mut self, payload_bytes: usize) -> Option<Claim> {
+        if self.open.is_some() {
+            self.abandon(); // a loan that was forgotten and not dropped
+        }
+        let claim = self.writer.claim_at_once(payload_bytes)?;
+        self.audience.not_held_up();
+        Some(claim)
+    }
+
+    #[inline(never)]
     fn claim(&mut self, payload_bytes: usize) -> Result<Option<Claim>> {
         let limit_bytes = self.payload_bytes_max();
         if payload_bytes > limit_bytes {
@@ -180,6 +221,19 @@ impl Publisher {
         Ok(None)
     }
 
+    /// Gives up the frame of the loan that is out, if there is one.
+    #[cold]
+    fn abandon(&mut self) {
+        if let Some(claim) = self.open.take() {
+            // Evicted meanwhile: then somebody else has given the frame up already.
+            let _ = self.writer.abandon(claim);
+            // Receivers that sleep before the padding have nothing to read, but one that looked at the unfinished
+            // frame must look behind it.
+            self.audience.wake(self.log.tail());
+        }
+    }
+
+    #[inline(never)]
     fn claim_within(&mut self, payload_bytes: usize, timeout: Option<Duration>) -> Result<Option<Claim>> {
         if let Some(claim) = self.claim(payload_bytes)? {
             return Ok(Some(claim));
@@ -244,8 +298,8 @@ impl Space {
 /// after it, so fill it and let go.
 #[derive(Debug)]
 pub struct Loan<'a> {
+    /// Holds the claim: it would be copied about here.
     publisher: &'a mut Publisher,
-    claim: Option<Claim>,
     topic: u32,
 }
 
@@ -260,37 +314,47 @@ impl Loan<'_> {
     ///
     /// # Errors
     /// [`Error::Evicted`] if this publisher was taken for gone meanwhile; then nothing was published.
-    pub fn commit(mut self) -> Result<Position> {
+    #[inline]
+    pub fn commit(self) -> Result<Position> {
         let label = Label { topic: self.topic, correlation: 0 };
-        match self.claim.take() {
-            Some(claim) => self.publisher.commit(claim, label),
-            None => Err(Error::Evicted),
+        let Some(claim) = self.publisher.open.take() else { return Err(Error::Evicted) };
+        if let Some(staged) = self.publisher.stage.get(..claim.payload_bytes as usize) {
+            self.publisher.log.write_payload(claim.position, staged);
         }
+        self.publisher.commit(claim, label)
     }
 }
 
 impl Deref for Loan<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        self.claim.as_ref().map_or(&[], |claim| self.publisher.writer.claimed_bytes(claim))
+        let Some(claim) = &self.publisher.open else { return &[] };
+        match self.publisher.stage.get(..claim.payload_bytes as usize) {
+            Some(staged) => staged,
+            None => self.publisher.writer.claimed_bytes(claim),
+        }
     }
 }
 
 impl DerefMut for Loan<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.claim.as_ref().map_or(&mut [], |claim| self.publisher.writer.claimed_bytes_mut(claim))
+        let Publisher { open, stage, writer, .. } = &mut *self.publisher;
+        let Some(claim) = open else { return &mut [] };
+        match stage.get_mut(..claim.payload_bytes as usize) {
+            Some(staged) => staged,
+            None => writer.claimed_bytes_mut(claim),
+        }
     }
 }
 
 impl Drop for Loan<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(claim) = self.claim.take() {
-            // Evicted meanwhile: then somebody else has given the frame up already.
-            let _ = self.publisher.writer.abandon(claim);
-            // Receivers that sleep before the padding have nothing to read, but one that looked at the unfinished
-            // frame must look behind it.
-            self.publisher.audience.wake(self.publisher.log.tail());
+        if self.publisher.open.is_some() {
+            self.publisher.abandon();
         }
     }
 }

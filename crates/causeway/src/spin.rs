@@ -3,6 +3,9 @@
 //! A wake-up costs the sleeper and the waker some microseconds, on an idle CPU of a virtual machine tens. Looking for
 //! that long before sleeping is at worst twice the cost of knowing beforehand, and mostly saves the sleep. It is never
 //! worth it when the publisher would need the very CPU that looks. See `docs/decisions/spin.md`.
+//!
+//! Publishers note the CPU from which they last woke somebody, so that is known after the first sleep. Before it, a
+//! thread that may run on one CPU only does not look: the publisher may have been given the same one.
 
 use std::time::Duration;
 
@@ -23,6 +26,7 @@ pub struct Spin {
     longest: Duration,
     /// Sleeps since looking was last enough.
     sleeps: u32,
+    /// Was there a second CPU at all when this began? Asked once: asking costs as much as a sleep.
     single_cpu: bool,
 }
 
@@ -35,36 +39,31 @@ impl Default for Spin {
 impl Spin {
     /// Looks at most for `longest`; zero never looks.
     pub fn up_to(longest: Duration) -> Spin {
-        let mut spin = Spin { budget: longest, longest, sleeps: 0, single_cpu: false };
-        spin.look_at_affinity();
-        spin
+        let cpus = || causeway_os::sched::allowed_cpus().map_or(1, |cpus| cpus.len());
+        Spin { budget: longest, longest, sleeps: 0, single_cpu: !longest.is_zero() && cpus() == 1 }
     }
 
     /// How long to look this time. `last_cpu` is the CPU + 1 from which publishers last woke somebody, 0 if unknown.
     pub fn budget(&self, last_cpu: u32) -> Duration {
-        let shares_cpu = || last_cpu != 0 && last_cpu == causeway_os::sched::current_cpu() + 1;
-        if self.single_cpu || self.budget.is_zero() || shares_cpu() { Duration::ZERO } else { self.budget }
+        let shares_cpu = || match last_cpu {
+            0 => self.single_cpu,
+            last_cpu => last_cpu == causeway_os::sched::current_cpu() + 1,
+        };
+        if self.budget.is_zero() || shares_cpu() { Duration::ZERO } else { self.budget }
     }
 
-    /// Learns from a wait. Looking that was enough is done again. A sleep halves the time spent in vain, unless it was
-    /// so short that most of it may have been the wake-up itself.
-    pub fn learn(&mut self, waited: Duration, slept: bool) {
-        if !slept {
-            (self.budget, self.sleeps) = (self.longest, 0);
-            return;
-        }
+    /// Learns from a wait that ended while looking: that is done again.
+    #[inline]
+    pub fn looking_was_enough(&mut self) {
+        (self.budget, self.sleeps) = (self.longest, 0);
+    }
+
+    /// Learns from a sleep after `waited` in all. It halves the time spent in vain, unless the wait was so short that
+    /// most of it may have been the wake-up itself.
+    pub fn slept(&mut self, waited: Duration) {
         let doubtful = waited <= self.longest * DOUBTFUL && self.sleeps % ROUND < TRIES;
         self.budget = if doubtful { self.longest } else { self.budget / 2 };
         self.sleeps = self.sleeps.wrapping_add(1);
-        if self.sleeps.is_multiple_of(ROUND) {
-            self.look_at_affinity();
-        }
-    }
-
-    /// Whether there is a second CPU at all for the publisher. That may change, but asking costs as much as a sleep.
-    fn look_at_affinity(&mut self) {
-        self.single_cpu =
-            !self.longest.is_zero() && causeway_os::sched::allowed_cpus().map_or(1, |cpus| cpus.len()) == 1;
     }
 }
 
@@ -76,10 +75,10 @@ mod tests {
     fn long_waits_end_the_looking_and_a_short_one_brings_it_back() {
         let mut spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
         for _ in 0..20 {
-            spin.learn(Duration::from_secs(1), true);
+            spin.slept(Duration::from_secs(1));
         }
         assert_eq!(spin.budget(0), Duration::ZERO);
-        spin.learn(Duration::from_micros(10), false);
+        spin.looking_was_enough();
         assert_eq!(spin.budget(0), LONGEST);
     }
 
@@ -88,7 +87,7 @@ mod tests {
         let mut spin = Spin { budget: Duration::ZERO, longest: LONGEST, sleeps: 0, single_cpu: false };
         let mut tries = 0;
         for _ in 0..10 * ROUND {
-            spin.learn(LONGEST * 2, true);
+            spin.slept(LONGEST * 2);
             tries += u32::from(spin.budget == LONGEST);
         }
         assert_eq!(tries, 10 * TRIES);
@@ -96,11 +95,16 @@ mod tests {
 
     #[test]
     fn nobody_looks_on_the_cpu_that_the_publisher_needs() {
-        let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: true };
-        assert_eq!(spin.budget(0), Duration::ZERO);
         let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
         // This thread may move between the two calls; on one of a few tries it does not.
         let stayed = |_| spin.budget(causeway_os::sched::current_cpu() + 1).is_zero();
         assert!((0..1000).any(stayed));
+    }
+
+    #[test]
+    fn who_may_run_on_one_cpu_only_looks_once_the_publisher_is_known_to_be_elsewhere() {
+        let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: true };
+        assert_eq!(spin.budget(0), Duration::ZERO);
+        assert_eq!(spin.budget(u32::MAX), LONGEST, "no thread runs on that CPU");
     }
 }

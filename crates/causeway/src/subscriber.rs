@@ -12,10 +12,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
 use crate::error::{Error, Gone, Result};
+use crate::in_place::InPlace;
 use crate::log::layout::RECEIVERS_MAX;
 use crate::log::mapped::{MappedLog, ReceiverPage, StatusPage};
 use crate::log::sleep::{Bed, Sleeper, moved_on};
-use crate::log::{Frame, Loss, Memory, Peek, Reader, Start};
+use crate::log::{Frame, Glance, Loss, Memory, Peek, Reader, Start};
 use crate::options::{Policy, SubscribeOptions};
 use crate::publisher::Position;
 use crate::serve::Host;
@@ -81,8 +82,8 @@ pub struct Health {
 /// Receives messages. Made by [`Group::subscribe`](crate::Group::subscribe).
 #[derive(Debug)]
 pub struct Subscriber {
-    reader: Reader<Arc<MappedLog>>,
-    log: Arc<MappedLog>,
+    pub(crate) reader: Reader<Arc<MappedLog>>,
+    pub(crate) log: Arc<MappedLog>,
     page: ReceiverPage,
     status: StatusPage,
     socket: OwnedFd,
@@ -96,7 +97,10 @@ pub struct Subscriber {
     watch: Option<Watch>,
     /// The cursor that publishers know.
     announced: u64,
-    /// A loss that was found by a look that was not a receive.
+    /// The message at this receiver's position, if it was `found` there.
+    pub(crate) frame: Frame,
+    found: bool,
+    /// A loss that was found and not yet told.
     lost: Option<Loss>,
     /// All other ends of the doorbell are closed.
     alone: bool,
@@ -153,6 +157,8 @@ impl Subscriber {
             spin: Spin::default(),
             watch: None,
             announced,
+            frame: Frame::default(),
+            found: false,
             lost: None,
             alone: false,
             buffer: Vec::new(),
@@ -175,27 +181,29 @@ impl Subscriber {
     #[inline]
     pub fn receive(&mut self) -> Result<Received<'_>> {
         loop {
-            let Some(frame) = self.next_frame()? else {
+            if !self.find()? {
                 return Ok(match self.lost.take() {
                     Some(loss) => Received::Lost { messages: loss.messages, bytes: loss.bytes },
                     None => Received::Empty,
                 });
-            };
-            let length = frame.payload_bytes as usize;
+            }
+            let length = self.frame.payload_bytes as usize;
             if self.buffer.len() < length {
                 self.enlarge(length)?;
             }
-            if !self.reader.copy(&frame, &mut self.buffer[..length]) {
+            if !self.reader.copy(&self.frame, &mut self.buffer[..length]) {
+                self.lose();
                 continue; // overtaken while copying; the next look says by how much
             }
-            self.pass(&frame);
+            self.pass();
+            let Frame { position, publisher, sequence, topic, .. } = self.frame;
             let bytes = &self.buffer[..length];
             return Ok(Received::Message(Message {
                 bytes,
-                position: Position(frame.position),
-                publisher: frame.publisher,
-                sequence: frame.sequence,
-                topic: frame.topic,
+                position: Position(position),
+                publisher,
+                sequence,
+                topic,
             }));
         }
     }
@@ -216,29 +224,51 @@ impl Subscriber {
     /// As [`Subscriber::receive`].
     #[inline]
     pub fn receive_in_place(&mut self) -> Result<Option<InPlace<'_>>> {
-        Ok(self.next_frame()?.map(|frame| InPlace { subscriber: self, frame }))
+        Ok(if self.find()? { Some(InPlace::new(self)) } else { None })
     }
 
-    /// The frame at this receiver's position. `None`: nothing, or a loss that now waits in `lost`.
-    #[inline]
-    fn next_frame(&mut self) -> Result<Option<Frame>> {
+    /// Looks for the next message, and leaves it in `frame`. If not found: nothing, or a loss that now waits in `lost`.
+    #[inline(always)]
+    fn find(&mut self) -> Result<bool> {
+        // If it has been overwritten since it was found, whoever reads it finds that out.
+        if self.found {
+            return Ok(true);
+        }
+        if self.lost.is_none() {
+            match self.reader.glance(&mut self.frame) {
+                Glance::Frame => {
+                    self.found = true;
+                    return Ok(true);
+                }
+                Glance::Empty if !self.nobody_publishes() => return Ok(false),
+                Glance::Empty | Glance::Other => {}
+            }
+        }
+        self.find_at_length()
+    }
+
+    #[inline(never)]
+    fn find_at_length(&mut self) -> Result<bool> {
         if self.lost.is_some() {
-            return Ok(None);
+            return Ok(false);
         }
         match self.reader.peek()? {
-            Peek::Frame(frame) => Ok(Some(frame)),
+            Peek::Frame(frame) => {
+                self.frame = frame;
+                self.found = true;
+            }
             Peek::Empty(_) => {
                 if self.reader.position() != self.announced {
                     self.pass_padding();
                 }
-                self.nothing_yet().map(|()| None)
+                self.nothing_yet()?;
             }
-            Peek::Lost(loss) => self.note_loss(loss).map(|()| None),
-            Peek::Sealed => Err(Error::Closed),
+            Peek::Lost(loss) => self.note_loss(loss)?,
+            Peek::Sealed => return Err(Error::Closed),
         }
+        Ok(self.found)
     }
 
-    #[inline]
     fn nothing_yet(&mut self) -> Result<()> {
         if !self.nobody_publishes() {
             return Ok(());
@@ -252,6 +282,7 @@ impl Subscriber {
     }
 
     /// Whether no message can come any more.
+    #[inline]
     fn nobody_publishes(&self) -> bool {
         let status = self.status.words();
         status.phase.load(Ordering::Acquire) == 2
@@ -300,26 +331,35 @@ impl Subscriber {
         }
     }
 
-    /// Moves behind a frame and lets publishers have its space.
+    /// Moves behind the message that was found and lets publishers have its space.
     #[inline]
-    fn pass(&mut self, frame: &Frame) {
-        self.reader.advance(frame);
-        self.announced = frame.end;
+    pub(crate) fn pass(&mut self) {
+        self.found = false;
+        self.reader.advance(&self.frame);
+        self.announced = self.frame.end;
         self.received += 1;
         let words = self.page.words();
         words.received.store(self.received, Ordering::Relaxed);
         // From the frame's start, not from the last cursor: padding before it only adds to what was passed.
-        if moved_on(self.log.tail(), words, self.log.capacity_bytes(), frame.position, frame.end) {
+        let Frame { position, end, .. } = self.frame;
+        if moved_on(self.log.tail(), words, self.log.capacity_bytes(), position, end) {
             let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
         }
+    }
+
+    /// Lets go of a message that was found and has been overwritten since; the next look says what was lost.
+    #[cold]
+    pub(crate) fn lose(&mut self) {
+        self.found = false;
     }
 
     /// Whether [`Subscriber::receive`] would have anything to say. Takes nothing.
     ///
     /// # Errors
     /// As [`Subscriber::receive`].
+    #[inline]
     pub fn is_ready(&mut self) -> Result<bool> {
-        Ok(self.next_frame()?.is_some() || self.lost.is_some())
+        Ok(self.find()? || self.lost.is_some())
     }
 
     /// Waits for something to receive: looks for a while, then sleeps on a futex. At most for `timeout`; without one,
@@ -335,9 +375,12 @@ impl Subscriber {
         let deadline = timeout.and_then(|timeout| start.checked_add(timeout));
         let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
         let budget = timeout.map_or(budget, |timeout| budget.min(timeout));
-        let found = self.look_for(start, budget)?;
-        let waited = if found { Ok(Waited::Ready) } else { self.sleep_until(deadline) };
-        self.spin.learn(start.elapsed(), !found);
+        if self.look_for(start, budget)? {
+            self.spin.looking_was_enough();
+            return Ok(Waited::Ready);
+        }
+        let waited = self.sleep_until(deadline);
+        self.spin.slept(start.elapsed());
         waited
     }
 
@@ -527,68 +570,5 @@ fn check_doorbell(bell: &OwnedFd) -> Result<()> {
 impl AsFd for Subscriber {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
-    }
-}
-
-/// A message read where it lies. Publishers wait for this receiver, if its policy makes them, until the view is
-/// dropped or finished.
-#[derive(Debug)]
-#[must_use = "finish it to learn whether the bytes held still"]
-pub struct InPlace<'a> {
-    subscriber: &'a mut Subscriber,
-    frame: Frame,
-}
-
-impl InPlace<'_> {
-    /// Length of the payload, in bytes.
-    pub fn payload_bytes(&self) -> usize {
-        self.frame.payload_bytes as usize
-    }
-
-    /// Where it lies in the one order of the group.
-    pub fn position(&self) -> Position {
-        Position(self.frame.position)
-    }
-
-    /// Which publisher sent it.
-    pub fn publisher(&self) -> u8 {
-        self.frame.publisher
-    }
-
-    /// How many messages that publisher had sent before, modulo 2³².
-    pub fn sequence(&self) -> u32 {
-        self.frame.sequence
-    }
-
-    /// What it is about.
-    pub fn topic(&self) -> u32 {
-        self.frame.topic
-    }
-
-    /// Copies the beginning of the payload into `into`, as far as both reach. What was copied counts only if
-    /// [`InPlace::finish`] then says so.
-    pub fn copy_to(&self, into: &mut [u8]) -> usize {
-        let length = into.len().min(self.payload_bytes());
-        self.subscriber.log.read_payload(self.frame.position, &mut into[..length]);
-        length
-    }
-
-    /// Moves behind the message. Returns whether its bytes held still all the time; if not, this receiver was
-    /// overtaken, and the next [`Subscriber::receive`] says what was lost, this message included.
-    pub fn finish(self) -> bool {
-        let intact = self.subscriber.reader.intact(&self.frame);
-        if intact {
-            self.subscriber.pass(&self.frame);
-        }
-        std::mem::forget(self);
-        intact
-    }
-}
-
-impl Drop for InPlace<'_> {
-    fn drop(&mut self) {
-        if self.subscriber.reader.intact(&self.frame) {
-            self.subscriber.pass(&self.frame);
-        }
     }
 }

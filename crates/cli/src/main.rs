@@ -57,6 +57,7 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
+    weighbridge_peers::add();
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Some(first) if first == warden::WARD => return warden::ward(typed),
         _ => {}
     }
+    weighbridge_peers::sweep();
     match args::parse().map(commands::execute) {
         Err(code) => ExitCode::from(code),
         Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,

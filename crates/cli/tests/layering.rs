@@ -10,11 +10,19 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("stats", "weighbridge-stats", &[]),
     ("causeway", "causeway", &["causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
+    ("peers", "weighbridge-peers", &["weighbridge-lab", "causeway-os"]),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
     (
         "cli",
         "weighbridge",
-        &["weighbridge-lab", "weighbridge-report", "weighbridge-record", "weighbridge-stats", "causeway-os"],
+        &[
+            "weighbridge-lab",
+            "weighbridge-peers",
+            "weighbridge-report",
+            "weighbridge-record",
+            "weighbridge-stats",
+            "causeway-os",
+        ],
     ),
 ];
 

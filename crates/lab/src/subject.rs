@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::OnceLock;
 
 use weighbridge_record::{CaseId, PerOp};
 
@@ -87,7 +88,19 @@ impl Subject {
 
 /// Every subject, family by family. A name may stand in several families, with different patterns.
 pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
-    FAMILIES.iter().flat_map(|family| family.iter())
+    let guests = GUESTS.get().copied().unwrap_or_default();
+    FAMILIES.iter().chain(guests).flat_map(|family| family.iter())
+}
+
+static GUESTS: OnceLock<&'static [&'static [Subject]]> = OnceLock::new();
+
+/// Adds families of another crate. To be called once, first thing in the program: its peers are the same program, and must
+/// know them too.
+///
+/// # Panics
+/// If it was called before.
+pub fn add_families(families: &'static [&'static [Subject]]) {
+    assert!(GUESTS.set(families).is_ok(), "families are added once");
 }
 
 const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL];

@@ -21,7 +21,7 @@ use super::layout::{
     ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
 };
 use super::memory::Memory;
-use super::word::{FREE_KEY_MASK, HEADER_BYTES};
+use super::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
 
@@ -110,8 +110,11 @@ impl MappedLog {
                 ));
             }
         }
-        let size =
-            rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?.st_size;
+        let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?;
+        let size = stat.st_size;
+        // A log whose memory is there already is mapped page by page now and not while messages wait. One with holes is
+        // not: filling them would be charged to this process.
+        let is_backed = i128::from(stat.st_blocks) * 512 >= i128::from(size);
         let capacity = u64::try_from(size).unwrap_or(0).saturating_sub(PREFIX_BYTES);
         let log2 = capacity.checked_ilog2().unwrap_or(0);
         if !capacity.is_power_of_two() || !CAPACITY_LOG2.contains(&log2) {
@@ -119,6 +122,10 @@ impl MappedLog {
         }
         let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
         let kind = log.check_header(log2)?;
+        if is_backed {
+            log.prefix.prefault()?;
+            log.ring.prefault()?;
+        }
         let key = key_of(log.header_page().group_id[0].load(Ordering::Relaxed));
         Ok(MappedLog { kind, key, ..log })
     }
@@ -212,6 +219,27 @@ impl MappedLog {
     }
 }
 
+impl MappedLog {
+    /// Loads the payload of a frame word by word; the last one is filled up with zeroes. A word that is written
+    /// meanwhile may be torn, the program stays defined.
+    #[inline]
+    pub fn for_each_word(&self, position: u64, length: usize, mut each: impl FnMut(u64)) {
+        let (from, length) = (self.payload(position), self.bounded(length));
+        for at in (0..length & !7).step_by(8) {
+            // SAFETY: inside the ring, and aligned: frames are, and headers are a multiple of 8.
+            each(unsafe { from.add(at).cast::<u64>().read_volatile() });
+        }
+        if !length.is_multiple_of(8) {
+            let mut last = [0; 8];
+            for (index, byte) in last[..length % 8].iter_mut().enumerate() {
+                // SAFETY: inside the payload.
+                *byte = unsafe { from.add((length & !7) + index).read_volatile() };
+            }
+            each(u64::from_ne_bytes(last));
+        }
+    }
+}
+
 impl Writer<Arc<MappedLog>> {
     /// The payload of a frame that this publisher has claimed.
     #[inline]
@@ -272,16 +300,23 @@ impl Memory for MappedLog {
     fn write_payload(&self, position: u64, from: &[u8]) {
         assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
         let length = self.bounded(from.len());
-        // SAFETY: as above, the other way round. A frame is a multiple of 64 bytes, so that what is rounded up is in it.
-        unsafe { copy_in(from.as_ptr(), self.payload(position), length) }
+        // What shares the header's line is written last, just before the header: receivers look at that line.
+        let beside = length.min((GRANULE_BYTES - HEADER_BYTES) as usize);
+        // SAFETY: as above, the other way round; both parts lie inside both ranges. A frame is a multiple of 64 bytes, so
+        // that what is rounded up is in it.
+        unsafe {
+            let (from, to) = (from.as_ptr(), self.payload(position));
+            copy_in(from.add(beside), to.add(beside), length - beside);
+            copy_in(from, to, beside);
+        }
     }
 }
 
 /// Copies payload out of a log: bytes that another process may change meanwhile. The copy may be torn, the program stays
 /// defined.
 ///
-/// Short copies go by atomic words. Long ones use the processor's string copy, which the compiler cannot look into
-/// and which is as fast as memcpy from a few hundred bytes on (every x86-64 since 2012 has ERMS).
+/// It goes by the processor's own instructions, which the compiler cannot look into, and by atomic words. Long copies use the
+/// string copy, which is as fast as memcpy from some hundred bytes on (every x86-64 since 2012 has ERMS).
 ///
 /// # Safety
 /// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is this
@@ -298,7 +333,8 @@ unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
         let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) };
         word.load(Ordering::Relaxed).to_ne_bytes()
     };
-    let mut at = 0;
+    // SAFETY: the caller's promise.
+    let mut at = unsafe { copy_blocks(from, to, length) };
     while at + 8 <= length {
         // SAFETY: inside the range; an array of bytes needs no alignment.
         unsafe { to.add(at).cast::<[u8; 8]>().write(word_at(at)) };
@@ -328,7 +364,8 @@ unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
         let place = unsafe { AtomicU64::from_ptr(to.add(at).cast()) };
         place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
     };
-    let mut at = 0;
+    // SAFETY: the caller's promise.
+    let mut at = unsafe { copy_blocks(from, to, length) };
     while at + 8 <= length {
         // SAFETY: inside the range; an array of bytes needs no alignment.
         store(at, unsafe { from.add(at).cast::<[u8; 8]>().read() });
@@ -344,7 +381,30 @@ unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
 
 /// From this length on the processor's string copy is used.
 #[cfg(target_arch = "x86_64")]
-const STRING_COPY_BYTES: usize = 256;
+const STRING_COPY_BYTES: usize = 768;
+
+/// Copies as many blocks of 32 bytes as there are, and says how many bytes that was.
+///
+/// # Safety
+/// `from` and `to` are valid for `length` bytes and do not overlap.
+#[inline(always)]
+unsafe fn copy_blocks(from: *const u8, to: *mut u8, length: usize) -> usize {
+    let mut at = 0;
+    #[cfg(target_arch = "x86_64")]
+    while at + 32 <= length {
+        // SAFETY: inside both ranges; the instructions take any alignment.
+        unsafe {
+            std::arch::asm!(
+                "movups {a}, [{from}]", "movups {b}, [{from} + 16]", "movups [{to}], {a}", "movups [{to} + 16], {b}",
+                from = in(reg) from.add(at), to = in(reg) to.add(at), a = out(xmm_reg) _, b = out(xmm_reg) _,
+                options(nostack, preserves_flags));
+        }
+        at += 32;
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, to, length, &mut at);
+    at
+}
 
 /// # Safety
 /// `from` and `to` are valid for `length` bytes and do not overlap.

@@ -87,6 +87,12 @@ impl Word {
         }
     }
 
+    /// Is this a complete frame of lap `lap`?
+    #[inline]
+    pub const fn is_done(self, lap: u32) -> bool {
+        self.lap() == lap && self.0 & 7 == State::Done as u64
+    }
+
     /// The slot of the publisher that claimed the frame.
     #[inline]
     pub const fn owner(self) -> u8 {

@@ -4,7 +4,7 @@
 //! (`sw`: the only publisher knows where the end is). A commit is one exchange of the same word. Both leave the log
 //! in a state that everybody understands, whichever instruction was the publisher's last.
 
-use super::atomic::{Ordering, fence, fence_after_exchange};
+use super::atomic::{Ordering, fence, fence_after_exchange, full_fence};
 use super::memory::Memory;
 use super::reclaim::{self, Gate, Reclaimed};
 use super::word::{GRANULE_BYTES, State, Word, span_of};
@@ -83,6 +83,8 @@ pub struct Writer<M> {
     limit: u64,
     sequence: u32,
     hint_shift: u32,
+    /// `sw`: where a free word lies that no frame has been written over since.
+    stamped: u64,
 }
 
 impl<M: Memory> Writer<M> {
@@ -90,7 +92,7 @@ impl<M: Memory> Writer<M> {
     pub fn new(memory: M, kind: Kind, owner: u8) -> Writer<M> {
         let hint_shift = (memory.capacity_bytes().trailing_zeros() - 2).min(12);
         let next = memory.tail().hint.load(Ordering::Acquire);
-        Writer { memory, kind, owner, next, limit: 0, sequence: 0, hint_shift }
+        Writer { memory, kind, owner, next, limit: 0, sequence: 0, hint_shift, stamped: u64::MAX }
     }
 
     /// The memory that this publisher writes to.
@@ -121,23 +123,41 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    #[inline]
-    fn claim_single(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
+    /// A claim that needs nothing but this publisher's own words: that of a single writer which has space.
+    #[inline(always)]
+    pub fn claim_at_once(&mut self, payload_bytes: usize) -> Option<Claim> {
         let span = span_of(payload_bytes as u64);
-        // One granule more than the frame: commit writes the header of the frame after it.
-        let end = self.next + span + GRANULE_BYTES;
-        if end > self.limit {
-            match reclaim::advance_floor(&self.memory, end, gate)? {
-                floor if end <= floor + self.memory.capacity_bytes() => {
-                    self.limit = floor + self.memory.capacity_bytes();
-                }
-                _ => return Ok(Claimed::Full),
-            }
+        // One granule more than the frame: receivers look for the header of the frame after it.
+        let fits = self.next + span + GRANULE_BYTES <= self.limit;
+        if self.kind != Kind::Single || payload_bytes > self.payload_bytes_max() || !fits {
+            return None;
         }
         let word = Word::busy(self.memory.lap(self.next), self.owner, span / GRANULE_BYTES);
         // The word itself is not written: a frame of a single writer is invisible until it is done.
         fence(Ordering::Release); // PAIR floor-payload: the fence before the floor check in `Reader`
-        Ok(Claimed::At(Claim { position: self.next, payload_bytes: payload_bytes as u32, word }))
+        self.stamp(self.next + span);
+        Some(Claim { position: self.next, payload_bytes: payload_bytes as u32, word })
+    }
+
+    fn claim_single(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
+        if let Some(claim) = self.claim_at_once(payload_bytes) {
+            return Ok(Claimed::At(claim));
+        }
+        let end = self.next + span_of(payload_bytes as u64) + GRANULE_BYTES;
+        let floor = reclaim::advance_floor(&self.memory, end, gate)?;
+        self.limit = self.limit.max(floor + self.memory.capacity_bytes());
+        Ok(self.claim_at_once(payload_bytes).map_or(Claimed::Full, Claimed::At))
+    }
+
+    /// Writes the header word after a frame of a single writer, where receivers will look next. By the time of the commit
+    /// that has happened: all stores of a commit go to the line of its header, and none waits for another line while
+    /// receivers that look at the header take it away.
+    #[inline(always)]
+    fn stamp(&mut self, position: u64) {
+        if self.stamped != position {
+            self.memory.header(position).store(self.memory.free(position).0, Ordering::Relaxed);
+            self.stamped = position;
+        }
     }
 
     #[inline]
@@ -218,7 +238,7 @@ impl<M: Memory> Writer<M> {
     }
 
     /// Makes a claimed frame visible to everybody, payload and all.
-    #[inline]
+    #[inline(always)]
     pub fn commit(&mut self, claim: Claim, label: Label) -> Result<u64, Evicted> {
         let meta = self.memory.meta(claim.position);
         meta[0].store(u64::from(claim.payload_bytes), Ordering::Relaxed);
@@ -238,23 +258,27 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide(&mut self, claim: Claim, state: State) -> Result<(), Evicted> {
         let (header, decided) = (self.memory.header(claim.position), claim.word.with_state(state));
         let end = claim.end();
         match self.kind {
             Kind::Single => {
-                let after = self.memory.free(end);
-                self.memory.header(end).store(after.0, Ordering::Relaxed);
-                header.swap(decided.0, Ordering::SeqCst); // PAIR log-commit: Acquire in `Reader::peek`
+                header.store(decided.0, Ordering::Release); // PAIR log-commit: Acquire in `Reader::peek`
+                full_fence(); // PAIR log-armed: the fence in `Sleeper::arm`
+                // If the next message is as long as this one, its free word is there before it is asked for.
+                let next_end = end + (end - claim.position);
+                if next_end + GRANULE_BYTES <= self.limit {
+                    self.stamp(next_end);
+                }
             }
             Kind::Shared => {
                 header
                     .compare_exchange(claim.word.0, decided.0, Ordering::SeqCst, Ordering::Relaxed) // PAIR log-commit
                     .map_err(|_| Evicted)?;
+                fence_after_exchange(); // PAIR log-armed
             }
         }
-        fence_after_exchange(); // PAIR log-armed: the fence in `Sleeper::arm`
         self.next = end;
         if end >> self.hint_shift != claim.position >> self.hint_shift {
             self.memory.tail().hint.fetch_max(end, Ordering::Release);

@@ -2,18 +2,23 @@
 
 use std::io;
 
+use crate::axis::Axis;
 use crate::contract::{Caps, Facts, Fit, Handoff};
 use crate::host::Host;
-use crate::link::Link;
+use crate::link::{Link, Wait};
 
 /// A way to send a message to many receivers.
-pub(super) trait Cast: 'static {
+pub trait Cast: 'static {
     /// Its name in case ids.
     const ID: &'static str;
     /// One sentence.
     const ABOUT: &'static str;
     /// What it can do; [`Caps::LOSSY`] matters here.
     const CAPS: Caps;
+    /// Ways to wait that its receivers offer; the first is the default.
+    const WAITS: &'static [Wait] = &[Wait::Block];
+    /// Settings of its own.
+    const AXES: &'static [Axis] = &[];
     /// The sending end.
     type Sender: Send;
     /// A receiving end.
@@ -25,21 +30,33 @@ pub(super) trait Cast: 'static {
     }
 
     /// In the coordinator: one handoff for the sender, then one for each receiver.
+    ///
+    /// # Errors
+    /// That of the kernel.
     fn plan(link: &Link, receivers: usize) -> io::Result<Vec<Handoff>>;
 
     /// In the sender.
+    ///
+    /// # Errors
+    /// That of the kernel.
     fn sender(handoff: Handoff, link: &Link) -> io::Result<Self::Sender>;
 
     /// In a receiver.
+    ///
+    /// # Errors
+    /// That of the kernel.
     fn receiver(handoff: Handoff, link: &Link) -> io::Result<Self::Receiver>;
 }
 
 /// The sending end.
-pub(super) trait Send {
+pub trait Send {
     /// Where the next message is written, as long as a message is.
     fn room(&mut self) -> &mut [u8];
 
     /// Sends what was written there to all receivers.
+    ///
+    /// # Errors
+    /// That of the kernel, or a receiver is gone.
     fn emit(&mut self) -> io::Result<()>;
 
     /// Effective settings.
@@ -49,8 +66,11 @@ pub(super) trait Send {
 }
 
 /// A receiving end.
-pub(super) trait Receive {
+pub trait Receive {
     /// The next message, waiting for it. `None`: nothing came for a while, which only a lossy mechanism says.
+    ///
+    /// # Errors
+    /// That of the kernel, or the sender is gone.
     fn take(&mut self) -> io::Result<Option<&[u8]>>;
 
     /// Effective settings.

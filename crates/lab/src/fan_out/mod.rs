@@ -10,6 +10,7 @@
 
 mod acks;
 mod cast;
+mod causeway;
 mod message;
 mod netlink;
 mod noop;
@@ -35,7 +36,9 @@ use crate::pattern::{Info, Unit};
 use crate::shape;
 use crate::shared::Step;
 use crate::subject::{Prepared, Subject};
-use cast::Cast;
+pub use cast::{Cast, Receive, Send};
+
+use crate::mechanism::causeway::{ManyWriters, OneWriter};
 
 /// Everything that reaches many.
 pub const ALL: &[Subject] = &[
@@ -54,15 +57,18 @@ pub const ALL: &[Subject] = &[
     subject::<netlink::NetlinkMulticast>(),
     subject::<tee::PipeTee>(),
     subject::<ring::Ring>(),
+    subject::<causeway::Causeway<OneWriter>>(),
+    subject::<causeway::Causeway<ManyWriters>>(),
 ];
 
-const fn subject<C: Cast>() -> Subject {
+/// The entry of a way to reach many.
+pub const fn subject<C: Cast>() -> Subject {
     Subject {
         id: C::ID,
         about: C::ABOUT,
         caps: C::CAPS,
-        waits: &[Wait::Block],
-        axes: &[],
+        waits: C::WAITS,
+        axes: C::AXES,
         patterns: &[FAN_OUT],
         fit: fit::<C>,
         plan: plan::<C>,
@@ -100,11 +106,19 @@ const VERIFIED: u64 = 16;
 const FDS_OF_A_ROLE: usize = 8;
 const OTHER_FDS: usize = 64;
 
-fn receivers(link: &Link) -> usize {
+/// How many receivers a case has.
+///
+/// # Panics
+/// If it is no case of this family.
+pub fn receivers(link: &Link) -> usize {
     link.number(RECEIVERS.name).expect("the axis takes nothing but numbers")
 }
 
-fn burst(link: &Link) -> u64 {
+/// How many messages are sent before the sender waits.
+///
+/// # Panics
+/// If it is no case of this family.
+pub fn burst(link: &Link) -> u64 {
     link.number(BURST.name).expect("the axis takes nothing but numbers") as u64
 }
 
@@ -148,7 +162,8 @@ fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let mut odd: Vec<String> = shape::faulted(per_op.minor_faults).into_iter().collect();
     let (switches, receivers) =
         (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.link) as f64);
-    if case.link.same_cpu() && burst(&case.link) == 1 {
+    let sleeps = !matches!(case.link.wait, Wait::Spin | Wait::Yield);
+    if sleeps && case.link.same_cpu() && burst(&case.link) == 1 {
         let least = receivers + 1.0;
         if switches < 0.9 * least {
             odd.push(format!(

@@ -2,14 +2,19 @@
 //!
 //! Each end creates the group that it publishes to and subscribes to the other's; the two hand each other an invitation
 //! over a socket before anything is timed. A message is written where it lies in the log and copied out by its receiver,
-//! which is what a receiver does that need not trust its sender.
+//! which is what a receiver does that need not trust its sender. With `receive=in-place` it is read where it lies.
+//!
+//! # Safety
+//! Both ends are this program, which publishes with Causeway and writes nothing in a log that it has published, and both
+//! receive reliably: so the bytes of a message hold still until its receiver has moved on.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use causeway::{Group, GroupOptions, Loan, Policy, Publisher, Received, Subscriber};
+use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber};
 use causeway_os::socket;
 use rustix::event::epoll;
 
@@ -56,12 +61,27 @@ impl Kind for ManyWriters {
     }
 }
 
+/// How a receiver gets at a message.
+pub(crate) const RECEIVE: Axis = Axis {
+    name: "receive",
+    default: "copy",
+    values: Values::OneOf(&["copy", "in-place"]),
+    about: "a receiver copies a message out, and need not trust its sender; or it reads where the message lies",
+};
+/// Bytes of the log.
+pub(crate) const CAPACITY: Axis = Axis {
+    name: "capacity",
+    default: "default",
+    values: Values::Bytes,
+    about: "bytes of the log, a power of two; default is 256 KiB, or four times what the payload needs",
+};
+
 /// The largest log.
-const MOST_BYTES: usize = 1 << 30;
+pub(crate) const MOST_BYTES: usize = 1 << 30;
 /// A log of the default size stays in a second-level cache.
-const DEFAULT_BYTES: usize = 256 << 10;
+pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 /// What a frame needs beyond its payload, generously.
-const FRAME_BYTES: usize = 256;
+pub(crate) const FRAME_BYTES: usize = 256;
 
 /// Bytes of the log: a payload may take a quarter of it.
 fn capacity_bytes(link: &Link) -> usize {
@@ -78,12 +98,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[Axis {
-        name: "capacity",
-        default: "default",
-        values: Values::Bytes,
-        about: "bytes of the log, a power of two; default is 256 KiB, or four times what the payload needs",
-    }];
+    const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
     type End = CausewayEnd;
 
     fn fit(_host: &Host, link: &Link) -> Fit {
@@ -116,33 +131,91 @@ impl<K: Kind> Mechanism for Causeway<K> {
         let publisher = own.publisher().map_err(io::Error::other)?;
         let invitation = own.invite().map_err(io::Error::other)?;
         socket::send_with_fds(&meeting, &[0], &[invitation.as_fd()])?;
-        let theirs = Group::join_socket(receive_invitation(&meeting)?).map_err(io::Error::other)?;
-        let mut subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
-        match link.wait {
-            Wait::SpinBlock => {}
-            _ => subscriber.spin_at_most(Duration::ZERO),
-        }
-        let set = match link.wait {
-            Wait::Epoll => Some(watch(&subscriber)?),
-            _ => None,
-        };
+        let theirs = accept_invitation(&meeting)?;
+        let subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
+        let receiver = Receiver::new(subscriber, link, link.axis(RECEIVE.name) == "in-place")?;
         // A message sent before the other end subscribed would not reach it.
         socket::send_with_fds(&meeting, &[0], &[])?;
         socket::recv_with_fds(&meeting, &mut [0], 0)?;
-        Ok(CausewayEnd {
-            publisher,
-            subscriber,
-            set,
-            wait: link.wait,
-            capacity_bytes,
-            _groups: [own, theirs],
-        })
+        Ok(CausewayEnd { publisher, receiver, capacity_bytes, _groups: [own, theirs] })
     }
 }
 
-fn receive_invitation(meeting: &OwnedFd) -> io::Result<OwnedFd> {
+/// The group that somebody invites to over a socket.
+pub(crate) fn accept_invitation(meeting: &OwnedFd) -> io::Result<Group> {
     let (_, fds) = socket::recv_with_fds(meeting, &mut [0], 1)?;
-    fds.into_iter().next().ok_or_else(super::fd::peer_gone)
+    let invitation = fds.into_iter().next().ok_or_else(super::fd::peer_gone)?;
+    Group::join_socket(invitation).map_err(io::Error::other)
+}
+
+/// A subscriber and its way to wait.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    subscriber: Subscriber,
+    set: Option<OwnedFd>,
+    wait: Wait,
+    in_place: bool,
+}
+
+impl Receiver {
+    /// Waits as the case says.
+    pub(crate) fn new(mut subscriber: Subscriber, link: &Link, in_place: bool) -> io::Result<Receiver> {
+        if link.wait != Wait::SpinBlock {
+            subscriber.spin_at_most(Duration::ZERO);
+        }
+        let set = if link.wait == Wait::Epoll { Some(watch(&subscriber)?) } else { None };
+        Ok(Receiver { subscriber, set, wait: link.wait, in_place })
+    }
+
+    /// The next message, waiting for it.
+    #[inline]
+    pub(crate) fn take(&mut self) -> io::Result<Read<'_>> {
+        while !self.subscriber.is_ready().map_err(io::Error::other)? {
+            self.wait()?;
+        }
+        if self.in_place {
+            let message = self.subscriber.receive_in_place().map_err(io::Error::other)?;
+            return message.map(Read::InPlace).ok_or_else(|| io::Error::other("messages were lost"));
+        }
+        match self.subscriber.receive().map_err(io::Error::other)? {
+            Received::Message(message) => Ok(Read::Copied(message.bytes)),
+            Received::Lost { messages, .. } => {
+                Err(io::Error::other(format!("{messages} messages were lost")))
+            }
+            Received::Empty => Err(io::Error::other("a log that was ready is empty")),
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self) -> io::Result<()> {
+        match self.wait {
+            Wait::Spin => {
+                std::hint::spin_loop();
+                Ok(())
+            }
+            Wait::Yield => {
+                std::thread::yield_now();
+                Ok(())
+            }
+            _ => self.sleep(),
+        }
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        let Some(set) = &self.set else {
+            return self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other);
+        };
+        if self.subscriber.arm().map_err(io::Error::other)? {
+            let mut events =
+                [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+            // Stopped and continued: the loop around this looks again.
+            match epoll::wait(set, &mut events[..], None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn watch(subscriber: &Subscriber) -> io::Result<OwnedFd> {
@@ -152,46 +225,33 @@ fn watch(subscriber: &Subscriber) -> io::Result<OwnedFd> {
     Ok(set)
 }
 
+/// Room for a message, waiting for it.
+#[inline]
+pub(crate) fn loan(publisher: &mut Publisher, len: usize) -> io::Result<Written<'_>> {
+    let loan = publisher.loan_within(len, None).map_err(io::Error::other)?;
+    loan.map(Written).ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
+}
+
 /// One end: publisher of its own group, subscriber of the other's.
 #[derive(Debug)]
 pub struct CausewayEnd {
     publisher: Publisher,
-    subscriber: Subscriber,
-    set: Option<OwnedFd>,
-    wait: Wait,
+    receiver: Receiver,
     capacity_bytes: u64,
     _groups: [Group; 2],
-}
-
-impl CausewayEnd {
-    fn wait(&mut self) -> io::Result<()> {
-        match (self.wait, &self.set) {
-            (Wait::Spin, _) => {
-                std::hint::spin_loop();
-                Ok(())
-            }
-            (_, Some(set)) => {
-                if self.subscriber.arm().map_err(io::Error::other)? {
-                    let mut events = [epoll::Event {
-                        flags: epoll::EventFlags::empty(),
-                        data: epoll::EventData::new_u64(0),
-                    }];
-                    // Stopped and continued: the loop around this looks again.
-                    match epoll::wait(set, &mut events[..], None) {
-                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                Ok(())
-            }
-            _ => self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other),
-        }
-    }
 }
 
 /// A message that is being written where receivers will find it.
 #[derive(Debug)]
 pub struct Written<'a>(Loan<'a>);
+
+impl Written<'_> {
+    /// Sends it.
+    #[inline]
+    pub(crate) fn commit(self) -> io::Result<()> {
+        self.0.commit().map(|_| ()).map_err(io::Error::other)
+    }
+}
 
 impl AsMut<[u8]> for Written<'_> {
     #[inline]
@@ -200,34 +260,43 @@ impl AsMut<[u8]> for Written<'_> {
     }
 }
 
+/// A message that was received.
+#[derive(Debug)]
+pub enum Read<'a> {
+    /// Copied out.
+    Copied(&'a [u8]),
+    /// Where it lies.
+    InPlace(InPlace<'a>),
+}
+
+impl AsRef<[u8]> for Read<'_> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Read::Copied(bytes) => bytes,
+            // SAFETY: trusted publishers, a reliable receiver; see above.
+            Read::InPlace(message) => unsafe { message.bytes() },
+        }
+    }
+}
+
 impl Endpoint for CausewayEnd {
     type Tx<'a> = Written<'a>;
-    type Rx<'a> = &'a [u8];
+    type Rx<'a> = Read<'a>;
 
     #[inline]
     fn loan(&mut self, len: usize) -> io::Result<Written<'_>> {
-        let loan = self.publisher.loan_within(len, None).map_err(io::Error::other)?;
-        loan.map(Written)
-            .ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
+        loan(&mut self.publisher, len)
     }
 
     #[inline]
     fn commit(tx: Written<'_>) -> io::Result<()> {
-        tx.0.commit().map(|_| ()).map_err(io::Error::other)
+        tx.commit()
     }
 
     #[inline]
-    fn take(&mut self, _len: usize) -> io::Result<&[u8]> {
-        while !self.subscriber.is_ready().map_err(io::Error::other)? {
-            self.wait()?;
-        }
-        match self.subscriber.receive().map_err(io::Error::other)? {
-            Received::Message(message) => Ok(message.bytes),
-            Received::Lost { messages, .. } => {
-                Err(io::Error::other(format!("{messages} messages were lost")))
-            }
-            Received::Empty => Err(io::Error::other("a log that was ready is empty")),
-        }
+    fn take(&mut self, _len: usize) -> io::Result<Read<'_>> {
+        self.receiver.take()
     }
 
     fn facts(&self) -> Facts {

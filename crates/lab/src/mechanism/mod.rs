@@ -4,11 +4,11 @@ mod backing;
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
-pub(crate) mod leftovers;
+pub mod leftovers;
 mod socket;
 
 mod buffers_barrier;
-mod causeway;
+pub(crate) mod causeway;
 mod fifo;
 mod memfd_pass;
 mod mock;

@@ -2,6 +2,7 @@
 //! [`SUITES`].
 
 mod akbench;
+mod causeway;
 mod epoll_bench;
 mod general;
 mod ibench;
@@ -86,6 +87,7 @@ pub const SUITES: &[Suite] = &[
     slab_test::SUITE,
     akbench::SUITE,
     scaling::SUITE,
+    causeway::SUITE,
 ];
 
 /// What the user wants in place of what the suite has.

@@ -1,0 +1,111 @@
+//! Messages that are read and written where they lie.
+//!
+//! # Safety
+//! All publishers are in this test, and nobody writes what was published.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use causeway::{Group, GroupOptions, Policy, Published, Received};
+
+fn payload(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index % 251) as u8 + 1).collect()
+}
+
+#[test]
+fn every_way_to_read_and_to_write_gives_the_same_bytes_at_every_length() {
+    let group = Group::create("test", GroupOptions::new().capacity_bytes(1 << 16)).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    for length in [0, 1, 7, 8, 31, 32, 33, 64, 100, 255, 256, 257, 767, 768, 769, 5000] {
+        let sent = payload(length);
+        let mut loan = publisher.loan(length).unwrap().unwrap();
+        loan.copy_from_slice(&sent);
+        assert_eq!(*loan, *sent);
+        loan.commit().unwrap();
+        assert!(matches!(publisher.publish(&sent).unwrap(), Published::At(_)));
+        for _ in 0..2 {
+            let message = subscriber.receive_in_place().unwrap().unwrap();
+            // SAFETY: see above; the policy is reliable.
+            assert_eq!(unsafe { message.bytes() }, sent, "{length} bytes");
+            let mut copy = vec![0; length];
+            assert_eq!(message.copy_to(&mut copy), length);
+            assert_eq!(copy, sent);
+            let mut words = Vec::new();
+            message.for_each_word(|word| words.extend(word.to_ne_bytes()));
+            assert_eq!((words.len(), &words[..length]), (length.next_multiple_of(8), &sent[..]));
+            assert!(words[length..].iter().all(|byte| *byte == 0));
+            assert!(message.finish());
+        }
+    }
+}
+
+#[test]
+fn publishers_wait_until_a_reliable_receiver_lets_go_of_what_it_reads() {
+    let group = Group::create("test", GroupOptions::new().capacity_bytes(4096)).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    let sent = payload(900);
+    let mut count = 0;
+    while publisher.publish(&sent).unwrap() != Published::Full {
+        count += 1;
+    }
+    let message = subscriber.receive_in_place().unwrap().unwrap();
+    assert_eq!(publisher.publish(&sent).unwrap(), Published::Full);
+    drop(message);
+    assert!(matches!(publisher.publish(&sent).unwrap(), Published::At(_)), "one of {count} was let go");
+}
+
+#[test]
+fn a_message_that_is_overwritten_while_it_is_read_is_lost_and_counted_once() {
+    let group = Group::create("test", GroupOptions::new().capacity_bytes(4096)).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Lossy).unwrap();
+    let mut publish = |count: u32| {
+        for _ in 0..count {
+            assert!(matches!(publisher.publish(&payload(500)).unwrap(), Published::At(_)));
+        }
+    };
+    publish(1);
+    assert!(subscriber.is_ready().unwrap());
+    let message = subscriber.receive_in_place().unwrap().unwrap();
+    publish(20);
+    assert!(!message.finish());
+    let Received::Lost { messages, .. } = subscriber.receive().unwrap() else { panic!("21 do not fit") };
+    let mut received = 0;
+    while let Received::Message(_) = subscriber.receive().unwrap() {
+        received += 1;
+    }
+    assert_eq!((messages + received, subscriber.lost_messages()), (21, messages));
+}
+
+#[test]
+fn a_loan_that_was_forgotten_is_given_up_by_the_next_one() {
+    for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
+        let group = Group::create("test", options).unwrap();
+        let mut publisher = group.publisher().unwrap();
+        let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+        std::mem::forget(publisher.loan(700).unwrap().unwrap());
+        assert!(matches!(publisher.publish(b"next").unwrap(), Published::At(_)));
+        let Received::Message(message) = subscriber.receive().unwrap() else { panic!("it was published") };
+        assert_eq!(message.bytes, b"next");
+    }
+}
+
+#[test]
+fn a_short_loan_after_a_long_one_that_was_dropped_finds_no_stale_end() {
+    let group = Group::create("test", GroupOptions::new()).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    for turn in 0..2000u32 {
+        let length = 1 + turn as usize * 37 % 1500;
+        let mut dropped = publisher.loan(1500 - length).unwrap().unwrap();
+        dropped.fill(0xff);
+        drop(dropped);
+        let mut loan = publisher.loan(length).unwrap().unwrap();
+        loan.fill(turn as u8);
+        loan.commit().unwrap();
+        let Received::Message(message) = subscriber.receive().unwrap() else { panic!("it was published") };
+        assert!(message.bytes.len() == length && message.bytes.iter().all(|byte| *byte == turn as u8));
+        assert_eq!(subscriber.receive().unwrap(), Received::Empty);
+    }
+}
