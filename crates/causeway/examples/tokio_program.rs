@@ -3,14 +3,14 @@
 //! `cargo run -p causeway --features tokio --example tokio_program`
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
-use causeway::{AsyncSubscriber, Group, GroupOptions, Policy, Received};
+use causeway::{AsyncPublisher, AsyncSubscriber, Group, GroupOptions, Policy, Received};
 
 const MESSAGES: u32 = 1000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> causeway::Result<()> {
     let group = Group::create("tasks", GroupOptions::new().capacity_bytes(4096))?;
-    let mut publisher = group.publisher()?;
+    let mut publisher = AsyncPublisher::new(group.publisher()?);
     let mut tasks = Vec::new();
     for name in 0..3 {
         let mut subscriber = AsyncSubscriber::new(group.subscribe(Policy::Reliable)?)?;
@@ -30,7 +30,7 @@ async fn main() -> causeway::Result<()> {
     }
     // The log holds 63 of these; the rest waits for the tasks.
     for number in 1..=MESSAGES {
-        let _ = publisher.publish_async(&number.to_le_bytes()).await?;
+        publisher.publish(&number.to_le_bytes()).await?;
     }
     for task in tasks {
         task.await.expect("a task does not panic")?;

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use tokio::net::UnixStream;
 
 use crate::error::{Error, Result};
-use crate::publisher::{Published, Publisher};
+use crate::publisher::{Position, Published, Publisher};
 use crate::subscriber::{Received, Subscriber};
 
 /// A receiver in a tokio program. Its doorbell is registered with the runtime, edge-triggered.
@@ -15,10 +15,10 @@ use crate::subscriber::{Received, Subscriber};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> causeway::Result<()> {
-/// use causeway::{AsyncSubscriber, Group, GroupOptions, Policy, Received};
+/// use causeway::{AsyncPublisher, AsyncSubscriber, Group, GroupOptions, Policy, Received};
 ///
 /// let group = Group::create("prices", GroupOptions::new())?;
-/// let mut publisher = group.publisher()?;
+/// let mut publisher = AsyncPublisher::new(group.publisher()?);
 /// let mut subscriber = AsyncSubscriber::new(group.subscribe(Policy::Reliable)?)?;
 ///
 /// let receiving = tokio::spawn(async move {
@@ -27,7 +27,7 @@ use crate::subscriber::{Received, Subscriber};
 ///         other => panic!("{other:?}"),
 ///     }
 /// });
-/// publisher.publish_async(b"42.17").await?;
+/// publisher.publish(b"42.17").await?;
 /// # let received: causeway::Result<Vec<u8>> = receiving.await.expect("no panic");
 /// assert_eq!(received?, b"42.17");
 /// # Ok(())
@@ -81,24 +81,38 @@ impl AsyncSubscriber {
     }
 }
 
-impl Publisher {
-    /// Publishes a copy of `payload`; while the log is full, other tasks run. Needs the `tokio` feature.
+/// A publisher in a tokio program. See [`AsyncSubscriber`] for an example.
+#[derive(Debug)]
+pub struct AsyncPublisher(Publisher);
+
+impl AsyncPublisher {
+    /// A publisher whose waits are those of a task.
+    pub fn new(publisher: Publisher) -> AsyncPublisher {
+        AsyncPublisher(publisher)
+    }
+
+    /// Publishes a copy of `payload` and returns where it lies; while the log is full, other tasks run. Cancel-safe:
+    /// dropped before it is ready, it published nothing.
     ///
     /// A full log has no descriptor to wait for: receivers must not be able to write anything of a publisher's. So the
     /// wait itself is one of a blocking thread of the runtime; it is only taken when the log is full.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
-    pub async fn publish_async(&mut self, payload: &[u8]) -> Result<Published> {
+    pub async fn publish(&mut self, payload: &[u8]) -> Result<Position> {
         loop {
-            match self.publish(payload)? {
-                Published::Full => {}
-                published => return Ok(published),
+            if let Published::At(position) = self.0.publish(payload)? {
+                return Ok(position);
             }
-            let space = self.space();
+            let space = self.0.space();
             tokio::task::spawn_blocking(move || space.wait())
                 .await
                 .map_err(|error| Error::os("wait for", "space in a log", io::Error::other(error)))?;
         }
+    }
+
+    /// The publisher itself, for everything that does not wait.
+    pub fn get_mut(&mut self) -> &mut Publisher {
+        &mut self.0
     }
 }

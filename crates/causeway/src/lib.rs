@@ -60,7 +60,7 @@ mod watch;
 mod wire;
 
 #[cfg(all(feature = "tokio", not(loom)))]
-pub use asynchronous::AsyncSubscriber;
+pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
 #[cfg(not(loom))]
 pub use {
     error::{Error, Gone, Refusal, Result},

@@ -1,5 +1,6 @@
 //! The command, as a shell user sees it.
 #![cfg(all(feature = "cli", not(loom)))]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 mod common;
 
@@ -39,7 +40,7 @@ fn lines_cross_from_publish_to_subscribe_and_stat_sees_both() {
     };
     eventually("stat does not show both", || {
         let report = report();
-        report.contains("publisher   0") && report.contains("receiver    0") && report.contains("reliable")
+        report.contains("publisher   0") && report.contains("receiver    0") && report.contains("asleep")
     });
     let mut lines = publisher.stdin.take().unwrap();
     lines.write_all(b"one\ntwo\n\nthree").unwrap();
@@ -61,4 +62,58 @@ fn a_group_that_is_not_there_is_one_line_and_exit_code_two() {
     let message = String::from_utf8(out.stderr).unwrap();
     assert_eq!(message.lines().count(), 1, "{message}");
     assert!(message.contains("/nonexistent/group") && message.contains("No such file"), "{message}");
+}
+
+#[test]
+fn wrong_flags_and_impossible_sizes_are_exit_code_two_and_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("group");
+    let socket = path.to_str().unwrap();
+    let wrong: [&[&str]; 5] = [
+        &["serve"],
+        &["subscribe", socket, "--policy", "hasty"],
+        &["serve", socket, "--capacity", "5000"],
+        &["serve", socket, "--publishers", "many"],
+        &["gossip", socket],
+    ];
+    for arguments in wrong {
+        let out = causeway(arguments).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{arguments:?}");
+        assert!(!out.stderr.is_empty() && out.stdout.is_empty(), "{arguments:?}");
+    }
+    assert!(!path.exists());
+}
+
+/// The socket, bind-mounted, is all that another mount namespace needs.
+#[test]
+fn a_socket_that_is_bind_mounted_into_another_namespace_is_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, elsewhere) = (dir.path().join("group"), dir.path().join("elsewhere"));
+    std::fs::write(&elsewhere, "").unwrap();
+    let script = "mount --make-rprivate / && mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+    let inside = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh"]).arg(&path).arg(&elsewhere).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let _server = Running(causeway(&["serve", path.to_str().unwrap()]).spawn().unwrap());
+    eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+    match inside(&["true"]).output() {
+        Ok(out) if out.status.success() => {}
+        Ok(out) => return eprintln!("skipped: {}", String::from_utf8_lossy(&out.stderr)),
+        Err(error) => return eprintln!("skipped: unshare: {error}"),
+    }
+    let program = env!("CARGO_BIN_EXE_causeway");
+    let subscriber = causeway(&["subscribe", path.to_str().unwrap()]).spawn().unwrap();
+    let mut publisher = inside(&[program, "publish", elsewhere.to_str().unwrap()]).spawn().unwrap();
+    eventually("not both have joined", || {
+        let report = causeway::Group::join(&path).unwrap().report().unwrap();
+        // Listed is not yet looking; asleep it has looked where the next message will be.
+        report.publishers.len() == 1 && report.receivers.iter().any(|receiver| receiver.asleep)
+    });
+    publisher.stdin.take().unwrap().write_all(b"from elsewhere\n").unwrap();
+    assert!(publisher.wait().unwrap().success());
+    let out = subscriber.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), "from elsewhere\n");
 }

@@ -427,7 +427,8 @@ fn a_kernel_that_lacks_what_safety_rests_on_is_refused_by_name() {
     (0..OLD_KERNELS.len()).for_each(|number| in_a_process_of_its_own("on-an-old-kernel", number as u64));
 }
 
-/// A system call with an argument, what it answers, and what is said about it; nothing where it is not needed.
+/// A system call, one of its arguments and its value, what it answers, and what is said about it; nothing where it is not
+/// needed.
 type Lack = (i64, Option<(u32, u32)>, i32, Option<&'static str>);
 
 const OLD_KERNELS: [Lack; 5] = [
