@@ -21,7 +21,7 @@ fn a_suite_that_does_not_exist() {
         &["run", "--suite", "quik"],
         str![[r#"
 error: invalid value 'quik' for '--suite <NAME>'
-  [possible values: quick, ipc, full]
+  [possible values: quick, ipc, full, causeway]
 
   tip: a similar value exists: 'quick'
 
