@@ -73,6 +73,7 @@ const TESTS: &[Test] = &[
     ("the_harness_itself_is_measured", harness),
     ("losses_are_counted_where_they_are_missed", losses),
     ("a_hundred_receivers_start_in_time", hundred_receivers),
+    ("causeway_reaches_many_in_every_way_to_wait_and_with_either_policy", causeway_variants),
     ("twenty_runs_leave_nothing_behind", twenty_runs),
 ];
 
@@ -254,6 +255,21 @@ fn hundred_receivers(host: &Host) {
         let id = CaseId::new("fan-out", mechanism, 64, "free").with("receivers", "100");
         let measured = measure(host, &id).expect("a hundred receivers are no limit");
         assert_eq!(measured.roles.len(), 101);
+    }
+}
+
+fn causeway_variants(host: &Host) {
+    for mechanism in ["causeway-sw", "causeway-mw"] {
+        let of = |axes: &[(&str, &str)]| {
+            let id = CaseId::new("fan-out", mechanism, 300, "free").with("receivers", "3").with("burst", "5");
+            axes.iter().fold(id, |id, (name, value)| id.with(name, value))
+        };
+        for wait in ["spin-block", "block", "epoll", "spin", "yield"] {
+            measure(host, &of(&[("wait", wait)]));
+            measure(host, &of(&[("wait", wait), ("policy", "lossy"), ("peers", "thread")]));
+        }
+        let why = prepare(host, &of(&[("capacity", "4096")])).map(|_| ()).expect_err("five do not fit");
+        assert!(why.contains("capacity="), "{why}");
     }
 }
 

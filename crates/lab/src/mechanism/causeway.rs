@@ -201,6 +201,7 @@ impl Receiver {
         }
     }
 
+    #[inline(never)]
     fn sleep(&mut self) -> io::Result<()> {
         let Some(set) = &self.set else {
             return self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other);
