@@ -8,9 +8,9 @@ use crate::host::Host;
 use crate::link::Link;
 
 /// Descriptors of a process beside those of the streams: its own, those of the roles, and some to spare.
-const OTHERS: usize = 64;
+pub(super) const OTHERS: usize = 64;
 /// Of each role, in the coordinator: process, sockets, board.
-const EACH_ROLE: usize = 8;
+pub(super) const EACH_ROLE: usize = 8;
 /// FD_SETSIZE of `select(2)`.
 pub(super) const SELECT_FDS: usize = 1024;
 

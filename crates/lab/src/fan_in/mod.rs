@@ -6,7 +6,10 @@
 //!
 //! `fan-in/pipe/1/free/nice=0:10/peers=thread` is what epoll_bench measures with 2,000 streams
 //! (`fan-in/unix-stream/…` with its `-u`, `fan-in/tcp/…/nodelay=no` with its `-i`, `…/wait=none` with its `-f`).
+//!
+//! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
+mod causeway;
 mod fds;
 mod limits;
 mod noop;
@@ -42,6 +45,8 @@ pub const ALL: &[Subject] = &[
     subject("tcp", "a TCP connection over loopback for each stream", &[NODELAY], |_, handoff, link, cx| {
         drive(Kind::Tcp, handoff, link, cx)
     }),
+    causeway::ONE_WRITER,
+    causeway::MANY_WRITERS,
     Subject {
         caps: Caps::HARNESS,
         fit: |_, _| Fit::Yes,
@@ -77,7 +82,8 @@ const fn subject(
 
 const FAN_IN: Info = Info {
     id: "fan-in",
-    about: "thousands of streams into one reader: events per second, an event being a read that returned data",
+    about: "thousands of streams, or many publishers, into one reader: events per second, an event being a read that \
+            returned data, or a message",
     needs: Caps::NONE,
     roles: |link| std::iter::once("reader").chain(std::iter::repeat_n("writer", writers(link))).collect(),
     axes: &[STREAMS, WRITERS, WAIT, ORDER, MAX_EVENTS, YIELD_LIMIT, TOUCH],

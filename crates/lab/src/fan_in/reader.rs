@@ -19,7 +19,7 @@ use crate::link::{Link, Touch};
 use crate::shared::Step;
 
 /// Without a byte for so long although some are missing, they are lost.
-const LOST_AFTER: Duration = Duration::from_secs(2);
+pub(super) const LOST_AFTER: Duration = Duration::from_secs(2);
 /// Word of the reader's line: operations of the timed part.
 pub(super) const COUNTED_OPS: usize = 0;
 
@@ -97,15 +97,15 @@ struct Intake {
 
 /// Everything that is counted, as it stood at an edge of intervals.
 #[derive(Clone, Copy, Debug, Default)]
-struct Edge {
-    now_ns: u64,
-    events: u64,
-    bytes: u64,
-    calls: u64,
-    empty: u64,
-    writes: u64,
-    voluntary: u64,
-    involuntary: u64,
+pub(super) struct Edge {
+    pub(super) now_ns: u64,
+    pub(super) events: u64,
+    pub(super) bytes: u64,
+    pub(super) calls: u64,
+    pub(super) empty: u64,
+    pub(super) writes: u64,
+    pub(super) voluntary: u64,
+    pub(super) involuntary: u64,
 }
 
 impl<W: Waiter> Flow for Reader<W> {
@@ -178,7 +178,7 @@ impl<W: Waiter> Flow for Reader<W> {
 
 impl<W: Waiter> Reader<W> {
     fn of_writers(&self, word: usize) -> u64 {
-        (1..=self.writers).map(|role| self.board.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
+        writer::sum(&self.board, self.writers, word)
     }
 
     /// Nothing may be lost, nothing added, nothing changed.
@@ -282,7 +282,7 @@ impl Intake {
 }
 
 /// The figures of each interval, by name.
-fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
+pub(super) fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
     let series = |of: &dyn Fn(&Edge, &Edge) -> f64| -> Vec<f64> {
         edges.windows(2).map(|pair| rounded(of(&pair[0], &pair[1]))).collect()
     };

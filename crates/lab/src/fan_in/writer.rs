@@ -27,7 +27,12 @@ pub(super) const DONE: usize = 6;
 /// Writes between two looks at whether the reader has enough.
 const CHUNK: usize = 64;
 /// Chunks between two readings of the counters: a reading costs as much as a write.
-const COUNTERS_EVERY: u64 = 16;
+pub(super) const COUNTERS_EVERY: u64 = 16;
+
+/// The sum of a word over the lines of all writers.
+pub(super) fn sum(board: &Board, writers: usize, word: usize) -> u64 {
+    (1..=writers).map(|role| board.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
+}
 
 /// What the first message of a stream is filled with.
 pub(super) fn mark(stream: usize) -> u8 {
@@ -150,7 +155,7 @@ impl Writer {
     }
 }
 
-fn publish_switches(board: &Board, role: usize) {
+pub(super) fn publish_switches(board: &Board, role: usize) {
     let counters = ThreadCounters::read();
     board.word(role, VOLUNTARY).store(counters.voluntary_switches, Relaxed);
     board.word(role, INVOLUNTARY).store(counters.involuntary_switches, Relaxed);

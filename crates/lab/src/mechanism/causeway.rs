@@ -84,7 +84,7 @@ pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 pub(crate) const FRAME_BYTES: usize = 256;
 
 /// Bytes of the log: a payload may take a quarter of it.
-fn capacity_bytes(link: &Link) -> usize {
+pub(crate) fn capacity_bytes(link: &Link) -> usize {
     let least = link.payload_bytes.saturating_add(FRAME_BYTES).saturating_mul(4).next_power_of_two();
     link.number("capacity").unwrap_or(DEFAULT_BYTES.max(least))
 }

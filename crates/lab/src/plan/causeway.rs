@@ -61,5 +61,19 @@ pub(super) const SUITE: Suite = Suite {
             &["free"],
             &[("receivers", &["100"]), ("burst", &["16"]), ("wait", &["yield"])],
         ),
+        Group {
+            patterns: &["fan-in"],
+            mechanisms: &["causeway-mw", "causeway-sw"],
+            sizes: Sizes::These(&[64]),
+            placements: &["free"],
+            axes: &[("writers", &["4"])],
+        },
+        Group {
+            patterns: &["fan-in"],
+            mechanisms: &["pipe", "unix-stream"],
+            sizes: Sizes::These(&[64]),
+            placements: &["free"],
+            axes: &[("streams", &["4"]), ("writers", &["4"])],
+        },
     ],
 };

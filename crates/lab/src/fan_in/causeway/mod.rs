@@ -1,0 +1,203 @@
+//! Causeway: many publishers, one receiver.
+//!
+//! `causeway-mw` is one group that all writers publish to: the reader makes it and invites them. `causeway-sw` is a log of
+//! its own for each writer, and a reader that has subscribed to all of them. An event is a message. A look is one wait and
+//! everything that lay there after it, up to a limit. Messages keep their boundaries, so a payload may be empty and may be
+//! touched in any way that other messages can be.
+//!
+//! Everything is reliable: a writer whose log is full waits, and a loss is a failure. Every message has a number among those
+//! of its publisher, which Causeway carries and the reader checks; what was read is summed and compared with what was written.
+
+mod accounts;
+mod logs;
+mod reader;
+mod writer;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use causeway::{Group, GroupOptions, Policy, Publisher, Subscriber};
+use causeway_os::socket;
+
+use super::limits::{EACH_ROLE, OTHERS};
+use super::writers;
+use crate::axis::{Axis, Values};
+use crate::board::Board;
+use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism};
+use crate::ctx::Ctx;
+use crate::descriptors;
+use crate::host::Host;
+use crate::link::{Link, Wait};
+use crate::mechanism::causeway::{
+    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, RECEIVE, accept_invitation, capacity_bytes,
+};
+use crate::pattern::Info;
+use crate::shape;
+use crate::shared::Step;
+use crate::subject::Subject;
+
+/// A log for each writer.
+pub(super) const ONE_WRITER: Subject = subject(
+    OneWriter::ID,
+    "Causeway, a log for each writer and a reader that has subscribed to all; sleeps in epoll, as a futex is one log's",
+    &[Wait::Epoll, Wait::Spin, Wait::Block, Wait::SpinBlock],
+);
+/// One log for all writers.
+pub(super) const MANY_WRITERS: Subject = subject(
+    ManyWriters::ID,
+    "Causeway, one log that all writers publish to, in one order",
+    &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin],
+);
+
+const fn subject(id: &'static str, about: &'static str, waits: &'static [Wait]) -> Subject {
+    Subject {
+        id,
+        about,
+        caps: Caps::PAYLOAD,
+        waits,
+        axes: &[WRITERS, CAPACITY, RECEIVE],
+        patterns: &[FAN_IN],
+        fit,
+        plan: super::plan,
+        drive: |_, handoff, link, cx| drive(handoff, link, cx),
+        shape: |_, per_op| shape::faulted(per_op.minor_faults).into_iter().collect(),
+    }
+}
+
+/// The pattern, without the axes of streams.
+const FAN_IN: Info = Info { axes: &[], ..super::FAN_IN };
+
+const WRITERS: Axis = Axis {
+    name: super::WRITERS.name,
+    default: "4",
+    values: Values::AtLeast(1),
+    about: "number of writers, each of which is a publisher",
+};
+
+/// Publishers that a group can have.
+const PUBLISHERS_MAX: usize = 64;
+/// Of each log, in the reader: sockets, pages, a bell and what watches its server.
+const EACH_LOG: usize = 8;
+
+fn has_one_log(link: &Link) -> bool {
+    link.id.mechanism == ManyWriters::ID
+}
+
+fn logs(link: &Link) -> usize {
+    if has_one_log(link) { 1 } else { writers(link) }
+}
+
+fn fit(host: &Host, link: &Link) -> Fit {
+    let (writers, logs) = (writers(link), logs(link));
+    if has_one_log(link) && writers > PUBLISHERS_MAX {
+        return Fit::No(format!(
+            "a group has at most {PUBLISHERS_MAX} publishers; {} has a log for each writer",
+            OneWriter::ID
+        ));
+    }
+    if logs > 1 && matches!(link.wait, Wait::Block | Wait::SpinBlock) {
+        return Fit::No(format!(
+            "wait={} sleeps on the futex of one log and cannot wait for {logs} of them (futex_waitv could, from Linux 5.16, \
+             and is not used); use wait=epoll or wait=spin, or {}, which has one log",
+            link.wait.name(),
+            ManyWriters::ID
+        ));
+    }
+    match Causeway::<OneWriter>::fit(host, link) {
+        Fit::Yes => {
+            let needed = EACH_ROLE * (writers + 1) + EACH_LOG * (logs + writers) + OTHERS;
+            descriptors::fit(needed, &format!("{writers} writers"))
+        }
+        no => no,
+    }
+}
+
+fn drive(mut handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let board = Board::open(handoff.take_fd(), writers(link) + 1)?;
+    match cx.role {
+        0 => reader::drive(Inbox::open(&handoff.fds, link)?, &board, link, cx),
+        role => writer::drive(role, Outbox::open(&handoff.take_fd(), link)?, &board, link, cx),
+    }
+}
+
+/// What the reader reads from: its logs, and which publisher each writer is.
+#[derive(Debug)]
+struct Inbox {
+    subscribers: Vec<Subscriber>,
+    publishers: Vec<u8>,
+    _groups: Vec<Group>,
+}
+
+impl Inbox {
+    /// Makes or joins the groups, and lets the writers begin.
+    fn open(meetings: &[OwnedFd], link: &Link) -> io::Result<Inbox> {
+        let groups = match has_one_log(link) {
+            true => vec![invite_all(meetings, link)?],
+            false => meetings.iter().map(accept_invitation).collect::<io::Result<Vec<Group>>>()?,
+        };
+        // Before subscribing: a group whose publishers have not all come lets nobody receive.
+        let publishers = meetings.iter().map(hear).collect::<io::Result<Vec<u8>>>()?;
+        let subscribe = |group: &Group| group.subscribe(Policy::Reliable).map_err(io::Error::other);
+        let subscribers = groups.iter().map(subscribe).collect::<io::Result<Vec<Subscriber>>>()?;
+        // A message sent before would not have reached the reader.
+        for meeting in meetings {
+            socket::send_with_fds(meeting, &[0], &[])?;
+        }
+        Ok(Inbox { subscribers, publishers, _groups: groups })
+    }
+}
+
+fn invite_all(meetings: &[OwnedFd], link: &Link) -> io::Result<Group> {
+    let options = ManyWriters::options().remote_publishers(meetings.len() as u32);
+    let group = create(options, link)?;
+    for meeting in meetings {
+        invite(&group, meeting)?;
+    }
+    Ok(group)
+}
+
+/// A writer's publisher.
+#[derive(Debug)]
+struct Outbox {
+    publisher: Publisher,
+    _group: Group,
+}
+
+impl Outbox {
+    fn open(meeting: &OwnedFd, link: &Link) -> io::Result<Outbox> {
+        let group = match has_one_log(link) {
+            true => accept_invitation(meeting)?,
+            false => {
+                let own = create(OneWriter::options(), link)?;
+                invite(&own, meeting)?;
+                own
+            }
+        };
+        let publisher = group.publisher().map_err(io::Error::other)?;
+        socket::send_with_fds(meeting, &[publisher.id()], &[])?;
+        hear(meeting)?;
+        Ok(Outbox { publisher, _group: group })
+    }
+}
+
+fn create(options: GroupOptions, link: &Link) -> io::Result<Group> {
+    Group::create("weighbridge", options.capacity_bytes(capacity_bytes(link) as u64))
+        .map_err(io::Error::other)
+}
+
+fn invite(group: &Group, meeting: &OwnedFd) -> io::Result<()> {
+    let invitation = group.invite().map_err(io::Error::other)?;
+    Ok(socket::send_with_fds(meeting, &[0], &[invitation.as_fd()])?)
+}
+
+/// The one byte that the other end says.
+fn hear(meeting: &OwnedFd) -> io::Result<u8> {
+    let mut byte = [0];
+    match socket::recv_with_fds(meeting, &mut byte, 0)?.0 {
+        0 => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other end ended before the first message"))
+        }
+        _ => Ok(byte[0]),
+    }
+}
