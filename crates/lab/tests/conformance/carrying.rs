@@ -39,7 +39,7 @@ fn check_refusal(id: &CaseId, subject: &Subject, why: &str) {
     }
     assert!(id.payload_bytes > 4096, "{id}: {why}");
     let limits =
-        ["fs.mqueue.msgsize_max", "kernel.msgmax", "net.core.wmem_default", "IPv4 packet"];
+        ["fs.mqueue.msgsize_max", "kernel.msgmax", "net.core.wmem_default", "IPv4 packet", "PIPE_BUF"];
     assert!(limits.iter().any(|limit| why.contains(limit)), "{id}: {why}");
     assert!(
         why.contains("sysctl") || why.contains("set the axis") || why.contains("smaller size"),
