@@ -42,7 +42,7 @@ impl Group {
     ///     Published::At(position) => println!("at {position:?}"),
     ///     Published::Full => println!("a receiver is in the way"),
     /// }
-    /// subscriber.wait(None)?;
+    /// let _ = subscriber.wait(None)?; // without a time-out it is `Waited::Ready`
     /// match subscriber.receive()? {
     ///     Received::Message(message) => assert_eq!(message.bytes, b"42.17"),
     ///     Received::Lost { messages, bytes } => panic!("{messages} messages lost in {bytes} bytes"),
@@ -54,10 +54,27 @@ impl Group {
         Ok(Group { way: Way::Host(Arc::new(Host::start(name, options)?)) })
     }
 
-    /// The group that is served on the socket at `path`.
+    /// The group that is served on the socket at `path`. It does not wait for a server: who may be started before one
+    /// tries again.
     ///
     /// # Errors
-    /// No socket there, nobody behind it, no permission to connect.
+    /// [`Error::Os`]: no socket there (`NotFound`), nobody behind it any more (`ConnectionRefused`), no permission to
+    /// connect.
+    ///
+    /// ```no_run
+    /// use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    /// use causeway::{Error, Group};
+    ///
+    /// let group = loop {
+    ///     match Group::join("/run/prices") {
+    ///         Err(Error::Os(error)) if [NotFound, ConnectionRefused].contains(&error.os().kind()) => {
+    ///             std::thread::sleep(std::time::Duration::from_millis(100));
+    ///         }
+    ///         joined => break joined?,
+    ///     }
+    /// };
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn join(path: impl AsRef<Path>) -> Result<Group> {
         crate::facts::check()?;
         drop(connect_to(path.as_ref())?);
@@ -74,7 +91,8 @@ impl Group {
     }
 
     /// Serves this group on a Unix socket at `path` as well. Bind-mounted into a container it is all that is needed
-    /// there. A socket left by a server that is gone is replaced; the file is removed when the group is dropped.
+    /// there. A socket left by a server that is gone is replaced; the file is removed
+    /// when the group and everything made from it in this process is dropped, and stays when the process is killed.
     ///
     /// # Errors
     /// Only the creator can serve. A path that is too long, taken, or not writable.
@@ -94,7 +112,8 @@ impl Group {
         }
     }
 
-    /// Becomes a publisher.
+    /// Becomes a publisher. In a group of one ([`GroupOptions::new`]) this can be done once: when that publisher is
+    /// dropped, the group has had its one.
     ///
     /// # Errors
     /// [`Error::Refused`]: the creator's rule, no slot left (a group of one publisher has had its one), or a log whose
@@ -106,8 +125,9 @@ impl Group {
         }
     }
 
-    /// Becomes a receiver, with a [`Policy`](crate::Policy) or with [`SubscribeOptions`]. Waits as long as publishers
-    /// from other processes are still awaited.
+    /// Becomes a receiver, with a [`Policy`](crate::Policy) or with [`SubscribeOptions`]; with a policy it begins at the
+    /// next message. Waits as long as publishers from other processes are still awaited, without an end unless the
+    /// options say [`within`](SubscribeOptions::within).
     ///
     /// # Errors
     /// [`Error::Refused`]: the creator's rule or no slot left. [`Error::Invalid`] for a log that is not sealed, or not a

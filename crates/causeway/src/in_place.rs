@@ -24,7 +24,7 @@ use crate::subscriber::Subscriber;
 /// # let group = Group::create("prices", GroupOptions::new())?;
 /// # let mut publisher = group.publisher()?;
 /// # let mut subscriber = group.subscribe(Policy::Reliable)?;
-/// publisher.publish_within(&[1; 20], None)?;
+/// let _ = publisher.publish_within(&[1; 20], None)?;
 /// let message = subscriber.receive_in_place()?.expect("it was published");
 /// let mut sum = 0;
 /// message.for_each_word(|word| sum += word.count_ones());

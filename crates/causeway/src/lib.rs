@@ -4,13 +4,13 @@
 //! bytes there, in the same order. No process sits between them. System calls happen only when somebody sleeps.
 //!
 //! ```
-//! use causeway::{Group, GroupOptions, Policy, Received};
+//! use causeway::{Group, GroupOptions, Policy, Published, Received};
 //!
 //! let group = Group::create("prices", GroupOptions::new())?;
 //! let mut publisher = group.publisher()?;
 //! let mut subscriber = group.subscribe(Policy::Reliable)?;
 //!
-//! publisher.publish_within(b"42.17", None)?;
+//! let Published::At(_) = publisher.publish(b"42.17")? else { panic!("an empty log has room") };
 //!
 //! let mut loan = publisher.loan(5)?.expect("an empty log has room");
 //! loan.copy_from_slice(b"42.18");
@@ -23,11 +23,73 @@
 //! # Ok::<(), causeway::Error>(())
 //! ```
 //!
+//! # Several processes
+//!
 //! Another process joins through a socket: [`Group::serve_at`] a path and [`Group::join`] it, or hand it
 //! [`Group::invite`]. Several publishers need [`GroupOptions::several_publishers`] (in the creating process) or
 //! [`GroupOptions::remote_publishers`] (in others).
 //!
-//! What this does not do: order between groups, persistence, other machines, publishers that distrust each other.
+//! ```
+//! use causeway::{Error, Gone, Group, GroupOptions, Policy, Received, Subscriber};
+//!
+//! fn listen(subscriber: &mut Subscriber) -> causeway::Result<()> {
+//!     loop {
+//!         let _ = subscriber.wait(None)?;
+//!         match subscriber.receive()? {
+//!             Received::Message(message) => println!("{}", String::from_utf8_lossy(message.bytes)),
+//!             Received::Lost { messages, .. } => eprintln!("too slow for {messages} messages"),
+//!             Received::Empty => {}
+//!         }
+//!     }
+//! }
+//!
+//! # let folder = tempfile::tempdir().expect("a folder");
+//! # let path = folder.path().join("prices");
+//! // In one process, for as long as `group` or `publisher` lives:
+//! let group = Group::create("prices", GroupOptions::new())?;
+//! group.serve_at(&path)?;
+//! let mut publisher = group.publisher()?;
+//!
+//! // In any number of others:
+//! let mut subscriber = Group::join(&path)?.subscribe(Policy::Reliable)?;
+//! # assert!(matches!(publisher.publish(b"42.17")?, causeway::Published::At(_)));
+//! # drop((publisher, group));
+//! match listen(&mut subscriber) {
+//!     Err(Error::PeerGone(Gone::Publishers)) => println!("that was all"),
+//!     other => other?,
+//! }
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! In a loop of one's own, with epoll or poll, see [`Subscriber::arm`]; the example `epoll_loop` has all of it.
+//!
+//! # When somebody ends, or is killed
+//!
+//! | who | what the others see |
+//! |---|---|
+//! | the last publisher, when no other can come | receivers get everything that was published, then [`Error::PeerGone`] with [`Gone::Publishers`]. With [`GroupOptions::several_publishers`] another can come until the group itself is dropped |
+//! | one of several publishers | nothing: a message that it had begun is skipped. No other process can join in its place |
+//! | a receiver | nothing: publishers no longer wait for it |
+//! | the process that created the group | its publishers end with it. Those of other processes and all receivers go on; nobody can join ([`Health::server_is_gone`], [`Publisher::server_is_gone`]) |
+//!
+//! A group is never taken over. To go on, create it anew at the same path, where the socket of the dead server is
+//! replaced, and join anew.
+//!
+//! [`Subscriber::receive`] by itself makes no system call, and so does not see that the creating process was killed:
+//! [`Subscriber::wait`] and [`Subscriber::arm`] do. A receiver that only looks must call one of them now and then.
+//!
+//! # Features
+//!
+//! * `cli`, the default, is for the command `causeway` and its command-line parser. A program that uses the library
+//!   needs neither: `default-features = false`.
+//! * `tokio`: `AsyncSubscriber` and `AsyncPublisher`.
+//!
+//! # What this does not do
+//!
+//! Order between groups, persistence, other machines, publishers that distrust each other.
+
+// What is copied from an example compiles without a warning.
+#![doc(test(attr(deny(unused_must_use))))]
 
 #[cfg(all(feature = "tokio", not(loom)))]
 mod asynchronous;

@@ -175,9 +175,11 @@ impl Subscriber {
     /// read it in place see [`Subscriber::receive_in_place`].
     ///
     /// # Errors
-    /// [`Error::PeerGone`] when everything was received and nobody is left to publish; [`Error::Late`] when this
-    /// receiver was late and its policy says that it then leaves; [`Error::Corrupt`] when a publisher broke the
-    /// protocol.
+    /// [`Error::PeerGone`] when everything was received and nobody is left to publish: the normal end of a group. That
+    /// the process which serves the group was killed it does not notice by itself, and goes on to say
+    /// [`Received::Empty`]; [`Subscriber::wait`] and [`Subscriber::arm`] notice. [`Error::Closed`] when everything was
+    /// received and the group was closed; [`Error::Late`] when this receiver was late and its policy says that it then
+    /// leaves; [`Error::Corrupt`] when a publisher broke the protocol.
     #[inline]
     pub fn receive(&mut self) -> Result<Received<'_>> {
         loop {
@@ -366,7 +368,8 @@ impl Subscriber {
     /// until a message comes or nobody is left who could send one.
     ///
     /// # Errors
-    /// As [`Subscriber::receive`].
+    /// As [`Subscriber::receive`]: it is here that a receiver which waits is told that the publishers are gone, also
+    /// when they were killed.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited> {
         if self.is_ready()? {
             return Ok(Waited::Ready);
@@ -471,8 +474,10 @@ impl Subscriber {
     /// Returns `false` if there is something to receive already: then do not wait. Call it each time before going to
     /// wait, level- or edge-triggered; it takes back what rang before. It costs two system calls less than sleeping.
     ///
+    /// The descriptor also becomes readable (and hung up) when the last publisher goes or is killed.
+    ///
     /// # Errors
-    /// As [`Subscriber::receive`].
+    /// As [`Subscriber::receive`]: the end of a group is told by whichever of the two is called next.
     ///
     /// ```
     /// # use causeway::{Group, GroupOptions, Policy, Received};
@@ -481,11 +486,17 @@ impl Subscriber {
     /// # let mut publisher = group.publisher()?;
     /// let mut subscriber = group.subscribe(Policy::Reliable)?;
     /// # let _ = publisher.publish(b"42.17")?;
-    /// if subscriber.arm()? {
-    ///     // … poll(subscriber.as_fd()) together with everything else …
-    /// }
-    /// while let Received::Message(message) = subscriber.receive()? {
-    ///     assert_eq!(message.bytes, b"42.17");
+    /// loop {
+    ///     match subscriber.receive()? {
+    ///         Received::Message(message) => assert_eq!(message.bytes, b"42.17"),
+    ///         Received::Lost { messages, .. } => eprintln!("{messages} messages lost"),
+    ///         Received::Empty => {
+    ///             if subscriber.arm()? {
+    ///                 // … poll(subscriber.as_fd()) together with everything else …
+    ///                 # break;
+    ///             }
+    ///         }
+    ///     }
     /// }
     /// # Ok::<(), causeway::Error>(())
     /// ```

@@ -251,6 +251,7 @@ pub struct Man {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RunFormat {
     /// Tables as wide as the terminal
+    #[value(alias = "text")]
     Table,
     /// Markdown with tables
     Markdown,
@@ -264,6 +265,7 @@ pub enum RunFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
     /// Tables as wide as the terminal
+    #[value(alias = "text")]
     Table,
     /// Markdown with tables
     Markdown,
@@ -279,6 +281,7 @@ pub enum ReportFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TextOrJson {
     /// For people
+    #[value(alias = "table")]
     Text,
     /// For programs
     Json,

@@ -21,8 +21,10 @@ impl Caps {
     pub const PAYLOAD: Caps = Caps(1);
     /// Both ends send and receive.
     pub const DUPLEX: Caps = Caps(1 << 1);
+    /// Sending nothing sends nothing: the smallest message is one byte.
+    pub const NEVER_EMPTY: Caps = Caps(1 << 9);
     /// Keeps no message boundaries, so it cannot carry an empty message.
-    pub const BYTE_STREAM: Caps = Caps(1 << 2);
+    pub const BYTE_STREAM: Caps = Caps(1 << 2).and(Caps::NEVER_EMPTY);
     /// May lose messages: a stream counts what arrives.
     pub const LOSSY: Caps = Caps(1 << 3);
     /// The receiver reads the sender's bytes where they lie.

@@ -263,9 +263,13 @@ fn place(payload_bytes: u64, at: &str) -> String {
     }
 }
 
-/// Two decimals near 1, where they matter; three digits elsewhere.
+/// Two decimals near 1, where they matter; three where two would read `1.00 × faster`; three digits elsewhere.
 fn ratio(value: f64) -> String {
-    if (0.1..10.0).contains(&value) { format!("{value:.2}") } else { significant(value) }
+    match value {
+        _ if value != 1.0 && (0.995..1.005).contains(&value) => format!("{value:.3}"),
+        _ if (0.1..10.0).contains(&value) => format!("{value:.2}"),
+        _ => significant(value),
+    }
 }
 
 #[cfg(test)]
@@ -365,6 +369,12 @@ mod tests {
             sentence(0.5, Some([0.4, 0.8])),
             "At 4 KiB on one CPU ring-futex is 2.00 × slower than pipe (interval 1.25–2.50)."
         );
+    }
+
+    #[test]
+    fn a_clear_ratio_close_to_one_is_not_called_one() {
+        let says = "ring-futex is 1.004 × faster than pipe (interval 1.002–1.01).";
+        assert_eq!(sentence(1.004, Some([1.002, 1.006])), format!("At 4 KiB on one CPU {says}"));
     }
 
     #[test]

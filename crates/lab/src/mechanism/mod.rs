@@ -16,6 +16,7 @@ mod mq_posix;
 pub(crate) mod msg_sysv;
 mod noop;
 mod pipe;
+mod pipe_packet;
 mod process_vm;
 mod ring;
 mod tcp;
@@ -33,6 +34,7 @@ use crate::subject::Subject;
 pub const ALL: &[Subject] = &[
     Subject::of::<noop::Noop>(),
     Subject::of::<pipe::Pipe>(),
+    Subject::of::<pipe_packet::PipePacket>(),
     Subject::of::<fifo::Fifo>(),
     Subject::of::<unix_stream::UnixStream>(),
     Subject::of::<unix_seqpacket::UnixSeqpacket>(),

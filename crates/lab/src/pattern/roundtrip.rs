@@ -62,7 +62,7 @@ struct Trip {
 
 impl Trip {
     fn new(link: &Link, caps: Caps) -> Trip {
-        let least = usize::from(caps.has(Caps::BYTE_STREAM));
+        let least = usize::from(caps.has(Caps::NEVER_EMPTY));
         let reply_bytes = if link.axis("direction") == "both" { link.payload_bytes } else { least };
         Trip { request_bytes: link.payload_bytes, reply_bytes, touch: link.touch }
     }

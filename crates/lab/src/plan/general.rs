@@ -8,6 +8,7 @@ use crate::planner::Timing;
 /// Every mechanism that exchanges something.
 pub(super) const EVERY: &[&str] = &[
     "pipe",
+    "pipe-packet",
     "fifo",
     "unix-stream",
     "unix-seqpacket",

@@ -15,6 +15,8 @@ fn case(pattern: &str, mechanism: &str, bytes: u64) -> CaseId {
 pub fn settings_are_read_back(host: &Host) {
     for (mechanism, axis, value, fact, shown) in [
         ("pipe", "pipe-size", "8192", "pipe_bytes", "8192"),
+        ("pipe-packet", "pipe-size", "8192", "pipe_bytes", "8192"),
+        ("pipe-packet", "pipe-size", "default", "packets", "yes"),
         ("fifo", "pipe-size", "131072", "pipe_bytes", "131072"),
         ("vmsplice", "pipe-size", "8192", "pipe_bytes", "8192"),
         ("vmsplice", "pipe-size", "4096", "sender_buffers", "2"),
@@ -37,7 +39,8 @@ pub fn settings_are_read_back(host: &Host) {
         ("process-vm", "depth", "64", "sender_buffers", "64"),
     ] {
         for pattern in ["roundtrip", "stream"] {
-            let id = case(pattern, mechanism, 7000).with(axis, value);
+            let bytes = if mechanism == "pipe-packet" { 4000 } else { 7000 };
+            let id = case(pattern, mechanism, bytes).with(axis, value);
             let measured = measure(host, &prepare(host, &id).unwrap(), SHORT);
             assert_eq!(
                 measured.facts.get(fact).map(String::as_str),
@@ -96,6 +99,7 @@ pub fn refusals_name_the_limit(host: &Host) {
         ),
         (case("roundtrip", "unix-dgram", 4 * wmem_max), "net.core.wmem_max", "sysctl net.core.wmem_max="),
         (case("roundtrip", "udp", 65_508), "IPv4", "smaller size"),
+        (case("roundtrip", "pipe-packet", 4097), "PIPE_BUF = 4096", "smaller size"),
         (case("stream", "process-vm", 1).with("depth", "65"), "acknowledgements", "lower depth"),
     ] {
         let why = prepare(host, &id).expect_err("above the limit");
@@ -112,6 +116,7 @@ pub fn largest_messages(host: &Host) {
         ("unix-seqpacket", unix),
         ("unix-dgram", unix),
         ("udp", 65_507),
+        ("pipe-packet", 4096),
     ] {
         for pattern in ["roundtrip", "stream"] {
             measure(host, &prepare(host, &case(pattern, mechanism, bytes)).unwrap(), SHORT);
