@@ -56,6 +56,8 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "peers")]
+    weighbridge_lab::subject::add(weighbridge_peers::FAMILIES);
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {

@@ -11,10 +11,18 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("causeway", "causeway", &["causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
+    ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
         "weighbridge",
-        &["weighbridge-lab", "weighbridge-report", "weighbridge-record", "weighbridge-stats", "causeway-os"],
+        &[
+            "weighbridge-lab",
+            "weighbridge-peers",
+            "weighbridge-report",
+            "weighbridge-record",
+            "weighbridge-stats",
+            "causeway-os",
+        ],
     ),
 ];
 

@@ -4,7 +4,7 @@ mod backing;
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
-pub(crate) mod leftovers;
+pub mod leftovers;
 mod socket;
 
 mod buffers_barrier;

@@ -1,0 +1,20 @@
+//! Other people's libraries as mechanisms of the laboratory, so that they are measured in one run with its own.
+//!
+//! Each is behind a feature of its own that is off by default: neither the default build nor the tests of the workspace
+//! compile them. The program hands [`FAMILIES`] to the laboratory at its start. A library is used as its own
+//! documentation shows it, with its defaults wherever a promise of the laboratory does not ask for something else; what
+//! does is said in the mechanism.
+//!
+//! * `iceoryx2`: [iceoryx2](https://crates.io/crates/iceoryx2) 0.10, MIT or Apache-2.0. Needs no tool beside the Rust
+//!   toolchain; it is about 60 crates, a minute of CPU time.
+
+#[cfg(feature = "iceoryx2")]
+pub mod iceoryx2;
+
+use weighbridge_lab::subject::Family;
+
+/// What the laboratory is handed: one family for each library that was compiled in.
+pub const FAMILIES: &[Family] = &[
+    #[cfg(feature = "iceoryx2")]
+    iceoryx2::FAMILY,
+];
