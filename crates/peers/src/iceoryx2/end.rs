@@ -26,6 +26,9 @@ use super::{Meeting, peer_gone};
 type Messages = publish_subscribe::PortFactory<ipc::Service, [u8], ()>;
 type Events = event::PortFactory<ipc::Service>;
 
+/// The smallest page of any machine.
+const PAGE_BYTES: usize = 4096;
+
 /// What an end has in order to block: one to wake the other, one to be woken by it.
 #[derive(Debug)]
 struct Bells {
@@ -40,13 +43,42 @@ pub struct Iceoryx2End {
     subscriber: Subscriber<ipc::Service, [u8], ()>,
     bells: Option<Bells>,
     service: Messages,
-    meeting: Option<Meeting>,
+    meeting: Meeting,
+    payload_bytes: usize,
     _node: Node<ipc::Service>,
 }
 
 impl Iceoryx2End {
-    /// Creates or opens both services and takes part in them. The other end may not be there yet.
-    pub(super) fn open(side: Side, config: &Config, link: &Link, depth: usize) -> io::Result<Iceoryx2End> {
+    /// Creates or opens both services and takes part in them, one end after the other: of two that create the same
+    /// service at the same time, one has to wait and try again.
+    pub(super) fn attach(
+        side: Side,
+        meeting: Meeting,
+        config: &Config,
+        link: &Link,
+        depth: usize,
+    ) -> io::Result<Iceoryx2End> {
+        if side == Side::Far {
+            meeting.hear()?;
+        }
+        let end = Iceoryx2End::open(side, meeting, config, link, depth)?;
+        end.meeting.tell()?;
+        if side == Side::Near {
+            end.meeting.hear()?;
+        }
+        // Who looks for the other end when the first message is sent would do so in a timed loop.
+        end.publisher.update_connections().map_err(failed("connect the publisher"))?;
+        end.subscriber.update_connections().map_err(failed("connect the subscriber"))?;
+        Ok(end)
+    }
+
+    fn open(
+        side: Side,
+        meeting: Meeting,
+        config: &Config,
+        link: &Link,
+        depth: usize,
+    ) -> io::Result<Iceoryx2End> {
         let node = NodeBuilder::new()
             .config(config)
             .signal_handling_mode(SignalHandlingMode::Disabled)
@@ -78,18 +110,21 @@ impl Iceoryx2End {
             }),
             _ => None,
         };
-        Ok(Iceoryx2End { publisher, subscriber, bells, service, meeting: None, _node: node })
+        let payload_bytes = link.payload_bytes;
+        Ok(Iceoryx2End { publisher, subscriber, bells, service, meeting, payload_bytes, _node: node })
     }
 
-    /// Maps what the other end has made, which must be there.
-    pub(super) fn connect(&self) -> io::Result<()> {
-        self.publisher.update_connections().map_err(failed("connect the publisher"))?;
-        self.subscriber.update_connections().map_err(failed("connect the subscriber"))
+    /// Waits until the other end is as far as this one.
+    fn meet(&self) -> io::Result<()> {
+        self.meeting.tell()?;
+        self.meeting.hear()
     }
 
-    /// With the place where the ends part.
-    pub(super) fn meeting_at(self, meeting: Meeting) -> Iceoryx2End {
-        Iceoryx2End { meeting: Some(meeting), ..self }
+    /// Sends a message that is there for its place only.
+    fn send_blank(&mut self, len: usize) -> io::Result<()> {
+        let mut tx = self.loan(len)?;
+        tx.as_mut().fill(0);
+        Self::commit(tx)
     }
 }
 
@@ -185,10 +220,29 @@ impl Endpoint for Iceoryx2End {
         }
     }
 
+    /// Has every message's place written here and read there. Both ends do this at the same time.
+    fn prefault(&mut self) -> io::Result<()> {
+        let (depth, len) = (self.subscriber.buffer_size(), self.payload_bytes);
+        for _ in 0..depth {
+            self.send_blank(len)?;
+        }
+        self.meet()?;
+        // One that is read leaves room for one more in the queue, and a last one is written: that is all there are.
+        let held = self.take(len)?;
+        read_pages(held.as_ref());
+        self.meet()?;
+        self.send_blank(len)?;
+        self.loan(len)?.as_mut().fill(0);
+        drop(held);
+        for _ in 0..depth {
+            read_pages(self.take(len)?.as_ref());
+        }
+        self.meet()
+    }
+
     fn settle(&mut self) -> io::Result<()> {
-        let Some(meeting) = &self.meeting else { return Ok(()) };
         // Who is gone needs nothing any more, and the coordinator knows that it went too early.
-        match meeting.tell().and_then(|()| meeting.hear()) {
+        match self.meet() {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
             _ => Ok(()),
         }
@@ -215,6 +269,13 @@ impl Endpoint for Iceoryx2End {
             ("backpressure".into(), backpressure),
         ])
     }
+}
+
+/// Reads a byte of every page.
+fn read_pages(payload: &[u8]) {
+    payload.chunks(PAGE_BYTES).for_each(|page| {
+        std::hint::black_box(page[0]);
+    });
 }
 
 /// Sleeps until the other end notifies. What it notified of is in the queue, so the events themselves tell nothing more.

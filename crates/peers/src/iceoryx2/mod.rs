@@ -92,25 +92,7 @@ impl Mechanism for Iceoryx2 {
     fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Iceoryx2End> {
         let meeting = Meeting(handoff.take_fd());
         let config = Place::of(&handoff.words).config()?;
-        let open = || Iceoryx2End::open(side, &config, link, depth(link));
-        // One after the other: of two that create the same service at the same time, one has to wait and try again.
-        let end = match side {
-            Side::Near => {
-                let end = open()?;
-                meeting.tell()?;
-                meeting.hear()?;
-                end
-            }
-            Side::Far => {
-                meeting.hear()?;
-                let end = open()?;
-                meeting.tell()?;
-                end
-            }
-        };
-        // Now everybody is there; who looks for others when the first message is sent would do so in a timed loop.
-        end.connect()?;
-        Ok(end.meeting_at(meeting))
+        Iceoryx2End::attach(side, meeting, &config, link, depth(link))
     }
 }
 
