@@ -6,7 +6,7 @@
 //! does is said in the mechanism.
 //!
 //! * `iceoryx2`: [iceoryx2](https://crates.io/crates/iceoryx2) 0.10, MIT or Apache-2.0. Needs no tool beside the Rust
-//!   toolchain; it is about 60 crates, a minute of CPU time.
+//!   toolchain; it is some 50 crates, a minute of CPU time.
 
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
