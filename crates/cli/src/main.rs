@@ -57,7 +57,8 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
-    weighbridge_peers::add();
+    #[cfg(feature = "peers")]
+    weighbridge_lab::subject::add(weighbridge_peers::FAMILIES);
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {
@@ -66,7 +67,6 @@ fn main() -> ExitCode {
         Some(first) if first == warden::WARD => return warden::ward(typed),
         _ => {}
     }
-    weighbridge_peers::sweep();
     match args::parse().map(commands::execute) {
         Err(code) => ExitCode::from(code),
         Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,

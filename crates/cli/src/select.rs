@@ -157,7 +157,8 @@ impl Pattern {
         id.split('/').any(|part| self.glob.is_match(part))
     }
 
-    /// The cases of the suite that match; without a suite, those of the first suite that has any.
+    /// The cases of the suite that match; without a suite, those of the first suite that has any, and then of the
+    /// families that other crates have added, which no suite names.
     fn matching(
         &self,
         suite: Option<&'static Suite>,
@@ -188,8 +189,19 @@ impl Pattern {
                 ids.len(),
                 ids[0]
             ))),
-            (_, None) => Err(Failure::new(self.nothing())),
+            (_, None) => match self.matching_further(changes) {
+                further if !further.is_empty() && suite.is_none() => Ok((
+                    further,
+                    Some(format!("no suite has `{}`; taken from what the program was built with", self.word)),
+                )),
+                _ => Err(Failure::new(self.nothing())),
+            },
         }
+    }
+
+    fn matching_further(&self, changes: &Changes) -> Vec<CaseId> {
+        let changes = Changes { axes: Vec::new(), ..changes.clone() };
+        plan::of_further_families(&changes).into_iter().filter(|id| self.matches(id)).collect()
     }
 
     fn nothing(&self) -> String {

@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "causeway-os"]),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
+    ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
         "weighbridge",

@@ -1,7 +1,8 @@
 //! What is measured, with its types erased: one entry of the laboratory's list.
 //!
 //! Mechanisms, signals and operations differ in what they promise a pattern. Here they look alike: a name, the patterns
-//! that can drive it, its axes, and four functions. A family is a module with a list `ALL`, named in [`all`].
+//! that can drive it, its axes, and four functions. A family is a module with a list `ALL`, named in [`all`]; those of
+//! other crates are handed over at the start of a program with [`add`].
 
 use std::fmt;
 use std::io;
@@ -86,21 +87,34 @@ impl Subject {
     }
 }
 
-/// Every subject, family by family. A name may stand in several families, with different patterns.
+/// Every subject, family by family, ours first. A name may stand in several families, with different patterns.
 pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
-    let guests = GUESTS.get().copied().unwrap_or_default();
-    FAMILIES.iter().chain(guests).flat_map(|family| family.iter())
+    let further = further().iter().map(|family| family.subjects);
+    FAMILIES.iter().copied().chain(further).flat_map(|family| family.iter())
 }
 
-static GUESTS: OnceLock<&'static [&'static [Subject]]> = OnceLock::new();
+/// Subjects of another crate, and what takes away what they leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Its entries in the laboratory's list.
+    pub subjects: &'static [Subject],
+    /// Takes away what programs that were killed have left of them.
+    pub sweep: fn(),
+}
 
-/// Adds families of another crate. To be called once, first thing in the program: its peers are the same program, and must
-/// know them too.
+/// Adds the families of other crates to the list. A program does so once, before anything is looked up, and as a peer
+/// too: a peer looks its case up in the same list.
 ///
 /// # Panics
-/// If it was called before.
-pub fn add_families(families: &'static [&'static [Subject]]) {
-    assert!(GUESTS.set(families).is_ok(), "families are added once");
+/// On the second call, and after something was looked up: the list is one and the same for as long as a program runs.
+pub fn add(families: &'static [Family]) {
+    assert!(FURTHER.set(families).is_ok(), "families are added once, before anything is looked up");
+}
+
+static FURTHER: OnceLock<&'static [Family]> = OnceLock::new();
+
+pub(crate) fn further() -> &'static [Family] {
+    FURTHER.get_or_init(|| &[])
 }
 
 const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL];
@@ -208,9 +222,8 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
 /// What holds for every mechanism, then what the mechanism itself says.
 fn fits(prepared: &Prepared, host: &Host) -> Fit {
     let Prepared { link, subject, .. } = prepared;
-    if subject.caps.has(Caps::NEVER_EMPTY) && link.payload_bytes == 0 {
-        let what = if subject.caps.has(Caps::BYTE_STREAM) { "a byte stream" } else { subject.id };
-        return Fit::No(format!("{what} cannot carry an empty message; the smallest is 1 byte"));
+    if subject.caps.has(Caps::BYTE_STREAM) && link.payload_bytes == 0 {
+        return Fit::No("a byte stream cannot carry an empty message; the smallest is 1 byte".into());
     }
     if link.wait == Wait::Spin && link.same_cpu() && link.cpus.len() > 1 {
         return Fit::No(
@@ -227,4 +240,15 @@ fn fits(prepared: &Prepared, host: &Host) -> Fit {
         return Fit::No(why.clone());
     }
     (subject.fit)(host, link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_that_come_after_something_was_looked_up_are_refused() {
+        assert!(all().any(|subject| subject.id == "pipe"));
+        assert!(std::panic::catch_unwind(|| add(&[])).is_err());
+    }
 }

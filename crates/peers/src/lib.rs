@@ -1,24 +1,20 @@
-//! Other people's buses as mechanisms of the laboratory, so that they are measured in the same run as ours.
+//! Other people's libraries as mechanisms of the laboratory, so that they are measured in one run with its own.
 //!
-//! Each stands behind a feature of its own that is off by default. A program calls [`add`] first thing, before it looks at
-//! its arguments: the peers that it starts are the same program.
+//! Each is behind a feature of its own that is off by default: neither the default build nor the tests of the workspace
+//! compile them. The program hands [`FAMILIES`] to the laboratory at its start. A library is used as its own
+//! documentation shows it, with its defaults wherever a promise of the laboratory does not ask for something else; what
+//! does is said in the mechanism.
+//!
+//! * `iceoryx2`: [iceoryx2](https://crates.io/crates/iceoryx2) 0.10, MIT or Apache-2.0. Needs no tool beside the Rust
+//!   toolchain; it is some 50 crates, a minute of CPU time.
 
 #[cfg(feature = "iceoryx2")]
-mod iceoryx2;
+pub mod iceoryx2;
 
-/// Adds what this crate was built with to the laboratory's list, and takes away what dead programs left behind.
-///
-/// # Panics
-/// When called twice.
-pub fn add() {
-    #[cfg(feature = "iceoryx2")]
-    {
-        weighbridge_lab::subject::add_families(&[iceoryx2::PAIRS, iceoryx2::FAN_OUT]);
-    }
-}
+use weighbridge_lab::subject::Family;
 
-/// Takes away what dead programs left behind. For the coordinator, before it begins.
-pub fn sweep() {
+/// What the laboratory is handed: one family for each library that was compiled in.
+pub const FAMILIES: &[Family] = &[
     #[cfg(feature = "iceoryx2")]
-    iceoryx2::sweep();
-}
+    iceoryx2::FAMILY,
+];

@@ -10,12 +10,15 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 /// Takes away what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed,
-/// System V queues and semaphores. What cannot be taken away stays; the next one tries again.
+/// System V queues and semaphores, and what the families of other crates leave. What cannot be taken away stays; the next one tries again.
 pub fn sweep() {
     super::fifo::sweep();
     super::mq_posix::sweep();
     super::msg_sysv::sweep();
     crate::signal::sweep();
+    for family in crate::subject::further() {
+        (family.sweep)();
+    }
 }
 
 /// The beginning of every name that we give.
@@ -23,7 +26,12 @@ pub const PREFIX: &str = "weighbridge-";
 
 /// A name of ours: what it is for, our process id, and which of ours it is.
 pub fn name(what: &str, count: u64) -> String {
-    format!("{PREFIX}{what}-{}-{count}", std::process::id())
+    name_by(std::process::id(), what, count)
+}
+
+/// As [`name`], of another process: a peer names what its coordinator has made.
+pub fn name_by(maker: u32, what: &str, count: u64) -> String {
+    format!("{PREFIX}{what}-{maker}-{count}")
 }
 
 /// Calls `remove` for every entry of `dir` that [`name`] gave `what` in a process that is dead.

@@ -154,6 +154,27 @@ impl Group {
     }
 }
 
+/// What other crates have added, which no suite of ours names: each pattern at some sizes, on one CPU and on two.
+pub fn of_further_families(changes: &Changes) -> Vec<CaseId> {
+    let sizes = changes.sizes.clone().unwrap_or_else(|| vec![1, 4 * KIB, 64 * KIB]);
+    let placements: Vec<&str> = match &changes.placements {
+        Some(placements) => placements.iter().map(String::as_str).collect(),
+        None => BOTH.to_vec(),
+    };
+    let mut ids = Vec::new();
+    for subject in subject::further().iter().flat_map(|family| family.subjects) {
+        for pattern in subject.patterns {
+            for size in &sizes {
+                for placement in &placements {
+                    let id = CaseId::new(pattern.id, subject.id, *size, placement);
+                    ids.extend(with_axes(id, &changes.axes));
+                }
+            }
+        }
+    }
+    ids
+}
+
 /// The case on every combination of the values of some axes, those at their defaults left out of its id.
 pub fn with_axes(id: CaseId, axes: &[(String, Vec<String>)]) -> Vec<CaseId> {
     let mut ids = vec![id];

@@ -5,14 +5,14 @@ use std::io;
 use causeway_os::socket;
 use iceoryx2::node::Node;
 use iceoryx2::port::update_connections::UpdateConnections;
-use iceoryx2::prelude::ipc_threadsafe as ipc;
+use iceoryx2::prelude::ipc;
 use iceoryx2::sample::Sample;
 use weighbridge_lab::buffer::Buffer;
 use weighbridge_lab::contract::{Caps, Handoff};
 use weighbridge_lab::fan_out::{Cast, Receive, Send, burst, receivers};
 use weighbridge_lab::link::{Link, Wait};
 
-use super::place::{self, Place};
+use super::place::Place;
 use super::port::{Channel, Incoming, Outgoing, error, loan, node};
 
 /// The way to reach many.
@@ -28,21 +28,21 @@ impl Cast for Iceoryx2 {
     type Receiver = Receiver;
 
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
-        let place = Place::new();
-        let words = place.words();
-        let mut sender = Handoff { words: words.clone(), guard: Some(Box::new(place)), ..Handoff::default() };
+        let (place, guard) = Place::create()?;
+        let words = || place.words().into();
+        let mut sender = Handoff { words: words(), guard: Some(Box::new(guard)), ..Handoff::default() };
         let mut all = Vec::with_capacity(receivers + 1);
         for _ in 0..receivers {
             let (near, far) = socket::seqpacket_pair()?;
             sender.fds.push(near);
-            all.push(Handoff { words: words.clone(), ..Handoff::of([far]) });
+            all.push(Handoff { words: words(), ..Handoff::of([far]) });
         }
         all.insert(0, sender);
         Ok(all)
     }
 
     fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        let node = node(&place::config(&handoff.words)?)?;
+        let node = node(&Place::of(&handoff.words).config()?)?;
         let channel = Channel::open(&node, "cast", receivers(link), burst(link) as usize, link)?;
         let outgoing = channel.publisher()?;
         for meeting in &handoff.fds {
@@ -65,7 +65,7 @@ impl Cast for Iceoryx2 {
         if socket::recv_with_fds(&meeting, &mut [0], 0)?.0 == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender is gone"));
         }
-        let node = node(&place::config(&handoff.words)?)?;
+        let node = node(&Place::of(&handoff.words).config()?)?;
         let channel = Channel::open(&node, "cast", receivers(link), burst(link) as usize, link)?;
         let incoming = channel.subscriber(link.wait)?;
         socket::send_with_fds(&meeting, &[0], &[])?;

@@ -1,22 +1,127 @@
-//! iceoryx2: publish-subscribe, polled (`wait=spin`, `yield`) or with its event service beside it (`wait=block`).
+//! iceoryx2: publish-subscribe in shared memory without a daemon, by polling, and with its event service.
 //!
-//! Payloads are loaned, written where receivers find them, and read there. Everything that iceoryx2 names lies in a directory
-//! of its own or begins with the same name, which the coordinator takes away when the peers are gone; see [`place`].
+//! Each end is the only publisher of a service and the only subscriber of the other's. A message is loaned, written where
+//! it lies, sent by its offset, read where it lies and released: nobody copies. Ends that block use an event service of
+//! the same name beside it: who sends notifies, who finds nothing listens.
+//!
+//! All is as iceoryx2 has it by default, but for this. Safe overflow is off and a full queue makes the publisher wait,
+//! because a mechanism that loses messages is another mechanism; the wait is iceoryx2's own, which yields and later
+//! sleeps. Queues are longer than its 2 messages where the payload is small, as long as those of our own rings. Nobody
+//! but the two ends can join, there is no history, and no signal handler is installed.
 
+mod end;
 mod fan_out;
-mod pair;
 mod place;
 mod port;
 
+use std::io;
+use std::os::fd::OwnedFd;
+
+use causeway_os::socket;
+use weighbridge_lab::axis::{Axis, Values};
+use weighbridge_lab::contract::{Caps, Fit, Handoff, Mechanism, Side};
 use weighbridge_lab::fan_out::subject;
-use weighbridge_lab::subject::Subject;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::link::{Link, Wait};
+use weighbridge_lab::subject::{Family, Subject};
 
-pub use place::sweep;
+pub use end::{Iceoryx2End, Received, Written};
+use place::Place;
 
-/// Two ends.
-pub const PAIRS: &[Subject] = &[Subject::of::<pair::Iceoryx2>()];
-/// One publisher and many.
-pub const FAN_OUT: &[Subject] = &[subject::<fan_out::Iceoryx2>()];
+/// What the laboratory is handed.
+pub const FAMILY: Family =
+    Family { subjects: &[Subject::of::<Iceoryx2>(), subject::<fan_out::Iceoryx2>()], sweep: place::sweep };
 
 /// Its name in case ids.
 const ID: &str = "iceoryx2";
+
+/// A service in each direction.
+#[derive(Debug)]
+pub struct Iceoryx2;
+
+const DEPTH: Axis = Axis {
+    name: "depth",
+    default: "default",
+    values: Values::Count,
+    about: "messages that a subscriber's queue holds; default is what fits 256 KiB, at least 2 and at most 64",
+};
+/// As our rings: what is under way should stay in a second-level cache.
+const DEFAULT_BYTES: usize = 256 << 10;
+/// What a message takes beside its payload, generously.
+const HEADER_BYTES: usize = 128;
+/// Besides the queued messages, one is written and one is read.
+const BORROWED: usize = 2;
+/// The rest of what the two services put into shared memory, generously.
+const OTHER_BYTES: usize = 1 << 20;
+
+fn depth(link: &Link) -> usize {
+    let fitting = DEFAULT_BYTES / link.payload_bytes.saturating_add(HEADER_BYTES);
+    link.number(DEPTH.name).unwrap_or(fitting.clamp(2, 64))
+}
+
+/// Shared memory of both directions.
+fn needed_bytes(link: &Link) -> usize {
+    let message = link.payload_bytes.saturating_add(HEADER_BYTES);
+    depth(link).saturating_add(BORROWED).saturating_mul(message).saturating_mul(2).saturating_add(OTHER_BYTES)
+}
+
+impl Mechanism for Iceoryx2 {
+    const ID: &'static str = ID;
+    const ABOUT: &'static str = "iceoryx2, publish-subscribe in shared memory: loaned, written and read in place; block: its event service";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
+    const WAITS: &'static [Wait] = &[Wait::Spin, Wait::Block];
+    const AXES: &'static [Axis] = &[DEPTH];
+    type End = Iceoryx2End;
+
+    fn fit(_host: &Host, link: &Link) -> Fit {
+        let needed = needed_bytes(link);
+        match place::shared_memory_bytes() {
+            Ok(free) if (needed as u64) < free => place::fits(link.wait),
+            Ok(free) => Fit::No(format!(
+                "queues of {} messages of {} bytes take {needed} bytes in {}, where {free} are free; lower depth, or \
+                 raise it with mount -o remount,size=… {}",
+                depth(link),
+                link.payload_bytes,
+                place::SHARED_MEMORY,
+                place::SHARED_MEMORY
+            )),
+            Err(error) => Fit::No(format!("{} cannot be used: {error}", place::SHARED_MEMORY)),
+        }
+    }
+
+    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
+        let (place, guard) = Place::create()?;
+        let (near, far) = socket::seqpacket_pair()?;
+        let handoff = |meeting| Handoff { words: place.words().into(), ..Handoff::of([meeting]) };
+        Ok([Handoff { guard: Some(Box::new(guard)), ..handoff(near) }, handoff(far)])
+    }
+
+    fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Iceoryx2End> {
+        let meeting = Meeting(handoff.take_fd());
+        let config = Place::of(&handoff.words).config()?;
+        Iceoryx2End::attach(side, meeting, &config, link, depth(link))
+    }
+}
+
+/// Where the ends wait for each other when nothing is timed: a socket, which also says that the other is gone.
+#[derive(Debug)]
+struct Meeting(OwnedFd);
+
+impl Meeting {
+    /// Says that this end is as far.
+    fn tell(&self) -> io::Result<()> {
+        Ok(socket::send_with_fds(&self.0, &[0], &[])?)
+    }
+
+    /// Waits until the other end says so.
+    fn hear(&self) -> io::Result<()> {
+        match socket::recv_with_fds(&self.0, &mut [0], 0)? {
+            (0, _) => Err(peer_gone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn peer_gone() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the other end is gone")
+}

@@ -1,91 +1,180 @@
-//! Where iceoryx2 puts its names in a run, and how they go away.
+//! Where iceoryx2 keeps what it needs, and how that is taken away.
+//!
+//! It has files below a root directory and shared memory under names with a prefix, and leaves some of both even when all
+//! goes well: directories, and what nodes share that come later. So every run has a root and a prefix of its own. The
+//! coordinator makes the root before the peers start and takes all of it away when they are gone, whether they cleaned up
+//! or were killed. Both names carry the coordinator's process id: when it is killed too, whoever starts next takes them
+//! away.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
+use ::iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
+use weighbridge_lab::contract::Fit;
+use weighbridge_lab::link::Wait;
 use weighbridge_lab::mechanism::leftovers;
 
-const WHAT: &str = "iceoryx2";
-/// Directories in which it makes names: its own root lies in the first, its shared memory in the second.
-const DIRS: [&str; 2] = ["/tmp", "/dev/shm"];
+/// Where the C library keeps named shared memory.
+pub const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Takes away what dead programs left.
-pub fn sweep() {
-    for dir in DIRS {
-        leftovers::sweep_dir(Path::new(dir), WHAT, remove);
-    }
+/// iceoryx2's own short name: root and prefix stand one after the other in the address of a socket, which is short.
+const WHAT: &str = "iox2";
+/// Of the address of a Unix socket, without the zero at its end.
+const ADDRESS_BYTES: usize = 107;
+/// The name that iceoryx2 gives a listener's socket. Its number has 128 bits, of which the highest 32 count the ids of a
+/// process, so that it has this many digits for the first 1,262 of them; an end makes a handful.
+const SOCKET_NAME: &str = "99999999999999999999999999999999.event";
+
+/// Root and prefix of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    maker: u32,
+    count: u64,
 }
 
-fn remove(path: &Path) {
-    // What cannot be taken away stays; the next one tries again.
-    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-}
-
-/// A place for one run. Dropped, it takes away everything in it.
+/// Takes away everything of a place when it is dropped.
 #[derive(Debug)]
-pub struct Place(String);
+pub struct Guard(Place);
 
 impl Place {
-    /// A place that nobody else has.
-    pub fn new() -> Place {
+    /// A new one, with its root made; gone when the guard is dropped.
+    pub fn create() -> io::Result<(Place, Guard)> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        Place(leftovers::name(WHAT, COUNT.fetch_add(1, Ordering::Relaxed)))
+        let place = Place { maker: std::process::id(), count: COUNT.fetch_add(1, Ordering::Relaxed) };
+        let guard = Guard(place);
+        DirBuilder::new().mode(0o700).create(place.root())?;
+        Ok((place, guard))
     }
 
-    /// What a peer needs to find it: the words of a handoff.
-    pub fn words(&self) -> Vec<u64> {
-        let numbers =
-            self.0.rsplit('-').take(2).map(|number| number.parse().expect("a name ends in two numbers"));
-        numbers.collect()
+    /// As a peer is handed it.
+    pub fn words(self) -> [u64; 2] {
+        [self.maker.into(), self.count]
+    }
+
+    /// From what [`Place::words`] gave.
+    ///
+    /// # Panics
+    /// If it is something else: `plan` and `attach` disagree.
+    pub fn of(words: &[u64]) -> Place {
+        let [maker, count] = words else { panic!("a place is two words, not {}", words.len()) };
+        Place { maker: u32::try_from(*maker).expect("a process id"), count: *count }
+    }
+
+    /// iceoryx2's defaults, in this place. No file of the machine or the user has a say.
+    pub fn config(self) -> io::Result<Config> {
+        let mut config = Config::default();
+        let root = IoxPath::new(self.root().as_os_str().as_bytes()).map_err(io::Error::other)?;
+        config.global.set_root_path(&root);
+        config.global.prefix = FileName::new(self.prefix().as_bytes()).map_err(io::Error::other)?;
+        Ok(config)
+    }
+
+    fn name(self) -> String {
+        leftovers::name_by(self.maker, WHAT, self.count)
+    }
+
+    fn root(self) -> PathBuf {
+        std::env::temp_dir().join(self.name())
+    }
+
+    /// Ends so that no prefix of a process begins another one of it.
+    fn prefix(self) -> String {
+        self.name() + "_"
     }
 }
 
-impl Drop for Place {
+impl Drop for Guard {
     fn drop(&mut self) {
-        for dir in DIRS {
-            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                let rest = name.to_str().and_then(|name| name.strip_prefix(&self.0));
-                if rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit())) {
-                    remove(&entry.path());
-                }
+        // What is not there any more need not be taken away; what cannot be is tried again by whoever starts next.
+        let _ = fs::remove_dir_all(self.0.root());
+        let prefix = self.0.prefix();
+        for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
+            if entry.file_name().as_bytes().starts_with(prefix.as_bytes()) {
+                let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// iceoryx2 set up for the place that these words name.
-///
-/// # Errors
-/// A name that iceoryx2 does not take.
-pub fn config(words: &[u64]) -> io::Result<Config> {
-    let [count, pid] = words else { return Err(io::Error::other("a place has two words")) };
-    let name = format!("{}{WHAT}-{pid}-{count}", leftovers::PREFIX);
-    let mut config = Config::default();
-    let root = IoxPath::new(format!("{}/{name}", DIRS[0]).as_bytes()).map_err(super::port::error)?;
-    config.global.set_root_path(&root);
-    config.global.prefix = FileName::new(format!("{name}-").as_bytes()).map_err(super::port::error)?;
-    Ok(config)
+/// Takes away the places of dead programs.
+pub fn sweep() {
+    leftovers::sweep_dir(&std::env::temp_dir(), WHAT, |root| {
+        let _ = fs::remove_dir_all(root);
+    });
+    leftovers::sweep_dir(Path::new(SHARED_MEMORY), WHAT, |object| {
+        let _ = fs::remove_file(object);
+    });
+}
+
+/// Bytes that may still be put into shared memory.
+pub fn shared_memory_bytes() -> io::Result<u64> {
+    let system = rustix::fs::statvfs(SHARED_MEMORY)?;
+    Ok(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+/// Is the temporary directory near enough for the socket that a listener needs?
+pub fn fits(wait: Wait) -> Fit {
+    let place = Place { maker: std::process::id(), count: 9_999 };
+    let len = place.root().as_os_str().len() + 1 + place.prefix().len() + SOCKET_NAME.len();
+    if wait == Wait::Block && len > ADDRESS_BYTES {
+        return Fit::No(format!(
+            "the sockets of its event service would have addresses of {len} bytes below {}, and {ADDRESS_BYTES} is the \
+             most; set TMPDIR to a shorter path",
+            std::env::temp_dir().display()
+        ));
+    }
+    Fit::Yes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     #[test]
-    fn a_place_takes_its_own_names_away_and_no_others() {
-        let place = Place::new();
-        let (own, other) = (format!("/tmp/{}", place.0), format!("/tmp/{}9-x", place.0));
-        fs::create_dir_all(format!("{own}/services")).unwrap();
-        fs::write(format!("{own}-segment"), b"x").unwrap();
-        fs::write(&other, b"x").unwrap();
-        assert!(config(&place.words()).unwrap().global.root_path().to_string().contains(&place.0));
-        drop(place);
-        assert!(!Path::new(&own).exists() && !Path::new(&format!("{own}-segment")).exists());
-        assert!(Path::new(&other).exists());
-        fs::remove_file(other).unwrap();
+    fn a_place_is_the_same_for_a_peer_and_no_prefix_begins_another() {
+        let (first, second) = (Place { maker: 7, count: 1 }, Place { maker: 7, count: 12 });
+        assert_eq!(Place::of(&first.words()), first);
+        assert!(!second.prefix().starts_with(&first.prefix()));
+        assert!(first.config().is_ok());
+    }
+
+    #[test]
+    fn a_dropped_guard_leaves_nothing_of_its_place_and_all_of_another() {
+        let (place, guard) = Place::create().unwrap();
+        let (other, other_guard) = Place::create().unwrap();
+        let fill = |place: Place| {
+            fs::create_dir(place.root().join("nodes")).unwrap();
+            fs::write(place.root().join("nodes/details"), "x").unwrap();
+            let object = Path::new(SHARED_MEMORY).join(place.prefix() + "data");
+            fs::write(&object, "x").unwrap();
+            object
+        };
+        let (object, other_object) = (fill(place), fill(other));
+        drop(guard);
+        assert!(!place.root().exists() && !object.exists());
+        assert!(other.root().exists() && other_object.exists());
+        drop(other_guard);
+        assert!(!other.root().exists() && !other_object.exists());
+    }
+
+    #[test]
+    fn what_a_dead_program_left_is_taken_away_and_what_a_living_one_has_is_not() {
+        let mut child = Command::new("/bin/sh").args(["-c", "read x"]).stdin(Stdio::piped()).spawn().unwrap();
+        let place = Place { maker: child.id(), count: 3 };
+        let object = Path::new(SHARED_MEMORY).join(place.prefix() + "data");
+        fs::create_dir(place.root()).unwrap();
+        fs::write(place.root().join("services"), "x").unwrap();
+        fs::write(&object, "x").unwrap();
+        sweep();
+        assert!(place.root().exists() && object.exists());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        sweep();
+        assert!(!place.root().exists() && !object.exists());
     }
 }

@@ -13,9 +13,7 @@ use iceoryx2::port::listener::Listener;
 use iceoryx2::port::notifier::Notifier;
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
-use iceoryx2::prelude::{
-    BackpressureStrategy, Config, ServiceName, SignalHandlingMode, ipc_threadsafe as ipc,
-};
+use iceoryx2::prelude::{BackpressureStrategy, Config, ServiceName, SignalHandlingMode, ipc};
 use iceoryx2::sample::Sample;
 use iceoryx2::sample_mut::SampleMut;
 use iceoryx2::service::port_factory::{event, publish_subscribe};

@@ -1,0 +1,173 @@
+//! What every mechanism of the laboratory promises, and that nothing of iceoryx2's own outlives a run, whatever is killed.
+//!
+//! The promises are those of `weighbridge-lab`'s own conformance tests, which this program takes as they are. After each
+//! test names in `/dev/shm` and the temporary directory are what they were before, among other things.
+
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+#[path = "../../lab/tests/conformance/carrying.rs"]
+#[allow(dead_code, reason = "the laboratory's own tests use the rest")]
+mod carrying;
+#[path = "../../lab/tests/conformance/faults.rs"]
+#[allow(dead_code, reason = "the laboratory's own tests use the rest")]
+mod faults;
+#[path = "../../lab/tests/conformance/runs.rs"]
+#[allow(dead_code, reason = "the laboratory's own tests use the rest")]
+mod runs;
+
+use std::fs;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::coordinator::Outcome;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::mechanism;
+use weighbridge_lab::planner::Timing;
+use weighbridge_lab::subject::{self, Prepared, Subject};
+use weighbridge_record::CaseId;
+
+/// Long enough to be killed in.
+const LONG: Timing =
+    Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
+
+fn main() -> ExitCode {
+    subject::add(weighbridge_peers::FAMILIES);
+    if std::env::args().nth(1).as_deref() == Some(COORDINATE) {
+        return coordinate();
+    }
+    runs::main(trials)
+}
+
+/// A promise that each mechanism keeps.
+type Promise = (&'static str, fn(&Host, &'static Subject));
+
+const PROMISES: &[Promise] = &[
+    ("carries_every_size_whole_and_in_order_or_names_the_limit", carrying::every_size),
+    ("waits_in_every_way_that_it_offers", carrying::every_wait),
+    ("works_between_threads_too", carrying::threads),
+    ("carries_empty_replies_and_is_touched_as_the_case_says", carrying::directions_and_touches),
+    ("takes_no_page_fault_for_a_message_unless_it_maps", carrying::no_faults_when_warm),
+    ("fresh_memory_faults_and_warm_memory_does_not", carrying::fresh_memory_faults_and_warm_does_not),
+    ("a_killed_peer_is_a_failure_with_its_step", faults::killed_while_it_exchanges),
+    ("goes_on_when_a_stopped_peer_does", faults::stopped_for_a_while),
+    ("settings_are_made_and_read_back", settings),
+    ("queues_that_shared_memory_does_not_hold_are_refused_with_its_size", too_deep),
+    ("keeps_its_names_only_while_it_runs_and_not_when_both_peers_are_killed", both_killed),
+    ("what_a_killed_coordinator_left_is_taken_away_by_the_next_one", coordinator_killed),
+];
+
+fn trials(host: &'static Host) -> Vec<Trial> {
+    let subject = subject::all().find(|subject| subject.id == "iceoryx2").expect("the family was added");
+    let trial = |(name, test): &'static Promise| {
+        runs::trial(format!("iceoryx2::{name}"), move || test(host, subject))
+    };
+    PROMISES.iter().map(trial).collect()
+}
+
+/// A case that works on one CPU too.
+fn blocking(host: &Host) -> Prepared {
+    let id = CaseId::new("roundtrip", "iceoryx2", 64, "free").with("wait", "block");
+    runs::prepare(host, &id).unwrap()
+}
+
+/// Queue and largest payload are as asked for, and nothing is dropped when a queue is full.
+fn settings(host: &Host, _subject: &'static Subject) {
+    let id = CaseId::new("stream", "iceoryx2", 1000, "free").with("wait", "block").with("depth", "3");
+    let facts = runs::measure(host, &runs::prepare(host, &id).unwrap(), runs::SHORT).facts;
+    for (name, value) in [
+        ("depth", "3"),
+        ("history", "0"),
+        ("payload_bytes_max", "1000"),
+        ("backpressure", "RetryUntilDelivered"),
+    ] {
+        assert_eq!(facts.get(name).map(String::as_str), Some(value), "{facts:?}");
+    }
+    assert!(facts["iceoryx2_version"].starts_with("0.10."), "{facts:?}");
+}
+
+fn too_deep(host: &Host, _subject: &'static Subject) {
+    let id = CaseId::new("roundtrip", "iceoryx2", 1 << 20, "free").with("depth", "1000000000");
+    let why = runs::prepare(host, &id).unwrap_err();
+    assert!(why.contains("/dev/shm") && why.contains("lower depth") && why.contains("remount"), "{why}");
+}
+
+/// Names of what iceoryx2 keeps for the runs of a coordinator.
+fn names_of(coordinator: u32) -> Vec<String> {
+    let ours = format!("weighbridge-iox2-{coordinator}-");
+    ["/dev/shm".into(), std::env::temp_dir()]
+        .iter()
+        .flat_map(|dir| fs::read_dir(dir).unwrap().flatten())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with(&ours))
+        .collect()
+}
+
+/// Do the ends know each other?
+fn is_connected(coordinator: u32) -> bool {
+    names_of(coordinator).iter().filter(|name| name.ends_with(".connection")).count() == 2
+}
+
+/// Waits until it is so, or says that it did not come to be.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not {what} in a minute");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+}
+
+fn both_killed(host: &Host, _subject: &'static Subject) {
+    let (case, us) = (blocking(host), std::process::id());
+    let was_connected = AtomicBool::new(false);
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            until("connected", || is_connected(us));
+            was_connected.store(true, Ordering::Relaxed);
+            runs::children().into_iter().for_each(|pid| kill(pid as u32));
+        });
+        runs::run(host, &case, LONG)
+    });
+    let Outcome::Failed { why, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("SIGKILL"), "{why}");
+    assert!(was_connected.into_inner());
+    assert_eq!(names_of(us), [""; 0]);
+}
+
+const COORDINATE: &str = "coordinate";
+
+/// This program as a coordinator that somebody kills.
+fn coordinate() -> ExitCode {
+    let host = Host::look().unwrap();
+    let outcome = runs::run(&host, &blocking(&host), LONG);
+    eprintln!("nobody has killed this: {outcome:?}");
+    ExitCode::FAILURE
+}
+
+fn coordinator_killed(_host: &Host, _subject: &'static Subject) {
+    let mut child = Command::new("/proc/self/exe").arg(COORDINATE).stdin(Stdio::null()).spawn().unwrap();
+    let coordinator = child.id();
+    until("connected", || is_connected(coordinator));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_ne!(names_of(coordinator), [""; 0], "nobody was there to take them away");
+    // Peers end with their coordinator. One that is ending may still make a name; so they are gone first.
+    until("without peers", || !processes_of(coordinator));
+    mechanism::sweep();
+    assert_eq!(names_of(coordinator), [""; 0]);
+}
+
+/// Are there peers of this coordinator? It is their last argument.
+fn processes_of(coordinator: u32) -> bool {
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+        line.ends_with(&format!("__peer\0{coordinator}\0"))
+    })
+}
