@@ -7,6 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::{self, Values};
 use weighbridge_lab::{placement, plan};
+use weighbridge_record::CaseId;
 
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
 use crate::{mistakes, output};
@@ -81,6 +82,7 @@ A record that was cut off or is not one is shown as far as it is valid; standard
 Examples:
   weighbridge report weighbridge-20260102-030405.jsonl
   weighbridge report before.jsonl after.jsonl --format markdown
+  weighbridge report record.jsonl --against roundtrip/pipe/64/same-cpu
   weighbridge report - --format html --out page.html < record.jsonl")]
     Report(Report),
     /// Hold our numbers against those of other tools, measured now in turn
@@ -202,6 +204,9 @@ pub struct Report {
     /// What to make of them
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub format: ReportFormat,
+    /// A table of how many times the figure of this case the others are, run by run of the same round
+    #[arg(long, value_name = "CASE", conflicts_with = "format")]
+    pub against: Option<CaseId>,
     /// Write to this file, which does not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

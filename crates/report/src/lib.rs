@@ -13,6 +13,7 @@
 //! assert!(table(&report, Style::default()).contains("No case has a figure."));
 //! ```
 
+mod against;
 mod coverage;
 mod csv;
 mod distribution;
@@ -33,6 +34,7 @@ mod unfinished;
 mod units;
 mod words;
 
+pub use against::against;
 pub use csv::csv;
 pub use html::{html, write_html};
 pub use json::json;

@@ -37,7 +37,11 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
         // One record needs no name to tell it from others.
         readings[0].0.clear();
     }
-    let text = rendered(&Report::from_readings(readings), args.format);
+    let report = Report::from_readings(readings);
+    let text = match &args.against {
+        None => rendered(&report, args.format),
+        Some(baseline) => report::against(&report, baseline).map_err(Failure::new)?,
+    };
     match &args.out {
         None => output::print(text)?,
         Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "--out", &error))?,

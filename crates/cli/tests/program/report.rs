@@ -134,6 +134,24 @@ fn records_that_can_be_read_are_shown_beside_one_that_cannot() {
 }
 
 #[test]
+fn cases_are_held_against_one_of_them() {
+    let folder = folder();
+    let cases = ["roundtrip/mock/1/free", "roundtrip/mock/1/free/latency-ns=3000"];
+    let run = ["--max-runs", "6", "-q", "--html", "none", "--out", "r.jsonl"];
+    weighbridge(folder.path()).arg("run").args(cases).args(run).assert().success();
+    weighbridge(folder.path()).args(["report", "r.jsonl", "--against", cases[0]]).assert().success().stdout_eq(
+        "| case | figure | times `roundtrip/mock/1/free` (1.00 µs/roundtrip) | 95 % interval | pairs | CPU ns |\n\
+         |---|--:|--:|--:|--:|--:|\n\
+         | `roundtrip/mock/1/free/latency-ns=3000` | 3.00 µs/roundtrip | 3.00 | 3.00 to 3.00 | 6 | [..] |\n",
+    );
+    weighbridge(folder.path())
+        .args(["report", "r.jsonl", "--against", "roundtrip/pipe/1/free"])
+        .assert()
+        .code(2)
+        .stderr_eq("error: no figure of `roundtrip/pipe/1/free` is in the record\n");
+}
+
+#[test]
 fn a_report_goes_to_a_file_that_does_not_exist_yet() {
     let folder = folder();
     measure(folder.path(), "r.jsonl");
