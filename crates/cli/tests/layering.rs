@@ -10,7 +10,6 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("stats", "weighbridge-stats", &[]),
     ("causeway", "causeway", &["causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
-    ("peers", "weighbridge-peers", &["weighbridge-lab", "causeway-os"]),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
