@@ -152,10 +152,14 @@ impl Scene {
 }
 
 fn all_threads_sleep(pid: i32) -> bool {
+    all_threads_are(pid, "State:\tS")
+}
+
+fn all_threads_are(pid: i32, state: &str) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks.map(|task| task.unwrap().path()).all(|task| {
         let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
-        status.contains("State:\tS")
+        status.contains(state)
     })
 }
 
@@ -209,6 +213,10 @@ fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_nobody_else()
             scene.sleepers.iter().for_each(|peer| kill(Pid::from_raw(peer.pid()), signal).unwrap());
         };
         signal(Signal::SIGSTOP);
+        // Sent is not stopped: until each thread has taken it, a wake-up would set it going.
+        eventually("the receivers do not stop", || {
+            scene.sleepers.iter().all(|peer| all_threads_are(peer.pid(), "State:\tT"))
+        });
         let calls = scene.phase();
         assert_eq!(calls.len(), 1, "{calls:?}");
         assert_eq!(scene.phase(), [], "{MANY} more messages");
