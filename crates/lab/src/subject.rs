@@ -222,8 +222,9 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
 /// What holds for every mechanism, then what the mechanism itself says.
 fn fits(prepared: &Prepared, host: &Host) -> Fit {
     let Prepared { link, subject, .. } = prepared;
-    if subject.caps.has(Caps::BYTE_STREAM) && link.payload_bytes == 0 {
-        return Fit::No("a byte stream cannot carry an empty message; the smallest is 1 byte".into());
+    if subject.caps.has(Caps::NEVER_EMPTY) && link.payload_bytes == 0 {
+        let what = if subject.caps.has(Caps::BYTE_STREAM) { "a byte stream" } else { subject.id };
+        return Fit::No(format!("{what} cannot carry an empty message; the smallest is 1 byte"));
     }
     if link.wait == Wait::Spin && link.same_cpu() && link.cpus.len() > 1 {
         return Fit::No(

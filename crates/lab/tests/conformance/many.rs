@@ -20,11 +20,9 @@ fn case(host: &Host, subject: &Subject) -> Option<Prepared> {
     let payload = if subject.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
     ["same-cpu", "two-cpus"].into_iter().find_map(|place| {
         let id = CaseId::new(pattern.id, subject.id, payload, place);
-        let id = match pattern.id {
-            "fan-in" => id.with("streams", "20"),
-            "fan-out" => id.with("receivers", "3"),
-            _ => id,
-        };
+        let few = [("streams", "20"), ("receivers", "3")].into_iter();
+        let has = |axis: &str| subject.axes_in(pattern).iter().any(|own| own.name == axis);
+        let id = few.filter(|(axis, _)| has(axis)).fold(id, |id, (axis, value)| id.with(axis, value));
         prepare(host, &id).ok()
     })
 }
