@@ -205,12 +205,29 @@ mod tests {
         assert!(super::process(17, "").is_none());
     }
 
+    /// A child in a session of its own, because ours may have begun outside this PID namespace and have no number here.
     #[test]
-    fn our_own_parent_and_session_are_found() {
-        let own = rustix::process::getpid();
-        let found = processes().find(|process| process.pid == own.as_raw_nonzero().get()).unwrap();
-        assert_eq!(Pid::from_raw(found.parent), rustix::process::getppid());
-        assert_eq!(Pid::from_raw(found.session), Some(rustix::process::getsid(None).unwrap()));
+    fn a_child_is_found_by_its_parent_and_by_the_session_that_it_began() {
+        let mut child = Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let begun = || processes().any(|process| process.pid == pid && process.session == pid);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !begun() && Instant::now() < deadline {
+            std::thread::sleep(STEP);
+        }
+        let found =
+            processes().find(|process| process.pid == pid).map(|process| (process.parent, process.session));
+        let ours = children().contains(&Pid::from_child(&child));
+        kill_session(child.id());
+        let _ = child.kill();
+        let status = child.wait().unwrap();
+        assert_eq!(found, Some((std::process::id().cast_signed(), pid)));
+        assert!(ours, "the child is not among the children");
+        assert_eq!(
+            status.signal(),
+            Some(Signal::KILL.as_raw()),
+            "killing the session did not reach its leader"
+        );
     }
 
     #[test]
