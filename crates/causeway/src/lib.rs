@@ -80,9 +80,9 @@
 //!
 //! # Features
 //!
-//! * `cli`, the default, is for the command `causeway` and its command-line parser. A program that uses the library
-//!   needs neither: `default-features = false`.
-//! * `tokio`: `AsyncSubscriber` and `AsyncPublisher`.
+//! * `tokio`, off by default: `AsyncSubscriber` and `AsyncPublisher`.
+//!
+//! The command `causeway`, for groups in a shell, is a crate of its own: `causeway-cli`.
 //!
 //! # What this does not do
 //!

@@ -9,6 +9,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("record", "weighbridge-record", &[]),
     ("stats", "weighbridge-stats", &[]),
     ("causeway", "causeway", &["causeway-os"]),
+    ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
@@ -51,6 +52,14 @@ fn no_crate_is_missing_from_the_list() {
 fn the_test_sees_the_dependencies_that_there_are() {
     let found = dependencies(&manifest("cli"));
     assert!(found.contains(&"weighbridge-lab".to_owned()) && found.contains(&"clap".to_owned()), "{found:?}");
+}
+
+/// A program that uses the bus gets no command-line parser with it, whatever features it leaves on.
+#[test]
+fn the_library_of_the_bus_brings_nothing_of_a_command() {
+    let found = dependencies(&manifest("causeway"));
+    assert!(found.contains(&"rustix".to_owned()), "{found:?}");
+    assert!(!found.iter().any(|name| name.starts_with("clap")), "{found:?}");
 }
 
 fn manifest(folder: &str) -> String {

@@ -1,13 +1,18 @@
 //! The command, as a shell user sees it.
-#![cfg(all(feature = "cli", not(loom)))]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
-
-mod common;
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use common::eventually;
+/// Calls `done` until it says true; fails with `what` if it never does.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
 
 struct Running(Child);
 
