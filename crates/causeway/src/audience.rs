@@ -138,7 +138,7 @@ impl Audience {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         Error::os(
             "take in",
-            "a new receiver; raise the limit (ulimit -n, ulimit -v) and make a new publisher",
+            "a new receiver, for which this publisher has left the group (make a new publisher)",
             errno,
         )
     }

@@ -56,7 +56,7 @@ fn try_out() -> std::result::Result<(), Obstacle> {
         .map_err(lacks("it gives no memory files (memfd_create, Linux 3.17)"))?;
     let mapping = Mapping::shared(&fd, 4096, Access::ReadWrite).map_err(lacks("it maps no memory files"))?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL)
-        .map_err(lacks("it does not know F_SEAL_FUTURE_WRITE; use Linux 5.1 or later"))?;
+        .map_err(lacks("it does not know F_SEAL_FUTURE_WRITE (Linux 5.1)"))?;
     mapping.atomic_u32(0).store(1, std::sync::atomic::Ordering::Relaxed);
     if Mapping::shared(&fd, 4096, Access::ReadWrite).is_ok() || reopened_is_writable(&fd) {
         return Err("F_SEAL_FUTURE_WRITE does not keep others from writing".into());
@@ -70,7 +70,7 @@ fn try_out() -> std::result::Result<(), Obstacle> {
         _ => return Err("it does not let readers wait (FUTEX_WAIT on memory mapped for reading)".into()),
     }
     causeway_os::process::pidfd_open(std::process::id())
-        .map_err(lacks("it has no pidfd, which says who died; use Linux 5.3 or later"))?;
+        .map_err(lacks("it has no pidfd, which says who died (Linux 5.3)"))?;
     Ok(())
 }
 

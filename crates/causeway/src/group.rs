@@ -116,8 +116,8 @@ impl Group {
     /// dropped, the group has had its one.
     ///
     /// # Errors
-    /// [`Error::Refused`]: the creator's rule, no slot left (a group of one publisher has had its one), or a log whose
-    /// publishers are already fixed.
+    /// [`Error::Refused`]: the creator's rule, a group of one publisher that has had its one, no slot left, or a log whose
+    /// publishers are already fixed. [`Error::PeerGone`] and [`Error::NoAnswer`] where nobody serves the group.
     pub fn publisher(&self) -> Result<Publisher> {
         match &self.way {
             Way::Host(host) => Publisher::join(host.connect_locally()?, Some((host.log(), Arc::clone(host)))),
@@ -177,9 +177,10 @@ impl Group {
     fn host(&self) -> Result<&Host> {
         match &self.way {
             Way::Host(host) => Ok(host),
-            Way::Path(_) | Way::Socket(_) => {
-                Err(Error::invalid("call", "only the creator of a group can do this"))
-            }
+            Way::Path(_) | Way::Socket(_) => Err(Error::invalid(
+                "call",
+                "only who made a group can serve or evict; call it on what Group::create gave",
+            )),
         }
     }
 

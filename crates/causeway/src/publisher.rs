@@ -13,7 +13,7 @@ use crate::log::mapped::{MappedLog, StatusPage};
 use crate::log::sleep::{await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Writer};
 use crate::serve::Host;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds};
+use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds, tell};
 
 /// A place in the log: bytes since the group began. Later messages have higher positions, for every receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,7 +66,7 @@ impl Publisher {
             None => {
                 let [status, log] = take_fds(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
-                Message::new(Op::Mapped, &[]).send(&socket, &[])?;
+                tell(&socket, Message::new(Op::Mapped, &[]))?;
                 (Arc::new(log), status, None)
             }
         };

@@ -59,6 +59,25 @@ impl Op {
     }
 }
 
+/// The reasons for a refusal.
+const REFUSALS: [Refusal; 8] = {
+    use Refusal::*;
+    [Forbidden, TooMany, PublishersFixed, PublisherStuck, NotUnderstood, Exhausted, OnePublisher, Ended]
+};
+
+fn code_of(refusal: Refusal) -> u32 {
+    match refusal {
+        Refusal::Forbidden => 1,
+        Refusal::TooMany => 2,
+        Refusal::PublishersFixed => 3,
+        Refusal::PublisherStuck => 4,
+        Refusal::NotUnderstood => 5,
+        Refusal::Exhausted => 6,
+        Refusal::OnePublisher => 7,
+        Refusal::Ended => 8,
+    }
+}
+
 /// A message: what it is about, and up to thirteen words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -78,26 +97,13 @@ impl Message {
 
     /// A refusal.
     pub fn refusal(refusal: Refusal) -> Message {
-        let code = match refusal {
-            Refusal::Forbidden => 1,
-            Refusal::TooMany => 2,
-            Refusal::PublishersFixed => 3,
-            Refusal::PublisherStuck => 4,
-            Refusal::NotUnderstood => 5,
-            Refusal::Exhausted => 6,
-        };
-        Message::new(Op::Refused, &[code])
+        Message::new(Op::Refused, &[code_of(refusal)])
     }
 
+    /// The reason for a refusal. One that this version does not know comes from another one.
     fn refused(self) -> Refusal {
-        match self.words[0] {
-            1 => Refusal::Forbidden,
-            2 => Refusal::TooMany,
-            3 => Refusal::PublishersFixed,
-            4 => Refusal::PublisherStuck,
-            6 => Refusal::Exhausted,
-            _ => Refusal::NotUnderstood,
-        }
+        let known = REFUSALS.into_iter().find(|refusal| code_of(*refusal) == self.words[0]);
+        known.unwrap_or(Refusal::NotUnderstood)
     }
 
     fn encode(self) -> [u8; BYTES] {
@@ -177,11 +183,18 @@ pub fn ask(
     request: Message,
     patience: Option<Duration>,
 ) -> Result<(Message, Vec<OwnedFd>)> {
-    match request.send(socket, &[]) {
-        Err(error) if is_gone(&error) => return Err(Error::PeerGone(Gone::Server)),
-        other => other?,
-    }
+    tell(socket, request)?;
     answer(socket, patience)
+}
+
+/// Tells a server something.
+pub fn tell(socket: &OwnedFd, message: Message) -> Result<()> {
+    message.send(socket, &[]).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+        _ if is_gone(&error) => Error::PeerGone(Gone::Server),
+        // It has not read what was said before.
+        Some(Errno::AGAIN) => Error::NoAnswer,
+        _ => error.into(),
+    })
 }
 
 /// Waits for the next answer.
@@ -200,10 +213,9 @@ pub fn answer(socket: &OwnedFd, patience: Option<Duration>) -> Result<(Message, 
                 Err(Error::Refused(message.refused()))
             }
             Incoming::Message(message, fds) => Ok((message, fds)),
-            Incoming::Nonsense => Err(Error::invalid(
-                "answer",
-                "what listens on this socket does not speak this protocol; it belongs to another program or version",
-            )),
+            Incoming::Nonsense => {
+                Err(Error::invalid("answer", "what listens on this socket does not speak this protocol"))
+            }
             Incoming::End => Err(Error::PeerGone(Gone::Server)),
             Incoming::Nothing => continue,
         };
@@ -225,6 +237,15 @@ mod tests {
     fn a_message_comes_back_as_it_was_sent() {
         let message = Message::new(Op::Subscribe, &[1, 2, u32::MAX]);
         assert_eq!(Message::decode(&message.encode()), Some(message));
+    }
+
+    #[test]
+    fn every_refusal_comes_back_as_it_was_sent_and_an_unknown_one_as_another_version() {
+        for refusal in REFUSALS {
+            assert_eq!(Message::refusal(refusal).refused(), refusal);
+        }
+        assert_eq!(Message::new(Op::Refused, &[0]).refused(), Refusal::NotUnderstood);
+        assert_eq!(Message::new(Op::Refused, &[99]).refused(), Refusal::NotUnderstood);
     }
 
     #[test]

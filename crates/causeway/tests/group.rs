@@ -374,7 +374,13 @@ fn a_sleeping_receiver_is_woken_when_the_group_is_dropped() {
 fn slots_run_out_with_an_error_and_come_back() {
     let group = group(small());
     let publisher = group.publisher().unwrap();
-    assert!(matches!(group.publisher(), Err(Error::Refused(Refusal::TooMany))));
+    let refused = group.publisher().unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refusal::OnePublisher)), "{refused:?}");
+    assert!(refused.to_string().contains("several_publishers()"), "{refused}");
+    let shared = self::group(small().several_publishers());
+    let everybody: Vec<_> = (0..64).map(|_| shared.publisher().unwrap()).collect();
+    assert!(matches!(shared.publisher(), Err(Error::Refused(Refusal::TooMany))));
+    drop(everybody);
     let mut subscribers: Vec<_> = (0..256).map(|_| group.subscribe(Policy::Lossy).unwrap()).collect();
     let refused = group.subscribe(Policy::Lossy).map(|_| ());
     assert!(matches!(refused, Err(Error::Refused(Refusal::TooMany))), "{refused:?}");

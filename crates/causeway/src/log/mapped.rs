@@ -104,10 +104,7 @@ impl MappedLog {
         let required = if access == Access::ReadOnly { 4 } else { 2 };
         for (seal, name) in &LOG_SEALS[..required] {
             if !seals.contains(*seal) {
-                return Err(Error::invalid(
-                    "log descriptor",
-                    format!("it lacks {name}; its sender is not to be trusted"),
-                ));
+                return Err(Error::invalid("log descriptor", format!("it lacks {name}")));
             }
         }
         let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?;
@@ -148,9 +145,7 @@ impl MappedLog {
             header.abi_and_kind.load(Ordering::Relaxed) >> 32,
         );
         if abi != ABI {
-            return invalid(format!(
-                "ABI {abi}, and this program speaks {ABI}; use the same version on both sides"
-            ));
+            return invalid(format!("ABI {abi}, and this program speaks {ABI}"));
         }
         let stated = header.capacity_log2.load(Ordering::Relaxed);
         if stated != u64::from(capacity_log2) {

@@ -218,8 +218,11 @@ impl State {
             return Err(Refusal::PublishersFixed);
         }
         let slot = (!taken).trailing_zeros();
-        if slot >= slots || ended {
-            return Err(Refusal::TooMany);
+        match self.options.kind {
+            Kind::Single if slot >= slots || ended => return Err(Refusal::OnePublisher),
+            Kind::Shared if ended => return Err(Refusal::Ended),
+            Kind::Shared if slot >= slots => return Err(Refusal::TooMany),
+            Kind::Single | Kind::Shared => {}
         }
         self.admit_publisher(token, slot as u8, local)
     }
