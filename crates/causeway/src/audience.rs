@@ -26,6 +26,10 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Without a server a publisher looks for itself whether the receiver that it waits for still lives.
 const SLICE_ALONE: Duration = Duration::from_millis(5);
 
+/// A publisher that tries again so many times, without waiting, looks once whether the server still lives: one system
+/// call.
+const TRIES: u32 = 16;
+
 /// The receivers of a group.
 #[derive(Debug)]
 pub struct Audience {
@@ -39,6 +43,8 @@ pub struct Audience {
     deaf: Option<Errno>,
     /// Since when the publisher has been held up, if it is.
     held_since: Option<Instant>,
+    /// How often the log was found full; modulo 2³².
+    fulls: u32,
 }
 
 impl Audience {
@@ -56,7 +62,16 @@ impl Audience {
         }
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
-        Ok(Audience { socket, status, members, known: 0, server_gone: false, deaf: None, held_since: None })
+        Ok(Audience {
+            socket,
+            status,
+            members,
+            known: 0,
+            server_gone: false,
+            deaf: None,
+            held_since: None,
+            fulls: 0,
+        })
     }
 
     /// Whether the process that serves the group is gone, as far as this publisher has noticed.
@@ -167,6 +182,18 @@ impl Audience {
             return true;
         }
         false
+    }
+
+    /// The log is full. Without a server, a publisher that only tries again, and never waits, sees for itself now and then
+    /// whether a receiver is in the way that has died; returns whether that was so.
+    pub fn drop_dead_in_the_way(&mut self) -> bool {
+        self.fulls = self.fulls.wrapping_add(1);
+        if !self.fulls.is_multiple_of(TRIES) || !self.server_is_gone() {
+            return false;
+        }
+        let before = self.members.len();
+        self.drop_the_dead();
+        self.members.len() != before
     }
 
     /// Sleeps until the slowest receiver moves on, dies, or has used up its deadline, or until `deadline`. The

@@ -75,8 +75,13 @@
 //! A group is never taken over. To go on, create it anew at the same path, where the socket of the dead server is
 //! replaced, and join anew.
 //!
-//! [`Subscriber::receive`] by itself makes no system call, and so does not see that the creating process was killed:
-//! [`Subscriber::wait`] and [`Subscriber::arm`] do. A receiver that only looks must call one of them now and then.
+//! A program that only looks ([`Subscriber::receive`] again and again) and one that only tries
+//! ([`Publisher::publish`] again and again) hear of it as well as those that wait: after a few looks in vain the library
+//! watches the sockets for them, at no cost to those who have messages.
+//!
+//! One thing only the server can do: decide a message that a killed publisher had begun. If the server was killed before
+//! it, and other publishers live on, receivers stop at that message; a wait with a time-out ends, and
+//! [`Subscriber::health`] says who left it unfinished and that the server is gone. Leave such a group and make it anew.
 //!
 //! # Features
 //!

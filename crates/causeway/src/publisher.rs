@@ -210,7 +210,7 @@ impl Publisher {
                 }
                 Claimed::Full => {
                     self.audience.check_complete()?;
-                    if !self.audience.expel_if_late(tail) {
+                    if !self.audience.expel_if_late(tail) && !self.audience.drop_dead_in_the_way() {
                         return Ok(None);
                     }
                 }

@@ -86,8 +86,8 @@ pub struct Subscriber {
     pub(crate) log: Arc<MappedLog>,
     page: ReceiverPage,
     status: StatusPage,
-    socket: OwnedFd,
-    bell: OwnedFd,
+    socket: Arc<OwnedFd>,
+    bell: Arc<OwnedFd>,
     slot: usize,
     generation: u32,
     policy: Policy,
@@ -95,6 +95,8 @@ pub struct Subscriber {
     bed: Bed,
     spin: Spin,
     watch: Option<Watch>,
+    /// Looks of the program's own that found nothing; modulo 2³².
+    in_vain: u32,
     /// The cursor that publishers know.
     announced: u64,
     /// The message at this receiver's position, if it was `found` there.
@@ -110,6 +112,9 @@ pub struct Subscriber {
     lost_bytes: u64,
     _host: Option<Arc<Host>>,
 }
+
+/// So many looks in vain make a program one that only looks.
+const LOOKS: u32 = 64;
 
 impl Subscriber {
     /// Becomes a receiver over a fresh connection.
@@ -147,8 +152,8 @@ impl Subscriber {
             log,
             page,
             status: StatusPage::open(&status)?,
-            socket,
-            bell,
+            socket: Arc::new(socket),
+            bell: Arc::new(bell),
             slot: slot as usize,
             generation,
             policy: options.policy,
@@ -156,6 +161,7 @@ impl Subscriber {
             bed: Bed::Futex,
             spin: Spin::default(),
             watch: None,
+            in_vain: 0,
             announced,
             frame: Frame::default(),
             found: false,
@@ -175,9 +181,9 @@ impl Subscriber {
     /// read it in place see [`Subscriber::receive_in_place`].
     ///
     /// # Errors
-    /// [`Error::PeerGone`] when everything was received and nobody is left to publish: the normal end of a group. That
-    /// the process which serves the group was killed it does not notice by itself, and goes on to say
-    /// [`Received::Empty`]; [`Subscriber::wait`] and [`Subscriber::arm`] notice. [`Error::Closed`] when everything was
+    /// [`Error::PeerGone`] when everything was received and nobody is left to publish: the normal end of a group. A
+    /// program that only looks, and never waits, is told so too if the others were killed: 64 looks in vain start the
+    /// thread that notices. [`Error::Closed`] when everything was
     /// received and the group was closed; [`Error::Late`] when this receiver was late and its policy says that it then
     /// leaves; [`Error::Corrupt`] when a publisher broke the protocol.
     #[inline]
@@ -186,7 +192,10 @@ impl Subscriber {
             if !self.find()? {
                 return Ok(match self.lost.take() {
                     Some(loss) => Received::Lost { messages: loss.messages, bytes: loss.bytes },
-                    None => Received::Empty,
+                    None => {
+                        self.looked_in_vain();
+                        Received::Empty
+                    }
                 });
             }
             let length = self.frame.payload_bytes as usize;
@@ -226,7 +235,27 @@ impl Subscriber {
     /// As [`Subscriber::receive`].
     #[inline]
     pub fn receive_in_place(&mut self) -> Result<Option<InPlace<'_>>> {
-        Ok(if self.find()? { Some(InPlace::new(self)) } else { None })
+        if !self.find()? {
+            self.looked_in_vain();
+            return Ok(None);
+        }
+        Ok(Some(InPlace::new(self)))
+    }
+
+    /// Looking does not say that everybody was killed. A program that goes on looking without ever waiting gets the
+    /// thread that hears of it.
+    #[inline]
+    fn looked_in_vain(&mut self) {
+        self.in_vain = self.in_vain.wrapping_add(1);
+        if self.in_vain.is_multiple_of(LOOKS) && self.watch.is_none() {
+            self.watch_over();
+        }
+    }
+
+    #[cold]
+    fn watch_over(&mut self) {
+        // Without descriptors or threads for it now, it is tried again after as many looks.
+        self.watch = Watch::start(&self.socket, &self.bell, Arc::clone(&self.log)).ok();
     }
 
     /// Looks for the next message, and leaves it in `frame`. If not found: nothing, or a loss that now waits in `lost`.
@@ -286,9 +315,8 @@ impl Subscriber {
     /// Whether no message can come any more.
     #[inline]
     fn nobody_publishes(&self) -> bool {
-        let status = self.status.words();
-        status.phase.load(Ordering::Acquire) == 2
-            || self.alone
+        self.status.words().phase.load(Ordering::Acquire) == 2
+            || self.is_alone()
             || (self.server_is_gone() && self.remote_publishers() == 0)
     }
 
@@ -298,6 +326,12 @@ impl Subscriber {
         status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Acquire)
     }
 
+    #[inline]
+    fn is_alone(&self) -> bool {
+        self.alone || self.watch.as_ref().is_some_and(|watch| watch.watched().everybody_is_gone())
+    }
+
+    #[inline]
     fn server_is_gone(&self) -> bool {
         self.alone || self.watch.as_ref().is_some_and(|watch| watch.watched().server_is_gone())
     }
@@ -361,6 +395,16 @@ impl Subscriber {
     /// As [`Subscriber::receive`].
     #[inline]
     pub fn is_ready(&mut self) -> Result<bool> {
+        let ready = self.ready()?;
+        if !ready {
+            self.looked_in_vain();
+        }
+        Ok(ready)
+    }
+
+    /// The same, on the way to a wait.
+    #[inline]
+    fn ready(&mut self) -> Result<bool> {
         Ok(self.find()? || self.lost.is_some())
     }
 
@@ -371,7 +415,7 @@ impl Subscriber {
     /// As [`Subscriber::receive`]: it is here that a receiver which waits is told that the publishers are gone, also
     /// when they were killed.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited> {
-        if self.is_ready()? {
+        if self.ready()? {
             return Ok(Waited::Ready);
         }
         let start = Instant::now();
@@ -394,7 +438,7 @@ impl Subscriber {
         }
         loop {
             for _ in 0..32 {
-                if self.is_ready()? {
+                if self.ready()? {
                     return Ok(true);
                 }
                 std::hint::spin_loop();
@@ -409,10 +453,10 @@ impl Subscriber {
         loop {
             let bed = if self.server_is_gone() { Bed::Doorbell } else { self.bed };
             if bed == Bed::Futex && self.watch.is_none() {
-                self.watch = Some(Watch::start(&self.socket, Arc::clone(&self.log))?);
+                self.watch = Some(Watch::start(&self.socket, &self.bell, Arc::clone(&self.log))?);
             }
             let armed = self.sleeper.arm(self.log.tail(), self.page.words(), bed);
-            let ready = self.is_ready();
+            let ready = self.ready();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = match ready {
                 Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(bed, armed.0, left),
@@ -420,7 +464,7 @@ impl Subscriber {
             };
             self.sleeper.disarm(self.page.words());
             slept?;
-            if ready? || self.is_ready()? {
+            if ready? || self.ready()? {
                 return Ok(Waited::Ready);
             }
             if left.is_some_and(|left| left.is_zero()) {
@@ -454,7 +498,7 @@ impl Subscriber {
     fn hush(&mut self) {
         let mut rings = [0; 64];
         loop {
-            match rustix::net::recv(&self.bell, &mut rings[..], RecvFlags::DONTWAIT) {
+            match rustix::net::recv(&*self.bell, &mut rings[..], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => {
                     self.alone = true;
                     return;
@@ -501,12 +545,12 @@ impl Subscriber {
     /// # Ok::<(), causeway::Error>(())
     /// ```
     pub fn arm(&mut self) -> Result<bool> {
-        if self.is_ready()? {
+        if self.ready()? {
             return Ok(false);
         }
         self.hush();
         let _ = self.sleeper.arm(self.log.tail(), self.page.words(), Bed::Doorbell);
-        if self.is_ready()? {
+        if self.ready()? {
             self.sleeper.disarm(self.page.words());
             return Ok(false);
         }

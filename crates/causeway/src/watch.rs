@@ -1,12 +1,14 @@
-//! One thread per process that notices the death of servers, for receivers that sleep on a futex.
+//! One thread per process that notices the death of servers and publishers, for receivers that sleep on a futex and for
+//! those that only look.
 //!
-//! A futex does not say that everybody who could wake it is gone; a socket does. The thread sleeps in `epoll_wait`
-//! without a time-out and starts with the first receiver that needs it.
+//! Neither a futex nor the log says that everybody who could write is gone; sockets do. The thread sleeps in
+//! `epoll_wait` without a time-out, starts with the first receiver that needs it, and leaves what it learns in a word
+//! that the receiver looks at when there is no message.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use causeway_os::futex;
@@ -16,18 +18,30 @@ use crate::error::{Error, Result};
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 
+/// The receiver's socket has ended: the server is gone.
+const SERVER: u32 = 1;
+/// The receiver's doorbell has ended: the server and all publishers are gone.
+const EVERYBODY: u32 = 2;
+
 /// What the thread and one receiver share.
 #[derive(Debug)]
 pub struct Watched {
     log: Arc<MappedLog>,
-    gone: AtomicBool,
+    gone: AtomicU32,
     sleeping: AtomicBool,
 }
 
 impl Watched {
     /// Whether the server is gone.
+    #[inline]
     pub fn server_is_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst)
+        self.gone.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether the server and every publisher are gone.
+    #[inline]
+    pub fn everybody_is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst) & EVERYBODY != 0
     }
 
     /// Brackets a sleep on the log's futex: between the two calls the thread sees to it that the death of the server
@@ -42,8 +56,8 @@ impl Watched {
 pub struct Watch {
     watched: Arc<Watched>,
     token: u64,
-    /// A second descriptor of the receiver's socket, which stays open as long as epoll may report it.
-    socket: OwnedFd,
+    /// Shared with the receiver: they stay open as long as epoll may report them.
+    ends: [Arc<OwnedFd>; 2],
 }
 
 #[derive(Debug)]
@@ -53,30 +67,26 @@ struct Watcher {
 }
 
 impl Watch {
-    /// Watches the server at the other end of `socket` for a receiver of `log`.
-    pub fn start(socket: &OwnedFd, log: Arc<MappedLog>) -> Result<Watch> {
+    /// Watches the other ends of a receiver's `socket` and of its `bell`.
+    pub fn start(socket: &Arc<OwnedFd>, bell: &Arc<OwnedFd>, log: Arc<MappedLog>) -> Result<Watch> {
         let watcher = Watcher::get()?;
-        let failed = |error: std::io::Error| Error::os("watch", "the server of a group", error);
-        let socket = socket.try_clone().map_err(failed)?;
-        let watched =
-            Arc::new(Watched { log, gone: AtomicBool::new(false), sleeping: AtomicBool::new(false) });
-        let mut list = watcher.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = Arc::new(Watched { log, gone: AtomicU32::new(0), sleeping: AtomicBool::new(false) });
+        let mut list = watcher.list();
         list.0 += 1;
         let token = list.0;
         list.1.insert(token, Arc::clone(&watched));
         drop(list);
-        let watch = Watch { watched, token, socket };
-        epoll::add(
-            &watcher.epoll,
-            &watch.socket,
-            EventData::new_u64(token),
-            EventFlags::RDHUP | EventFlags::ONESHOT,
-        )
-        .map_err(|error| failed(error.into()))?;
+        let watch = Watch { watched, token, ends: [Arc::clone(socket), Arc::clone(bell)] };
+        for (end, gone) in watch.ends.iter().zip([SERVER, EVERYBODY]) {
+            let data = EventData::new_u64((token << 2) | u64::from(gone));
+            epoll::add(&watcher.epoll, end, data, EventFlags::RDHUP | EventFlags::ONESHOT)
+                .map_err(|error| Error::os("watch", "the server of a group", error))?;
+        }
         Ok(watch)
     }
 
     /// What the thread found out.
+    #[inline]
     pub fn watched(&self) -> &Watched {
         &self.watched
     }
@@ -85,13 +95,19 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Ok(watcher) = Watcher::get() {
-            let _ = epoll::delete(&watcher.epoll, &self.socket);
-            watcher.list.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.token);
+            for end in &self.ends {
+                let _ = epoll::delete(&watcher.epoll, end);
+            }
+            watcher.list().1.remove(&self.token);
         }
     }
 }
 
 impl Watcher {
+    fn list(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Watched>>)> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The watcher of this process. If it cannot be started (no descriptors, no threads), the next caller tries again.
     fn get() -> Result<&'static Watcher> {
         static WATCHER: OnceLock<Watcher> = OnceLock::new();
@@ -123,13 +139,11 @@ impl Watcher {
             }
             let Ok(watcher) = Watcher::get() else { return };
             for event in &events {
-                let token = event.data.u64();
-                let watched =
-                    watcher.list.lock().unwrap_or_else(PoisonError::into_inner).1.get(&token).cloned();
+                let data = event.data.u64();
+                let watched = watcher.list().1.get(&(data >> 2)).cloned();
                 if let Some(watched) = watched {
-                    watched.gone.store(true, Ordering::SeqCst);
+                    watched.gone.fetch_or((data & 3) as u32, Ordering::SeqCst);
                     watched.rouse();
-                    watcher.list.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&token);
                 }
             }
         }

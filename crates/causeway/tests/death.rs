@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use causeway::{Error, Gone, Group, GroupOptions, Policy, Published, Received, SubscribeOptions, Waited};
+use causeway::{
+    Error, Gone, Group, GroupOptions, Policy, Published, Received, SubscribeOptions, Subscriber, Waited,
+};
 use common::{LONG, Peer, Random, eventually, join, play, setting};
 
 fn small() -> GroupOptions {
@@ -25,7 +27,9 @@ fn role() {
             std::thread::sleep(LONG);
         }
         "receive-nothing" => {
-            let _subscriber = join(&socket).subscribe(Policy::Reliable).unwrap();
+            let mut subscriber = join(&socket).subscribe(Policy::Reliable).unwrap();
+            // Listed as asleep, it has found its place in the log.
+            let _ = subscriber.arm().unwrap();
             std::thread::sleep(LONG);
         }
         "sleep" => {
@@ -183,6 +187,99 @@ fn a_publisher_without_a_server_still_notices_that_the_receiver_it_waits_for_die
         victim.kill();
         assert!(matches!(blocked.join().unwrap(), Published::At(_)));
     });
+}
+
+/// A way to look without ever waiting.
+type Look = fn(&mut Subscriber) -> Result<(), Error>;
+
+#[test]
+fn receivers_that_only_look_learn_that_publisher_and_server_died_together() {
+    let looks: [Look; 3] = [
+        |subscriber| subscriber.receive().map(drop),
+        |subscriber| subscriber.receive_in_place().map(drop),
+        |subscriber| subscriber.is_ready().map(drop),
+    ];
+    for look in looks {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("group");
+        let mut server = Peer::start("serve-and-publish", &socket, 0);
+        let mut subscriber = join(&socket).subscribe(Policy::Reliable).unwrap();
+        while let Received::Message(_) = subscriber.receive().unwrap() {}
+        look(&mut subscriber).unwrap();
+        server.kill();
+        server.wait();
+        let mut gone = Ok(());
+        eventually("a receiver that looks is not told", || {
+            gone = look(&mut subscriber);
+            gone.is_err()
+        });
+        assert!(matches!(gone, Err(Error::PeerGone(Gone::Publishers))), "{gone:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_only_looks_goes_on_without_a_server_until_the_last_publisher_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("group");
+    let mut server = Peer::start("serve-others", &socket, 1);
+    let mut publisher = Peer::start("publish-for-ever", &socket, 0);
+    let options = SubscribeOptions::new(Policy::Lossy).within(LONG);
+    let mut subscriber = join(&socket).subscribe(options).unwrap();
+    server.kill();
+    server.wait();
+    let mut messages = 0;
+    eventually("traffic ends with the server", || {
+        (0..1000).for_each(|_| messages += u32::from(subscriber.receive().unwrap() != Received::Empty));
+        messages > 10_000
+    });
+    publisher.kill();
+    publisher.wait();
+    eventually("a receiver that looks is not told", || {
+        (0..1000).any(|_| matches!(subscriber.receive(), Err(Error::PeerGone(Gone::Publishers))))
+    });
+}
+
+#[test]
+fn a_publisher_that_only_tries_goes_on_when_server_and_receiver_were_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("group");
+    let mut server = Peer::start("serve-others", &socket, 1);
+    let group = join(&socket);
+    let mut victim = Peer::start("receive-nothing", &socket, 0);
+    let mut publisher = group.publisher().unwrap();
+    let asleep = || group.report().unwrap().receivers.iter().any(|receiver| receiver.asleep);
+    eventually("the victim does not join", asleep);
+    while let Published::At(_) = publisher.publish(b"x").unwrap() {}
+    server.kill();
+    server.wait();
+    assert_eq!(publisher.publish(b"y").unwrap(), Published::Full);
+    victim.kill();
+    victim.wait();
+    eventually("the dead receiver holds the publisher up", || {
+        matches!(publisher.publish(b"z").unwrap(), Published::At(_))
+    });
+}
+
+/// Only a server decides what a dead publisher left unfinished. Without one, receivers are not left in the dark.
+#[test]
+fn a_message_that_nobody_is_left_to_decide_is_named_with_its_publisher() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("group");
+    let mut server = Peer::start("serve-others", &socket, 2);
+    let mut victim = Peer::start("hold-a-claim", &socket, 0);
+    let group = join(&socket);
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).within(LONG)).unwrap();
+    eventually("the victim claims nothing", || subscriber.health().unwrap().unfinished_by.is_some());
+    server.kill();
+    server.wait();
+    victim.kill();
+    victim.wait();
+    let _ = publisher.publish(b"behind it").unwrap();
+    assert_eq!(subscriber.wait(Some(Duration::from_millis(20))).unwrap(), Waited::TimedOut);
+    let health = subscriber.health().unwrap();
+    assert!(health.server_is_gone, "{health:?}");
+    assert!(health.unfinished_by.is_some_and(|by| by != publisher.id()), "{health:?}");
 }
 
 /// Descriptors and mappings of this process that have to do with groups.
