@@ -126,7 +126,7 @@ impl Audience {
     }
 
     /// Wakes whoever sleeps, after a commit. No system call if nobody does.
-    #[inline]
+    #[inline(always)]
     pub fn wake(&mut self, tail: &Tail) {
         self.look();
         let somebody = wake_sleepers(tail, &mut self.members, || {

@@ -34,11 +34,12 @@ use crate::subscriber::Subscriber;
 #[derive(Debug)]
 #[must_use = "finish it to learn whether the bytes held still"]
 pub struct InPlace<'a> {
+    /// Holds the frame too: a view that is one pointer stays in a register however often it is handed on.
     subscriber: &'a mut Subscriber,
 }
 
 impl<'a> InPlace<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(subscriber: &'a mut Subscriber) -> InPlace<'a> {
         InPlace { subscriber }
     }
@@ -50,7 +51,7 @@ impl<'a> InPlace<'a> {
     /// may overwrite the bytes while the slice lives. And no process that can write the log changes bytes of a message
     /// that it has published: every publisher of the group is this library (or keeps to its protocol), and its process
     /// is trusted. Where that cannot be promised use [`InPlace::copy_to`] or [`InPlace::for_each_word`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: the caller's promises; the receiver moves on when `self` is gone, which the slice borrows from.
         unsafe { self.subscriber.log.frame_bytes(self.subscriber.frame.position, self.payload_bytes()) }
@@ -58,13 +59,13 @@ impl<'a> InPlace<'a> {
 
     /// Loads the payload in words of eight bytes, in order and in the machine's byte order; the last one is filled up with zeroes.
     /// What was read counts only if [`InPlace::finish`] then says so.
-    #[inline]
+    #[inline(always)]
     pub fn for_each_word(&self, each: impl FnMut(u64)) {
         self.subscriber.log.for_each_word(self.subscriber.frame.position, self.payload_bytes(), each);
     }
 
     /// Length of the payload, in bytes.
-    #[inline]
+    #[inline(always)]
     pub fn payload_bytes(&self) -> usize {
         self.subscriber.frame.payload_bytes as usize
     }
@@ -91,7 +92,7 @@ impl<'a> InPlace<'a> {
 
     /// Copies the beginning of the payload into `into`, as far as both reach. What was copied counts only if
     /// [`InPlace::finish`] then says so.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, into: &mut [u8]) -> usize {
         let length = into.len().min(self.payload_bytes());
         self.subscriber.log.read_payload(self.subscriber.frame.position, &mut into[..length]);
@@ -100,24 +101,28 @@ impl<'a> InPlace<'a> {
 
     /// Moves behind the message. Returns whether its bytes held still all the time; if not, this receiver was
     /// overtaken, and the next [`Subscriber::receive`] says what was lost, this message included.
-    #[inline]
-    pub fn finish(self) -> bool {
-        let intact = self.subscriber.reader.intact(&self.subscriber.frame);
-        match intact {
-            true => self.subscriber.pass(),
-            false => self.subscriber.lose(),
-        }
+    #[inline(always)]
+    pub fn finish(mut self) -> bool {
+        let intact = self.let_go();
         std::mem::forget(self);
+        intact
+    }
+
+    /// Moves behind the message. If it was overwritten meanwhile there is nothing to do: the next look says what was lost.
+    #[inline(always)]
+    fn let_go(&mut self) -> bool {
+        let end = self.subscriber.frame.end;
+        let intact = self.subscriber.reader.intact_from(self.subscriber.reader.position());
+        if intact {
+            self.subscriber.pass(end);
+        }
         intact
     }
 }
 
 impl Drop for InPlace<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        match self.subscriber.reader.intact(&self.subscriber.frame) {
-            true => self.subscriber.pass(),
-            false => self.subscriber.lose(),
-        }
+        self.let_go();
     }
 }

@@ -9,7 +9,7 @@ use causeway_os::memory::Access;
 
 use crate::audience::Audience;
 use crate::error::{Error, Result};
-use crate::log::mapped::{MappedLog, StatusPage};
+use crate::log::mapped::{MappedLog, SHORT_WORDS, StatusPage};
 use crate::log::sleep::{await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Writer};
 use crate::serve::Host;
@@ -94,7 +94,7 @@ impl Publisher {
     /// # Errors
     /// [`Error::TooLong`]; [`Error::Evicted`] if this publisher was taken for gone; [`Error::Closed`];
     /// [`Error::Corrupt`] if another publisher broke the protocol.
-    #[inline]
+    #[inline(always)]
     pub fn publish(&mut self, payload: &[u8]) -> Result<Published> {
         self.publish_about(0, payload)
     }
@@ -103,7 +103,7 @@ impl Publisher {
     ///
     /// # Errors
     /// As [`Publisher::publish`].
-    #[inline]
+    #[inline(always)]
     pub fn publish_about(&mut self, topic: u32, payload: &[u8]) -> Result<Published> {
         let claim = match self.claim_at_once(payload.len()) {
             Some(claim) => claim,
@@ -121,7 +121,7 @@ impl Publisher {
     ///
     /// # Errors
     /// As [`Publisher::publish`].
-    #[inline]
+    #[inline(always)]
     pub fn publish_within(&mut self, payload: &[u8], timeout: Option<Duration>) -> Result<Published> {
         let claim = match self.claim_at_once(payload.len()) {
             Some(claim) => claim,
@@ -140,7 +140,7 @@ impl Publisher {
     ///
     /// # Errors
     /// As [`Publisher::publish`].
-    #[inline]
+    #[inline(always)]
     pub fn loan(&mut self, payload_bytes: usize) -> Result<Option<Loan<'_>>> {
         self.open = self.claim_at_once(payload_bytes);
         if self.open.is_none() {
@@ -153,7 +153,7 @@ impl Publisher {
     ///
     /// # Errors
     /// As [`Publisher::publish`].
-    #[inline]
+    #[inline(always)]
     pub fn loan_within(
         &mut self,
         payload_bytes: usize,
@@ -257,7 +257,7 @@ impl Publisher {
         waited
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
         let position = self.writer.commit(claim, label)?;
         self.audience.wake(self.log.tail());
@@ -314,11 +314,17 @@ impl Loan<'_> {
     ///
     /// # Errors
     /// [`Error::Evicted`] if this publisher was taken for gone meanwhile; then nothing was published.
-    #[inline]
+    #[inline(always)]
     pub fn commit(self) -> Result<Position> {
         let label = Label { topic: self.topic, correlation: 0 };
         let Some(claim) = self.publisher.open.take() else { return Err(Error::Evicted) };
-        if let Some(staged) = self.publisher.stage.get(..claim.payload_bytes as usize) {
+        if claim.payload_bytes <= SHORT_WORDS as u64 * 8 {
+            let words = std::array::from_fn(|index| {
+                let bytes = self.publisher.stage[index * 8..][..8].try_into();
+                u64::from_ne_bytes(bytes.expect("eight bytes"))
+            });
+            self.publisher.log.write_short(claim.position, &words);
+        } else if let Some(staged) = self.publisher.stage.get(..claim.payload_bytes as usize) {
             self.publisher.log.write_payload(claim.position, staged);
         }
         self.publisher.commit(claim, label)
@@ -328,7 +334,7 @@ impl Loan<'_> {
 impl Deref for Loan<'_> {
     type Target = [u8];
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &[u8] {
         let Some(claim) = &self.publisher.open else { return &[] };
         match self.publisher.stage.get(..claim.payload_bytes as usize) {
@@ -339,7 +345,7 @@ impl Deref for Loan<'_> {
 }
 
 impl DerefMut for Loan<'_> {
-    #[inline]
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         let Publisher { open, stage, writer, .. } = &mut *self.publisher;
         let Some(claim) = open else { return &mut [] };
@@ -351,7 +357,7 @@ impl DerefMut for Loan<'_> {
 }
 
 impl Drop for Loan<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if self.publisher.open.is_some() {
             self.publisher.abandon();

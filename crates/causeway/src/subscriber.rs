@@ -16,11 +16,12 @@ use crate::in_place::InPlace;
 use crate::log::layout::RECEIVERS_MAX;
 use crate::log::mapped::{MappedLog, ReceiverPage, StatusPage};
 use crate::log::sleep::{Bed, Sleeper, moved_on};
-use crate::log::{Frame, Glance, Loss, Memory, Peek, Reader, Start};
+use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
+use crate::log::{Frame, Glance, Look, Loss, Memory, Peek, Reader, Start};
 use crate::options::{Policy, SubscribeOptions};
 use crate::publisher::Position;
 use crate::serve::Host;
-use crate::spin::Spin;
+use crate::spin::{Pace, Spin};
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
 
@@ -94,14 +95,14 @@ pub struct Subscriber {
     sleeper: Sleeper,
     bed: Bed,
     spin: Spin,
+    pace: Pace,
     watch: Option<Watch>,
     /// Looks of the program's own that found nothing; modulo 2³².
     in_vain: u32,
     /// The cursor that publishers know.
     announced: u64,
-    /// The message at this receiver's position, if it was `found` there.
+    /// The message that is read in place.
     pub(crate) frame: Frame,
-    found: bool,
     /// A loss that was found and not yet told.
     lost: Option<Loss>,
     /// All other ends of the doorbell are closed.
@@ -112,6 +113,9 @@ pub struct Subscriber {
     lost_bytes: u64,
     _host: Option<Arc<Host>>,
 }
+
+/// Payload that shares the line of its header.
+const SHORT_BYTES: usize = (GRANULE_BYTES - HEADER_BYTES) as usize;
 
 /// So many looks in vain make a program one that only looks.
 const LOOKS: u32 = 64;
@@ -160,14 +164,14 @@ impl Subscriber {
             sleeper: Sleeper::new(generation),
             bed: Bed::Futex,
             spin: Spin::default(),
+            pace: Pace::default(),
             watch: None,
             in_vain: 0,
             announced,
             frame: Frame::default(),
-            found: false,
             lost: None,
             alone: false,
-            buffer: Vec::new(),
+            buffer: vec![0; SHORT_BYTES],
             received: 0,
             lost_messages: 0,
             lost_bytes: 0,
@@ -186,36 +190,35 @@ impl Subscriber {
     /// thread that notices. [`Error::Closed`] when everything was
     /// received and the group was closed; [`Error::Late`] when this receiver was late and its policy says that it then
     /// leaves; [`Error::Corrupt`] when a publisher broke the protocol.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self) -> Result<Received<'_>> {
         loop {
-            if !self.find()? {
-                return Ok(match self.lost.take() {
-                    Some(loss) => Received::Lost { messages: loss.messages, bytes: loss.bytes },
-                    None => {
-                        self.looked_in_vain();
-                        Received::Empty
-                    }
-                });
-            }
-            let length = self.frame.payload_bytes as usize;
+            let Some(frame) = self.find()? else { return Ok(self.nothing_to_receive()) };
+            let length = frame.payload_bytes as usize;
             if self.buffer.len() < length {
                 self.enlarge(length)?;
             }
-            if !self.reader.copy(&self.frame, &mut self.buffer[..length]) {
-                self.lose();
+            // What shares the header's line is copied whole, in two loads.
+            let copied = if length <= SHORT_BYTES { SHORT_BYTES } else { length };
+            if !self.reader.copy(&frame, &mut self.buffer[..copied]) {
                 continue; // overtaken while copying; the next look says by how much
             }
-            self.pass();
-            let Frame { position, publisher, sequence, topic, .. } = self.frame;
+            self.pass(frame.end);
+            let Frame { position, publisher, sequence, topic, .. } = frame;
             let bytes = &self.buffer[..length];
-            return Ok(Received::Message(Message {
-                bytes,
-                position: Position(position),
-                publisher,
-                sequence,
-                topic,
-            }));
+            let position = Position(position);
+            return Ok(Received::Message(Message { bytes, position, publisher, sequence, topic }));
+        }
+    }
+
+    #[inline(never)]
+    fn nothing_to_receive(&mut self) -> Received<'static> {
+        match self.lost.take() {
+            Some(loss) => Received::Lost { messages: loss.messages, bytes: loss.bytes },
+            None => {
+                self.looked_in_vain();
+                Received::Empty
+            }
         }
     }
 
@@ -233,18 +236,19 @@ impl Subscriber {
     ///
     /// # Errors
     /// As [`Subscriber::receive`].
-    #[inline]
+    #[inline(always)]
     pub fn receive_in_place(&mut self) -> Result<Option<InPlace<'_>>> {
-        if !self.find()? {
+        let Some(frame) = self.find()? else {
             self.looked_in_vain();
             return Ok(None);
-        }
+        };
+        self.frame = frame;
         Ok(Some(InPlace::new(self)))
     }
 
     /// Looking does not say that everybody was killed. A program that goes on looking without ever waiting gets the
     /// thread that hears of it.
-    #[inline]
+    #[inline(always)]
     fn looked_in_vain(&mut self) {
         self.in_vain = self.in_vain.wrapping_add(1);
         if self.in_vain.is_multiple_of(LOOKS) && self.watch.is_none() {
@@ -258,20 +262,13 @@ impl Subscriber {
         self.watch = Watch::start(&self.socket, &self.bell, Arc::clone(&self.log)).ok();
     }
 
-    /// Looks for the next message, and leaves it in `frame`. If not found: nothing, or a loss that now waits in `lost`.
+    /// The next message. If there is none: nothing, or a loss that now waits in `lost`.
     #[inline(always)]
-    fn find(&mut self) -> Result<bool> {
-        // If it has been overwritten since it was found, whoever reads it finds that out.
-        if self.found {
-            return Ok(true);
-        }
+    fn find(&mut self) -> Result<Option<Frame>> {
         if self.lost.is_none() {
-            match self.reader.glance(&mut self.frame) {
-                Glance::Frame => {
-                    self.found = true;
-                    return Ok(true);
-                }
-                Glance::Empty if !self.nobody_publishes() => return Ok(false),
+            match self.reader.glance() {
+                Glance::Frame(frame) => return Ok(Some(frame)),
+                Glance::Empty if !self.nobody_publishes() => return Ok(None),
                 Glance::Empty | Glance::Other => {}
             }
         }
@@ -279,15 +276,12 @@ impl Subscriber {
     }
 
     #[inline(never)]
-    fn find_at_length(&mut self) -> Result<bool> {
+    fn find_at_length(&mut self) -> Result<Option<Frame>> {
         if self.lost.is_some() {
-            return Ok(false);
+            return Ok(None);
         }
         match self.reader.peek()? {
-            Peek::Frame(frame) => {
-                self.frame = frame;
-                self.found = true;
-            }
+            Peek::Frame(frame) => return Ok(Some(frame)),
             Peek::Empty(_) => {
                 if self.reader.position() != self.announced {
                     self.pass_padding();
@@ -297,7 +291,7 @@ impl Subscriber {
             Peek::Lost(loss) => self.note_loss(loss)?,
             Peek::Sealed => return Err(Error::Closed),
         }
-        Ok(self.found)
+        Ok(None)
     }
 
     fn nothing_yet(&mut self) -> Result<()> {
@@ -313,7 +307,7 @@ impl Subscriber {
     }
 
     /// Whether no message can come any more.
-    #[inline]
+    #[inline(always)]
     fn nobody_publishes(&self) -> bool {
         self.status.words().phase.load(Ordering::Acquire) == 2
             || self.is_alone()
@@ -326,12 +320,12 @@ impl Subscriber {
         status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Acquire)
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_alone(&self) -> bool {
         self.alone || self.watch.as_ref().is_some_and(|watch| watch.watched().everybody_is_gone())
     }
 
-    #[inline]
+    #[inline(always)]
     fn server_is_gone(&self) -> bool {
         self.alone || self.watch.as_ref().is_some_and(|watch| watch.watched().server_is_gone())
     }
@@ -363,37 +357,35 @@ impl Subscriber {
         let (from, to) = (self.announced, self.reader.position());
         self.announced = to;
         if moved_on(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
-            let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
+            self.wake_publishers();
         }
     }
 
-    /// Moves behind the message that was found and lets publishers have its space.
-    #[inline]
-    pub(crate) fn pass(&mut self) {
-        self.found = false;
-        self.reader.advance(&self.frame);
-        self.announced = self.frame.end;
+    /// Moves behind the message here, which goes to `end`, and lets publishers have its space.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, end: u64) {
+        // From the frame's start, not from the last cursor: padding before it only adds to what was passed.
+        let position = self.reader.position();
+        self.reader.advance_to(end);
+        self.announced = end;
         self.received += 1;
         let words = self.page.words();
         words.received.store(self.received, Ordering::Relaxed);
-        // From the frame's start, not from the last cursor: padding before it only adds to what was passed.
-        let Frame { position, end, .. } = self.frame;
         if moved_on(self.log.tail(), words, self.log.capacity_bytes(), position, end) {
-            let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
+            self.wake_publishers();
         }
     }
 
-    /// Lets go of a message that was found and has been overwritten since; the next look says what was lost.
     #[cold]
-    pub(crate) fn lose(&mut self) {
-        self.found = false;
+    fn wake_publishers(&self) {
+        let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
     }
 
     /// Whether [`Subscriber::receive`] would have anything to say. Takes nothing.
     ///
     /// # Errors
     /// As [`Subscriber::receive`].
-    #[inline]
+    #[inline(always)]
     pub fn is_ready(&mut self) -> Result<bool> {
         let ready = self.ready()?;
         if !ready {
@@ -403,9 +395,49 @@ impl Subscriber {
     }
 
     /// The same, on the way to a wait.
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self) -> Result<bool> {
-        Ok(self.find()? || self.lost.is_some())
+        if self.lost.is_none() {
+            match self.reader.look() {
+                Look::Frame => return Ok(true),
+                Look::Empty if !self.nobody_publishes() => return Ok(false),
+                Look::Empty | Look::Other => {}
+            }
+        }
+        Ok(self.find_at_length()?.is_some() || self.lost.is_some())
+    }
+
+    /// Waits for something to receive without ever sleeping, for a thread that has a CPU to itself. At most for `timeout`;
+    /// without one, until a message comes or nobody is left who could send one.
+    ///
+    /// Call it before [`Subscriber::receive`], and not after one that found nothing: whoever looks at a message that is
+    /// not there yet makes its publication slower, and this knows when not to look.
+    ///
+    /// # Errors
+    /// As [`Subscriber::receive`].
+    #[inline]
+    pub fn spin(&mut self, timeout: Option<Duration>) -> Result<Waited> {
+        let pauses = self.pace.pauses();
+        for _ in 0..pauses {
+            std::hint::spin_loop();
+        }
+        let found = self.is_ready()?;
+        self.pace.looked(pauses, found);
+        if found {
+            return Ok(Waited::Ready);
+        }
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            for _ in 0..LOOKS {
+                std::hint::spin_loop();
+                if self.is_ready()? {
+                    return Ok(Waited::Ready);
+                }
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Waited::TimedOut);
+            }
+        }
     }
 
     /// Waits for something to receive: looks for a while, then sleeps on a futex. At most for `timeout`; without one,

@@ -290,6 +290,27 @@ fn a_wait_ends_with_its_time_on_the_futex_and_on_the_descriptor() {
 
 /// Sleepers of both kinds, woken again and again by a publisher that never waits for them.
 #[test]
+fn a_receiver_that_spins_gets_every_message_and_ends_with_its_time_or_with_the_group() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    assert_eq!(subscriber.spin(Some(Duration::from_millis(2))).unwrap(), Waited::TimedOut);
+    let sender = std::thread::spawn(move || {
+        for number in 0..20_000u32 {
+            let sent = publisher.publish_within(&number.to_le_bytes(), Some(LONG)).unwrap();
+            assert!(matches!(sent, Published::At(_)), "{number}: {sent:?}");
+        }
+    });
+    for number in 0..20_000u32 {
+        assert_eq!(subscriber.spin(Some(LONG)).unwrap(), Waited::Ready, "{number}");
+        let Received::Message(message) = subscriber.receive().unwrap() else { panic!("{number}") };
+        assert_eq!(message.bytes, number.to_le_bytes());
+    }
+    sender.join().unwrap();
+    assert!(matches!(subscriber.spin(Some(LONG)), Err(Error::PeerGone(Gone::Publishers))));
+}
+
+#[test]
 fn no_wake_up_is_lost() {
     for own in [false, true] {
         let group = group(small());

@@ -27,6 +27,6 @@ pub mod word;
 pub mod writer;
 
 pub use memory::{HeapMemory, Memory};
-pub use reader::{Frame, Glance, Loss, Peek, Reader, Start};
+pub use reader::{Frame, Glance, Look, Loss, Peek, Reader, Start};
 pub use reclaim::Gate;
 pub use writer::{Claim, Claimed, Corrupt, Evicted, Kind, Label, Writer};

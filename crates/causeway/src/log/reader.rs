@@ -56,6 +56,18 @@ pub enum Peek {
 #[must_use]
 pub enum Glance {
     /// A message.
+    Frame(Frame),
+    /// Nothing yet.
+    Empty,
+    /// Something that takes a [`Reader::peek`].
+    Other,
+}
+
+/// What [`Reader::look`] saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Look {
+    /// A frame that is complete, or that has been overwritten since.
     Frame,
     /// Nothing yet.
     Empty,
@@ -127,17 +139,17 @@ impl<M: Memory> Reader<M> {
     /// What lies at this reader's position. Moves over padding, and over what was lost.
     #[inline]
     pub fn peek(&mut self) -> Result<Peek, Corrupt> {
-        let mut frame = Frame::default();
-        match self.glance(&mut frame) {
-            Glance::Frame => Ok(Peek::Frame(frame)),
+        match self.glance() {
+            Glance::Frame(frame) => Ok(Peek::Frame(frame)),
             Glance::Empty => Ok(Peek::Empty(None)),
             Glance::Other => self.peek_at_all(),
         }
     }
 
-    /// The two usual answers of [`Reader::peek`], with as little code as they can be told by; a frame goes into `frame`.
+    /// The two usual answers of [`Reader::peek`], with as little code as they can be told by. Inlined, a frame stays in
+    /// registers.
     #[inline(always)]
-    pub fn glance(&self, frame: &mut Frame) -> Glance {
+    pub fn glance(&self) -> Glance {
         let position = self.position;
         if position > self.limit {
             return Glance::Other;
@@ -147,13 +159,31 @@ impl<M: Memory> Reader<M> {
         if word.is_done(lap) {
             let meta = self.memory.meta(position);
             let meta = [0, 1, 2].map(|index: usize| meta[index].load(Ordering::Relaxed));
-            if !self.overtaken() && frame.fill(word, meta, position, self.memory.capacity_bytes()) {
-                return Glance::Frame;
+            let frame = Frame::new(word, meta, position);
+            if !self.overtaken() && frame.is_possible(word, self.memory.capacity_bytes()) {
+                return Glance::Frame(frame);
             }
         } else if word == self.memory.free(position) && !self.overtaken() {
             return Glance::Empty;
         }
         Glance::Other
+    }
+
+    /// Whether a message lies here, or nothing yet, by the header word alone; anything else takes a [`Reader::peek`].
+    #[inline(always)]
+    pub fn look(&self) -> Look {
+        let position = self.position;
+        if position > self.limit {
+            return Look::Other;
+        }
+        let word = Word(self.memory.header(position).load(Ordering::Acquire)); // PAIR log-commit
+        if word.is_done(self.memory.lap(position)) {
+            Look::Frame
+        } else if word == self.memory.free(position) && !self.overtaken() {
+            Look::Empty
+        } else {
+            Look::Other
+        }
     }
 
     /// The same for every case.
@@ -190,7 +220,8 @@ impl<M: Memory> Reader<M> {
                 State::Busy => return Ok(Peek::Empty(Some(word.owner()))),
                 State::Sealed => return Ok(Peek::Sealed),
                 State::Done => {
-                    return Frame::check(word, meta, position, capacity).map(Peek::Frame).ok_or(corrupt);
+                    let frame = Frame::new(word, meta, position);
+                    return frame.is_possible(word, capacity).then_some(Peek::Frame(frame)).ok_or(corrupt);
                 }
                 State::Pad if span == 0 || span > capacity => return Err(corrupt),
                 State::Pad => self.position += span,
@@ -201,24 +232,36 @@ impl<M: Memory> Reader<M> {
 
     /// Copies the payload of a frame that [`Reader::peek`] returned; `into` has its length. False if it was
     /// overwritten meanwhile: then `into` holds nothing of use and the next peek reports the loss.
-    #[inline]
+    #[inline(always)]
     pub fn copy(&self, frame: &Frame, into: &mut [u8]) -> bool {
         self.memory.read_payload(frame.position, into);
         self.intact(frame)
     }
 
     /// Whether the frame has been left alone by publishers until now.
-    #[inline]
+    #[inline(always)]
     pub fn intact(&self, frame: &Frame) -> bool {
+        self.intact_from(frame.position)
+    }
+
+    /// The same of the frame at `position`.
+    #[inline(always)]
+    pub fn intact_from(&self, position: u64) -> bool {
         fence(Ordering::Acquire); // PAIR floor-payload: the fence before payload stores in `Writer`
-        self.memory.tail().floor.load(Ordering::Relaxed) <= frame.position
+        self.memory.tail().floor.load(Ordering::Relaxed) <= position
     }
 
     /// Moves behind a frame.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, frame: &Frame) {
         debug_assert_eq!(frame.position, self.position);
-        self.position = frame.end;
+        self.advance_to(frame.end);
+    }
+
+    /// Moves behind the frame here, which goes to `end`.
+    #[inline(always)]
+    pub fn advance_to(&mut self, end: u64) {
+        self.position = end;
         self.messages = self.messages.wrapping_add(1); // its beginning came from the log
     }
 
@@ -265,23 +308,24 @@ impl<M: Memory> Reader<M> {
 }
 
 impl Frame {
-    /// The frame that these words describe, if they can be true.
-    fn check(word: Word, meta: [u64; 3], position: u64, capacity: u64) -> Option<Frame> {
-        let mut frame = Frame::default();
-        frame.fill(word, meta, position, capacity).then_some(frame)
+    /// The frame that these words describe.
+    #[inline(always)]
+    fn new(word: Word, meta: [u64; 3], position: u64) -> Frame {
+        Frame {
+            position,
+            end: position + word.span_bytes(),
+            publisher: word.owner(),
+            payload_bytes: meta[0] as u32,
+            sequence: (meta[1] >> 32) as u32,
+            topic: meta[1] as u32,
+            correlation: meta[2],
+        }
     }
 
-    /// Becomes the frame that these words describe, if they can be true.
+    /// Whether the length of the payload agrees with that of the frame.
     #[inline(always)]
-    fn fill(&mut self, word: Word, meta: [u64; 3], position: u64, capacity: u64) -> bool {
-        let payload_bytes = meta[0] as u32;
-        self.position = position;
-        self.end = position + word.span_bytes();
-        self.publisher = word.owner();
-        self.payload_bytes = payload_bytes;
-        self.sequence = (meta[1] >> 32) as u32;
-        self.topic = meta[1] as u32;
-        self.correlation = meta[2];
-        u64::from(payload_bytes) <= capacity / 4 && span_of(u64::from(payload_bytes)) == word.span_bytes()
+    fn is_possible(&self, word: Word, capacity: u64) -> bool {
+        let payload_bytes = u64::from(self.payload_bytes);
+        payload_bytes <= capacity / 4 && span_of(payload_bytes) == word.span_bytes()
     }
 }

@@ -75,7 +75,7 @@ pub trait Sleepy {
 
 /// Wakes every receiver that sleeps. To be called after the commit, which ends with a full fence. `wake_all` wakes
 /// everybody on the shared futex word. Returns whether anybody slept.
-#[inline]
+#[inline(always)]
 pub fn wake_sleepers<R: Sleepy>(tail: &Tail, receivers: &mut [R], wake_all: impl FnOnce()) -> bool {
     let mut anybody = false;
     for receiver in receivers.iter() {
@@ -127,7 +127,7 @@ pub fn stop_awaiting_space(tail: &Tail, owner: u8) {
 
 /// Publishes a receiver's cursor. Returns whether publishers sleep on it and are to be woken: asked only when the
 /// cursor crosses an eighth of the ring, which a publisher that sleeps is always at least away from.
-#[inline]
+#[inline(always)]
 pub fn moved_on(tail: &Tail, mine: &ReceiverWords, capacity_bytes: u64, from: u64, to: u64) -> bool {
     mine.cursor.store(to, Ordering::Release); // PAIR cursor: Acquire in `Gate::lowest`
     let shift = capacity_bytes.trailing_zeros() - 3;

@@ -33,8 +33,9 @@ pub struct Corrupt {
 pub struct Claim {
     /// Position of the frame.
     pub position: u64,
-    /// Its payload, in bytes.
-    pub payload_bytes: u32,
+    /// Its payload, in bytes. As wide as the other fields: a claim is moved just after it was made, and a load that is wider
+    /// than the store before it waits until all earlier stores have reached the cache, those to contended lines too.
+    pub payload_bytes: u64,
     word: Word,
 }
 
@@ -136,7 +137,7 @@ impl<M: Memory> Writer<M> {
         // The word itself is not written: a frame of a single writer is invisible until it is done.
         fence(Ordering::Release); // PAIR floor-payload: the fence before the floor check in `Reader`
         self.stamp(self.next + span);
-        Some(Claim { position: self.next, payload_bytes: payload_bytes as u32, word })
+        Some(Claim { position: self.next, payload_bytes: payload_bytes as u64, word })
     }
 
     fn claim_single(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
@@ -183,7 +184,7 @@ impl<M: Memory> Writer<M> {
             match header.compare_exchange(free.0, busy.0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     fence(Ordering::Release); // PAIR floor-payload
-                    let payload_bytes = payload_bytes as u32;
+                    let payload_bytes = payload_bytes as u64;
                     return Ok(Claimed::At(Claim { position, payload_bytes, word: busy }));
                 }
                 Err(found) => match self.follow(position, Word(found))? {
@@ -241,7 +242,7 @@ impl<M: Memory> Writer<M> {
     #[inline(always)]
     pub fn commit(&mut self, claim: Claim, label: Label) -> Result<u64, Evicted> {
         let meta = self.memory.meta(claim.position);
-        meta[0].store(u64::from(claim.payload_bytes), Ordering::Relaxed);
+        meta[0].store(claim.payload_bytes, Ordering::Relaxed);
         meta[1].store(u64::from(label.topic) | (u64::from(self.sequence) << 32), Ordering::Relaxed);
         meta[2].store(label.correlation, Ordering::Relaxed);
         let position = claim.position;

@@ -168,8 +168,11 @@ impl Receiver {
     }
 
     /// The next message, waiting for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self) -> io::Result<Read<'_>> {
+        if self.wait == Wait::Spin {
+            let _ = self.subscriber.spin(None).map_err(io::Error::other)?;
+        }
         while !self.subscriber.is_ready().map_err(io::Error::other)? {
             self.wait()?;
         }
@@ -186,13 +189,9 @@ impl Receiver {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn wait(&mut self) -> io::Result<()> {
         match self.wait {
-            Wait::Spin => {
-                std::hint::spin_loop();
-                Ok(())
-            }
             Wait::Yield => {
                 std::thread::yield_now();
                 Ok(())
@@ -201,7 +200,6 @@ impl Receiver {
         }
     }
 
-    #[inline(never)]
     fn sleep(&mut self) -> io::Result<()> {
         let Some(set) = &self.set else {
             return self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other);
@@ -227,7 +225,7 @@ fn watch(subscriber: &Subscriber) -> io::Result<OwnedFd> {
 }
 
 /// Room for a message, waiting for it.
-#[inline]
+#[inline(always)]
 pub(crate) fn loan(publisher: &mut Publisher, len: usize) -> io::Result<Written<'_>> {
     let loan = publisher.loan_within(len, None).map_err(io::Error::other)?;
     loan.map(Written).ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
@@ -248,14 +246,14 @@ pub struct Written<'a>(Loan<'a>);
 
 impl Written<'_> {
     /// Sends it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn commit(self) -> io::Result<()> {
         self.0.commit().map(|_| ()).map_err(io::Error::other)
     }
 }
 
 impl AsMut<[u8]> for Written<'_> {
-    #[inline]
+    #[inline(always)]
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
@@ -271,7 +269,7 @@ pub enum Read<'a> {
 }
 
 impl AsRef<[u8]> for Read<'_> {
-    #[inline]
+    #[inline(always)]
     fn as_ref(&self) -> &[u8] {
         match self {
             Read::Copied(bytes) => bytes,
@@ -285,17 +283,17 @@ impl Endpoint for CausewayEnd {
     type Tx<'a> = Written<'a>;
     type Rx<'a> = Read<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn loan(&mut self, len: usize) -> io::Result<Written<'_>> {
         loan(&mut self.publisher, len)
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(tx: Written<'_>) -> io::Result<()> {
         tx.commit()
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _len: usize) -> io::Result<Read<'_>> {
         self.receiver.take()
     }
