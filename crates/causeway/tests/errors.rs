@@ -19,7 +19,8 @@ use causeway::{
     Error, Gone, Group, GroupOptions, Policy, Published, Received, Refusal, SubscribeOptions, Waited,
 };
 use causeway_os::memory::{Seals, add_seals, memfd};
-use causeway_os::socket::{recv_with_fds, send_with_fds, seqpacket_pair};
+use causeway_os::socket::{send_with_fds, seqpacket_pair};
+use common::wire::{genuine, message};
 use common::{LONG, Peer, eventually, join, play};
 use nix::libc;
 use rustix::fs::{Mode, OFlags};
@@ -44,22 +45,6 @@ fn role() {
 }
 
 // What is handed over.
-
-fn message(op: u32, words: &[u32]) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    let head = [u32::from_le_bytes(*b"CWY1"), causeway::log::layout::ABI, op];
-    for (chunk, word) in bytes.chunks_exact_mut(4).zip(head.iter().chain(words)) {
-        chunk.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
-
-/// What a receiver of a real group is given: status, log, page, doorbell.
-fn genuine(group: &Group) -> [OwnedFd; 4] {
-    let socket = group.invite().unwrap();
-    send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();
-    recv_with_fds(&socket, &mut [0; 64], 4).unwrap().1.try_into().unwrap()
-}
 
 /// Joins a server that answers with these descriptors, as a receiver.
 fn receive_from(fds: &[OwnedFd]) -> Result<(), Error> {

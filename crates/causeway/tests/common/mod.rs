@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod traced;
+pub mod wire;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
