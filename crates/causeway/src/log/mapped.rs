@@ -24,6 +24,7 @@ use super::memory::Memory;
 use super::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
+use crate::room;
 
 /// The seals without which no process maps a log that it was handed.
 const LOG_SEALS: [(Seals, &str); 4] = [
@@ -63,7 +64,8 @@ impl MappedLog {
                 format!("{capacity_bytes} bytes; use a power of two from 4 KiB to 1 GiB"),
             ));
         }
-        let fd = memory::memfd(
+        room::check(PREFIX_BYTES + capacity_bytes)?;
+        let fd = room::memory_file(
             &format!("causeway:{}", name.chars().take(50).collect::<String>()),
             PREFIX_BYTES + capacity_bytes,
         )?;
@@ -425,7 +427,7 @@ fn open_page(fd: &OwnedFd, access: Access) -> Result<Mapping> {
 
 /// A new page and its descriptor; its length is sealed.
 fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
-    let fd = memory::memfd(name, PAGE_BYTES)?;
+    let fd = room::memory_file(name, PAGE_BYTES)?;
     let mapping = Mapping::shared(&fd, PAGE_BYTES as usize, Access::ReadWrite)?;
     mapping.prefault()?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;

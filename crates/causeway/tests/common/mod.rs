@@ -1,6 +1,7 @@
 //! Other processes for tests: the test program again, told by a variable what to be.
 #![allow(dead_code)]
 
+pub mod limits;
 pub mod traced;
 pub mod wire;
 
