@@ -1,7 +1,8 @@
 //! Serving a group: one thread that hands out descriptors and watches who lives. No message passes through it.
 //!
-//! It sleeps in `epoll_wait` without a time-out. What it does on an event is in [`state`].
+//! It sleeps in `epoll_wait` without a time-out. What it does on an event is in [`state`] and [`members`].
 
+mod members;
 mod report;
 mod state;
 
