@@ -1,7 +1,8 @@
-//! The command, as a shell user sees it.
+//! The command, as a shell user sees it, also from containers.
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -121,4 +122,100 @@ fn a_socket_that_is_bind_mounted_into_another_namespace_is_enough() {
     assert!(publisher.wait().unwrap().success());
     let out = subscriber.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(out.stdout).unwrap(), "from elsewhere\n");
+}
+
+/// A container: user, mount, PID, IPC, network and host name namespaces of its own, made without root.
+const CONTAINER: [&str; 9] =
+    ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--ipc", "--net", "--uts"];
+
+/// A command in a container that has nothing of the folder of `socket` but the socket, as `elsewhere/group`.
+fn contained(socket: &Path, elsewhere: &Path, arguments: &[&str]) -> Command {
+    const SCRIPT: &str = "mount --make-rprivate / && mount -t tmpfs none \"$2\" && touch \"$2/group\" \
+        && mount --bind \"$1\" \"$2/group\" && mount -t tmpfs none \"${1%/*}\" && test ! -e \"$1\" \
+        && shift 2 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(CONTAINER).args(["sh", "-c", SCRIPT, "sh"]).arg(socket).arg(elsewhere).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Why there are no containers here, if there are none.
+fn no_containers(mut trial: Command) -> Option<String> {
+    match trial.output() {
+        Ok(out) if out.status.success() => None,
+        Ok(out) => Some(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
+        Err(error) => Some(format!("unshare: {error}")),
+    }
+}
+
+fn report(path: &Path) -> causeway::Report {
+    causeway::Group::join(path).unwrap().report().unwrap()
+}
+
+fn everybody_sleeps(path: &Path, receivers: usize) -> bool {
+    let report = report(path);
+    let asleep = report.receivers.iter().filter(|receiver| receiver.asleep).count();
+    report.publishers.len() == 1 && asleep == receivers
+}
+
+/// What a receiver printed, once it has ended by itself.
+fn printed(receiver: Child) -> String {
+    let out = receiver.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn containers_that_share_one_bind_mounted_socket_share_the_group_and_the_news_of_a_death() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("group");
+    let _server = Running(causeway(&["serve", path.to_str().unwrap()]).spawn().unwrap());
+    eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+    if let Some(why) = no_containers(contained(&path, elsewhere.path(), &["true"])) {
+        return eprintln!("skipped: {why}");
+    }
+    let program = env!("CARGO_BIN_EXE_causeway");
+    let inside = elsewhere.path().join("group");
+    let start = |what| {
+        contained(&path, elsewhere.path(), &[program, what, inside.to_str().unwrap()]).spawn().unwrap()
+    };
+    let mut publisher = Running(start("publish"));
+    let receivers = [start("subscribe"), causeway(&["subscribe", path.to_str().unwrap()]).spawn().unwrap()];
+    eventually("not all have joined", || everybody_sleeps(&path, 2));
+    publisher.0.stdin.as_mut().unwrap().write_all(b"from a container\n").unwrap();
+    eventually("the line is not received", || {
+        report(&path).receivers.iter().all(|receiver| receiver.received == 1)
+    });
+    // Killed, with its input still open: only the kernel can say that it is gone, across the namespaces.
+    let pid = report(&path).publishers[0].pid;
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    for receiver in receivers {
+        assert_eq!(printed(receiver), "from a container\n");
+    }
+}
+
+#[test]
+fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("group");
+    let contained = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(CONTAINER).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    if let Some(why) = no_containers(contained(&["true"])) {
+        return eprintln!("skipped: {why}");
+    }
+    let socket = path.to_str().unwrap();
+    let _server = Running(contained(&[env!("CARGO_BIN_EXE_causeway"), "serve", socket]).spawn().unwrap());
+    eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+    let mut publisher = Running(causeway(&["publish", socket]).spawn().unwrap());
+    let receiver = causeway(&["subscribe", socket]).spawn().unwrap();
+    eventually("not both have joined", || everybody_sleeps(&path, 1));
+    let seen = report(&path);
+    assert_eq!((seen.publishers[0].pid, seen.receivers[0].pid), (0, 0), "{seen:?}");
+    publisher.0.stdin.as_mut().unwrap().write_all(b"from outside\n").unwrap();
+    eventually("the line is not received", || report(&path).receivers[0].received == 1);
+    publisher.0.kill().unwrap();
+    assert_eq!(printed(receiver), "from outside\n");
 }

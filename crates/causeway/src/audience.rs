@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::log::Gate;
 use crate::log::layout::{RECEIVERS_MAX, Tail};
-use crate::log::mapped::{ReceiverPage, StatusPage};
+use crate::log::pages::{ReceiverPage, StatusPage};
 use crate::log::sleep::{Sleepy, wake_sleepers};
 use crate::member::Member;
 use crate::options::Policy;

@@ -46,13 +46,15 @@ impl From<&'static str> for Obstacle {
 /// Tells a call that the kernel does not know from one for which it has no room.
 fn lacks(missing: &'static str) -> impl Fn(causeway_os::Error) -> Obstacle {
     move |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::FBIG) => Obstacle::Exhausted(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSPC | Errno::FBIG) => {
+            Obstacle::Exhausted(error)
+        }
         _ => Obstacle::Missing(missing),
     }
 }
 
 fn try_out() -> std::result::Result<(), Obstacle> {
-    let fd = memory::memfd("causeway-facts", 4096)
+    let fd = crate::room::memory_file("causeway-facts", 4096)
         .map_err(lacks("it gives no memory files (memfd_create, Linux 3.17)"))?;
     let mapping = Mapping::shared(&fd, 4096, Access::ReadWrite).map_err(lacks("it maps no memory files"))?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL)

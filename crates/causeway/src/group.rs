@@ -29,7 +29,9 @@ impl Group {
     /// made from it are dropped. `name` is for people only.
     ///
     /// # Errors
-    /// A capacity outside the limits, a kernel that lacks what safety rests on, no memory, no descriptors.
+    /// A capacity outside the limits, a kernel that lacks what safety rests on, no memory, no descriptors, no thread. All
+    /// memory of the log is reserved here, so that none can be missing later; more than the control group of this process
+    /// can hold is refused.
     ///
     /// ```
     /// use causeway::{Group, GroupOptions, Policy, Published, Received};

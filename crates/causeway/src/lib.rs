@@ -116,6 +116,8 @@ mod options;
 #[cfg(not(loom))]
 mod publisher;
 #[cfg(not(loom))]
+mod room;
+#[cfg(not(loom))]
 mod serve;
 #[cfg(not(loom))]
 mod spin;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::net::SendFlags;
 
 use crate::log::layout::ReceiverWords;
-use crate::log::mapped::ReceiverPage;
+use crate::log::pages::ReceiverPage;
 use crate::log::sleep::Sleepy;
 use crate::options::Policy;
 

@@ -9,7 +9,8 @@ use causeway_os::memory::Access;
 
 use crate::audience::Audience;
 use crate::error::{Error, Result};
-use crate::log::mapped::{MappedLog, SHORT_WORDS, StatusPage};
+use crate::log::mapped::{MappedLog, SHORT_WORDS};
+use crate::log::pages::StatusPage;
 use crate::log::sleep::{await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Writer};
 use crate::serve::Host;
@@ -274,7 +275,7 @@ impl Publisher {
 pub(crate) struct Space {
     log: Arc<MappedLog>,
     owner: u8,
-    on: Option<(Arc<crate::log::mapped::ReceiverPage>, u64)>,
+    on: Option<(Arc<crate::log::pages::ReceiverPage>, u64)>,
 }
 
 #[cfg(feature = "tokio")]

@@ -1,20 +1,25 @@
 //! The receiving end of a group.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+mod health;
+mod wait;
+
+pub use health::Health;
+pub use wait::Waited;
+
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 use causeway_os::memory::Access;
-use causeway_os::process::poll;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
 use crate::error::{Error, Gone, Result};
 use crate::in_place::InPlace;
 use crate::log::layout::RECEIVERS_MAX;
-use crate::log::mapped::{MappedLog, ReceiverPage, StatusPage};
+use crate::log::mapped::MappedLog;
+use crate::log::pages::{ReceiverPage, StatusPage};
 use crate::log::sleep::{Bed, Sleeper, moved_on};
 use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use crate::log::{Frame, Glance, Look, Loss, Memory, Peek, Reader, Start};
@@ -24,6 +29,7 @@ use crate::serve::Host;
 use crate::spin::{Pace, Spin};
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
+use wait::check_doorbell;
 
 /// A message, copied out of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,29 +61,6 @@ pub enum Received<'a> {
     },
     /// Nothing yet.
     Empty,
-}
-
-/// How a wait ended. Both are normal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Waited {
-    /// The next [`Subscriber::receive`] has something to say.
-    Ready,
-    /// The time is over.
-    TimedOut,
-}
-
-/// How a receiver and the group stand, for a program that wonders why nothing comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// Whether the process that serves the group has gone, as far as this receiver has noticed. Traffic goes on.
-    pub server_is_gone: bool,
-    /// A publisher that has claimed the next message and not finished it, for whatever reason.
-    pub unfinished_by: Option<u8>,
-    /// Publishers known to the server when it was last alive.
-    pub publishers: u32,
-    /// Whether this receiver was late and publishers no longer wait for it.
-    pub demoted: bool,
 }
 
 /// Receives messages. Made by [`Group::subscribe`](crate::Group::subscribe).
@@ -407,205 +390,6 @@ impl Subscriber {
         Ok(self.find_at_length()?.is_some() || self.lost.is_some())
     }
 
-    /// Waits for something to receive without ever sleeping, for a thread that has a CPU to itself. At most for `timeout`;
-    /// without one, until a message comes or nobody is left who could send one.
-    ///
-    /// Call it before [`Subscriber::receive`], and not after one that found nothing: whoever looks at a message that is
-    /// not there yet makes its publication slower, and this knows when not to look.
-    ///
-    /// # Errors
-    /// As [`Subscriber::receive`].
-    #[inline]
-    pub fn spin(&mut self, timeout: Option<Duration>) -> Result<Waited> {
-        let pauses = self.pace.pauses();
-        for _ in 0..pauses {
-            std::hint::spin_loop();
-        }
-        let found = self.is_ready()?;
-        self.pace.looked(pauses, found);
-        if found {
-            return Ok(Waited::Ready);
-        }
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            for _ in 0..LOOKS {
-                std::hint::spin_loop();
-                if self.is_ready()? {
-                    return Ok(Waited::Ready);
-                }
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(Waited::TimedOut);
-            }
-        }
-    }
-
-    /// Waits for something to receive: looks for a while, then sleeps on a futex. At most for `timeout`; without one,
-    /// until a message comes or nobody is left who could send one.
-    ///
-    /// # Errors
-    /// As [`Subscriber::receive`]: it is here that a receiver which waits is told that the publishers are gone, also
-    /// when they were killed.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited> {
-        if self.ready()? {
-            return Ok(Waited::Ready);
-        }
-        let start = Instant::now();
-        let deadline = timeout.and_then(|timeout| start.checked_add(timeout));
-        let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
-        let budget = timeout.map_or(budget, |timeout| budget.min(timeout));
-        if self.look_for(start, budget)? {
-            self.spin.looking_was_enough();
-            return Ok(Waited::Ready);
-        }
-        let waited = self.sleep_until(deadline);
-        self.spin.slept(start.elapsed());
-        waited
-    }
-
-    /// Looks again and again, for `budget`.
-    fn look_for(&mut self, start: Instant, budget: Duration) -> Result<bool> {
-        if budget.is_zero() {
-            return Ok(false);
-        }
-        loop {
-            for _ in 0..32 {
-                if self.ready()? {
-                    return Ok(true);
-                }
-                std::hint::spin_loop();
-            }
-            if start.elapsed() >= budget {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
-        loop {
-            let bed = if self.server_is_gone() { Bed::Doorbell } else { self.bed };
-            if bed == Bed::Futex && self.watch.is_none() {
-                self.watch = Some(Watch::start(&self.socket, &self.bell, Arc::clone(&self.log))?);
-            }
-            let armed = self.sleeper.arm(self.log.tail(), self.page.words(), bed);
-            let ready = self.ready();
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let slept = match ready {
-                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(bed, armed.0, left),
-                _ => Ok(()),
-            };
-            self.sleeper.disarm(self.page.words());
-            slept?;
-            if ready? || self.ready()? {
-                return Ok(Waited::Ready);
-            }
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(Waited::TimedOut);
-            }
-        }
-    }
-
-    fn sleep(&mut self, bed: Bed, wake_seq: u32, left: Option<Duration>) -> Result<()> {
-        match (bed, &self.watch) {
-            (Bed::Futex, Some(watch)) => {
-                let watched = watch.watched();
-                watched.set_sleeping(true);
-                let slept = match watched.server_is_gone() {
-                    true => Ok(()),
-                    false => futex::wait(&self.log.tail().wake_seq, wake_seq, left).map(drop),
-                };
-                watched.set_sleeping(false);
-                slept.map_err(|error| Error::os("wait for", "a message", error))
-            }
-            _ => {
-                if poll(&[self.bell.as_fd()], left)?[0] {
-                    self.hush();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Empties the doorbell.
-    fn hush(&mut self) {
-        let mut rings = [0; 64];
-        loop {
-            match rustix::net::recv(&*self.bell, &mut rings[..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
-                    self.alone = true;
-                    return;
-                }
-                Ok((_, length)) if length == rings.len() => {}
-                Err(rustix::io::Errno::CONNRESET) => {
-                    self.alone = true;
-                    return;
-                }
-                _ => return,
-            }
-        }
-    }
-
-    /// Prepares to wait in somebody else's loop: from now on the next message makes [`Subscriber::as_fd`] readable.
-    ///
-    /// Returns `false` if there is something to receive already: then do not wait. Call it each time before going to
-    /// wait, level- or edge-triggered; it takes back what rang before. It costs two system calls less than sleeping.
-    ///
-    /// The descriptor also becomes readable (and hung up) when the last publisher goes or is killed.
-    ///
-    /// # Errors
-    /// As [`Subscriber::receive`]: the end of a group is told by whichever of the two is called next.
-    ///
-    /// ```
-    /// # use causeway::{Group, GroupOptions, Policy, Received};
-    /// # use std::os::fd::AsFd;
-    /// # let group = Group::create("prices", GroupOptions::new())?;
-    /// # let mut publisher = group.publisher()?;
-    /// let mut subscriber = group.subscribe(Policy::Reliable)?;
-    /// # let _ = publisher.publish(b"42.17")?;
-    /// loop {
-    ///     match subscriber.receive()? {
-    ///         Received::Message(message) => assert_eq!(message.bytes, b"42.17"),
-    ///         Received::Lost { messages, .. } => eprintln!("{messages} messages lost"),
-    ///         Received::Empty => {
-    ///             if subscriber.arm()? {
-    ///                 // … poll(subscriber.as_fd()) together with everything else …
-    ///                 # break;
-    ///             }
-    ///         }
-    ///     }
-    /// }
-    /// # Ok::<(), causeway::Error>(())
-    /// ```
-    pub fn arm(&mut self) -> Result<bool> {
-        if self.ready()? {
-            return Ok(false);
-        }
-        self.hush();
-        let _ = self.sleeper.arm(self.log.tail(), self.page.words(), Bed::Doorbell);
-        if self.ready()? {
-            self.sleeper.disarm(self.page.words());
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    /// Takes back [`Subscriber::arm`], when the wait ended for another reason: nobody needs to ring now. Not calling it
-    /// costs a publisher one call at most.
-    pub fn disarm(&mut self) {
-        self.sleeper.disarm(self.page.words());
-    }
-
-    /// How long [`Subscriber::wait`] looks before it sleeps, at most; zero to sleep at once. The default is 50 µs.
-    pub fn spin_at_most(&mut self, longest: Duration) {
-        self.spin = Spin::up_to(longest);
-    }
-
-    /// Lets [`Subscriber::wait`] sleep on this receiver's own descriptor instead of the futex that all share. For
-    /// measurements, and where futexes are not to be had.
-    pub fn sleep_on_descriptor(&mut self, own: bool) {
-        self.bed = if own { Bed::Doorbell } else { Bed::Futex };
-    }
-
     /// Which receiver of the group this is.
     pub fn id(&self) -> u32 {
         self.slot as u32
@@ -619,43 +403,5 @@ impl Subscriber {
     /// Messages lost since this receiver joined, in all.
     pub fn lost_messages(&self) -> u64 {
         self.lost_messages
-    }
-
-    /// How this receiver and its group stand.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`].
-    pub fn health(&mut self) -> Result<Health> {
-        let hung_up = poll(&[self.socket.as_fd()], Some(Duration::ZERO))?[0];
-        let unfinished_by = match self.lost {
-            Some(_) => None,
-            None => match self.reader.peek()? {
-                Peek::Empty(owner) => owner,
-                Peek::Lost(loss) => self.note_loss(loss).map(|()| None)?,
-                Peek::Frame(_) | Peek::Sealed => None,
-            },
-        };
-        Ok(Health {
-            server_is_gone: hung_up || self.server_is_gone(),
-            unfinished_by,
-            publishers: self.status.words().publishers.load(Ordering::Acquire).count_ones(),
-            demoted: self.is_expelled(),
-        })
-    }
-}
-
-/// A doorbell of another type could make every wait a busy one.
-fn check_doorbell(bell: &OwnedFd) -> Result<()> {
-    let kind = sockopt::socket_type(bell).ok().zip(sockopt::socket_domain(bell).ok());
-    if kind != Some((SocketType::STREAM, AddressFamily::UNIX)) {
-        return Err(Error::invalid("doorbell descriptor", "it is no Unix stream socket"));
-    }
-    Ok(())
-}
-
-/// The descriptor to wait for in epoll, tokio or any other loop, after [`Subscriber::arm`]. Do not read from it.
-impl AsFd for Subscriber {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
     }
 }

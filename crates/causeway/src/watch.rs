@@ -120,10 +120,7 @@ impl Watcher {
             let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
             let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
             let running = epoll.try_clone().map_err(failed)?;
-            std::thread::Builder::new()
-                .name("causeway-watch".into())
-                .spawn(move || Watcher::run(&running))
-                .map_err(failed)?;
+            crate::room::spawn("causeway-watch", move || Watcher::run(&running)).map_err(failed)?;
             return Ok(WATCHER.get_or_init(|| Watcher { epoll, list: Mutex::new((0, HashMap::new())) }));
         }
         Watcher::get()

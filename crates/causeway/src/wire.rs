@@ -248,6 +248,43 @@ mod tests {
         assert_eq!(Message::new(Op::Refused, &[99]).refused(), Refusal::NotUnderstood);
     }
 
+    /// The rows of the table of operations in the document: first and third column.
+    fn operations() -> Vec<(&'static str, &'static str)> {
+        let document = include_str!("../../../docs/wire.md");
+        let (_, rest) = document.split_once("## What is said on the socket").unwrap();
+        let rows = rest.split("\n## ").next().unwrap().lines().filter_map(|line| line.strip_prefix("| "));
+        let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+        cells.skip(1).map(|cells| (cells[0], cells[2])).collect()
+    }
+
+    #[test]
+    fn operations_have_the_numbers_of_the_document() {
+        let said: Vec<_> = operations().iter().flat_map(|(names, _)| names.split(", ")).collect();
+        let known: Vec<_> = (0..1000)
+            .filter_map(Op::from_word)
+            .map(|op| format!("{} {}", op as u32, format!("{op:?}").to_lowercase()))
+            .collect();
+        assert_eq!(said, known);
+    }
+
+    #[test]
+    fn reasons_for_a_refusal_have_the_numbers_of_the_document() {
+        let (_, reasons) = operations().into_iter().find(|(name, _)| name.ends_with("refused")).unwrap();
+        let said: Vec<_> = reasons.strip_prefix("reason: ").unwrap().split(", ").collect();
+        let known = [
+            (Refusal::Forbidden, "rule"),
+            (Refusal::TooMany, "no slot"),
+            (Refusal::PublishersFixed, "publishers fixed"),
+            (Refusal::PublisherStuck, "a publisher is stuck"),
+            (Refusal::NotUnderstood, "not understood"),
+            (Refusal::Exhausted, "out of descriptors or memory"),
+            (Refusal::OnePublisher, "the one publisher was there"),
+            (Refusal::Ended, "the group has ended"),
+        ];
+        assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
+        assert_eq!(known.len(), REFUSALS.len());
+    }
+
     #[test]
     fn bytes_of_another_protocol_version_or_length_are_no_message() {
         let good = Message::new(Op::Stat, &[]).encode();

@@ -1,12 +1,6 @@
-//! Whatever is handed over, missing or used up: an error that says what to do. No panic, no hang, no signal, and no
-//! message lost in silence.
-//!
-//! # Safety
-//!
-//! The simulation of an old kernel loads a filter of system calls into a process of its own: `prctl` gets a pointer to
-//! a program that lives longer than the call.
+//! Whatever is handed over, whoever serves, and on whatever kernel: an error that says what to do. No panic, no hang, no
+//! signal. What runs out is in `exhaustion.rs`.
 #![cfg(not(loom))]
-#![allow(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 mod common;
@@ -15,16 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::{
-    Error, Gone, Group, GroupOptions, Policy, Published, Received, Refusal, SubscribeOptions, Waited,
-};
+use causeway::{Error, Gone, Group, GroupOptions, Policy, Received, Refusal, SubscribeOptions};
 use causeway_os::memory::{Seals, add_seals, memfd};
-use causeway_os::socket::{recv_with_fds, send_with_fds, seqpacket_pair};
-use common::{LONG, Peer, eventually, join, play};
+use causeway_os::socket::{send_with_fds, seqpacket_pair};
+use common::limits::{forbid, in_a_process_of_its_own};
+use common::wire::{genuine, message};
+use common::{eventually, play};
 use nix::libc;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 fn small() -> GroupOptions {
     GroupOptions::new().capacity_bytes(4096)
@@ -32,34 +25,14 @@ fn small() -> GroupOptions {
 
 #[test]
 fn role() {
-    let Some((role, socket, number)) = play() else { return };
+    let Some((role, _, number)) = play() else { return };
     match role.as_str() {
-        "without-descriptors" => without_descriptors(&socket),
-        "without-address-space" => without_address_space(&socket),
-        "with-small-files" => with_small_files(),
         "on-an-old-kernel" => on_an_old_kernel(number),
-        "publish-until-deaf" => publish_until_deaf(&socket),
         other => panic!("unknown role {other}"),
     }
 }
 
 // What is handed over.
-
-fn message(op: u32, words: &[u32]) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    let head = [u32::from_le_bytes(*b"CWY1"), causeway::log::layout::ABI, op];
-    for (chunk, word) in bytes.chunks_exact_mut(4).zip(head.iter().chain(words)) {
-        chunk.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
-
-/// What a receiver of a real group is given: status, log, page, doorbell.
-fn genuine(group: &Group) -> [OwnedFd; 4] {
-    let socket = group.invite().unwrap();
-    send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();
-    recv_with_fds(&socket, &mut [0; 64], 4).unwrap().1.try_into().unwrap()
-}
 
 /// Joins a server that answers with these descriptors, as a receiver.
 fn receive_from(fds: &[OwnedFd]) -> Result<(), Error> {
@@ -255,169 +228,6 @@ fn a_path_that_cannot_be_a_socket_is_an_error() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
 }
 
-// What runs out.
-
-/// Lowers a soft limit of this process, runs `work`, and raises it again.
-fn limited<T>(resource: Resource, current: u64, work: impl FnOnce() -> T) -> T {
-    let before = getrlimit(resource);
-    setrlimit(resource, Rlimit { current: Some(current), ..before }).unwrap();
-    let result = work();
-    setrlimit(resource, before).unwrap();
-    result
-}
-
-fn in_a_process_of_its_own(role: &str, number: u64) {
-    let dir = tempfile::tempdir().unwrap();
-    Peer::start(role, &dir.path().join("group"), number).succeed();
-}
-
-#[test]
-fn out_of_descriptors_every_call_is_an_error_and_succeeds_when_there_are_some() {
-    in_a_process_of_its_own("without-descriptors", 0);
-}
-
-fn open_descriptors() -> u64 {
-    std::fs::read_dir("/proc/self/fd").unwrap().count() as u64
-}
-
-fn without_descriptors(socket: &Path) {
-    let served = Group::create("served", small().several_publishers()).unwrap();
-    served.serve_at(socket).unwrap();
-    let mut publisher = served.publisher().unwrap();
-    let (mut created, mut joined, mut failures) = (0, 0, 0);
-    for room in 0..24 {
-        let check = |done: Result<(), Error>| match done {
-            Ok(()) => 1,
-            Err(Error::Os(_) | Error::Refused(Refusal::Exhausted) | Error::PeerGone(_) | Error::NoAnswer) => {
-                0
-            }
-            Err(other) => panic!("with room for {room}: {other:?}"),
-        };
-        let limit = open_descriptors() - 1 + room;
-        let (new, guest) = limited(Resource::Nofile, limit, || {
-            let new = Group::create("new", small())
-                .and_then(|group| group.publisher().map(|publisher| (group, publisher)))
-                .and_then(|(group, _publisher)| group.subscribe(Policy::Lossy).map(drop));
-            let guest = served.subscribe(Policy::Lossy).map(drop);
-            (new, guest)
-        });
-        created += check(new);
-        joined += check(guest);
-        failures += 1;
-    }
-    assert!(created > 0 && joined > 0 && created < failures && joined < failures, "{created} {joined}");
-    // The group that was there is whole, whatever was tried.
-    let mut subscriber = served.subscribe(Policy::Reliable).unwrap();
-    match publisher.publish(b"whole") {
-        Ok(Published::At(_)) => {}
-        // It lives in this process and may have missed somebody; then it says so, and a new one takes its place.
-        Err(Error::Os(error)) => {
-            assert!(error.to_string().contains("make a new publisher"), "{error}");
-            assert!(matches!(served.publisher().unwrap().publish(b"whole").unwrap(), Published::At(_)));
-        }
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(subscriber.wait(Some(LONG)).unwrap(), Waited::Ready);
-    assert!(matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == b"whole"));
-}
-
-#[test]
-fn a_publisher_that_cannot_take_in_a_receiver_leaves_and_the_receiver_misses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("group");
-    let group = Group::create("deaf", small().several_publishers().remote_publishers(1)).unwrap();
-    group.serve_at(&socket).unwrap();
-    let mut peer = Peer::start("publish-until-deaf", &socket, 0);
-    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).within(LONG)).unwrap();
-    // What it published before it found out is all here: nothing was overwritten, and somebody rang.
-    let mut expected = None;
-    loop {
-        assert!(expected < Some(100_000), "the publisher goes on for ever");
-        match subscriber.wait(Some(LONG)) {
-            Ok(Waited::Ready) => {}
-            Ok(Waited::TimedOut) => panic!("nobody rang"),
-            Err(Error::PeerGone(Gone::Publishers)) => break,
-            Err(error) => panic!("{error}"),
-        }
-        match subscriber.receive() {
-            Ok(Received::Message(message)) => {
-                let number = u64::from_le_bytes(message.bytes.try_into().unwrap());
-                assert_eq!(number, *expected.get_or_insert(number));
-                expected = Some(number + 1);
-            }
-            Ok(Received::Empty) => {}
-            Err(Error::PeerGone(Gone::Publishers)) => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    peer.succeed();
-}
-
-fn publish_until_deaf(socket: &Path) {
-    let mut publisher = join(socket).publisher().unwrap();
-    // Room for none of the two descriptors of a notice.
-    limited(Resource::Nofile, 0, || {
-        let mut number = 0u64;
-        let error = loop {
-            assert!(number < 100_000, "it never heard of anybody");
-            match publisher.publish(&number.to_le_bytes()) {
-                Ok(Published::At(_)) => number += 1,
-                Ok(Published::Full) => {}
-                Err(error) => break error,
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        };
-        assert!(error.to_string().contains("make a new publisher"), "{error}");
-        assert!(publisher.publish(b"again").is_err(), "it left");
-    });
-}
-
-#[test]
-fn out_of_address_space_every_call_is_an_error() {
-    in_a_process_of_its_own("without-address-space", 0);
-}
-
-fn without_address_space(socket: &Path) {
-    let megabyte = 1 << 20;
-    let large = || Group::create("large", GroupOptions::new().capacity_bytes(64 * megabyte));
-    let group = large().unwrap();
-    group.serve_at(socket).unwrap();
-    let _publisher = group.publisher().unwrap();
-    let used = || {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmSize:")).unwrap().to_string();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
-    };
-    // Not enough for the ring, and enough for the ring once but not twice.
-    for room in [16, 100] {
-        limited(Resource::As, used() + room * megabyte, || {
-            for failed in [large().map(drop), group.subscribe(Policy::Lossy).map(drop)] {
-                let Err(Error::Os(error)) = &failed else { panic!("{failed:?}") };
-                assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{error}");
-            }
-        });
-    }
-    group.subscribe(Policy::Lossy).unwrap();
-    large().unwrap();
-}
-
-#[test]
-fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
-    in_a_process_of_its_own("with-small-files", 0);
-}
-
-fn with_small_files() {
-    for limit in [0, 4096, 65536] {
-        limited(Resource::Fsize, limit, || {
-            let Err(Error::Os(error)) = Group::create("large", GroupOptions::new()) else {
-                panic!("{limit}")
-            };
-            assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
-        });
-    }
-    Group::create("large", GroupOptions::new()).unwrap();
-}
-
 // What an old kernel lacks.
 
 #[test]
@@ -457,39 +267,6 @@ fn on_an_old_kernel(number: u64) {
     if lack.is_some() {
         assert!(matches!(Group::join("/nonexistent"), Err(Error::Kernel(_))));
     }
-}
-
-/// From now on, `call` (with this value as its n-th argument) fails with `errno` in this process.
-fn forbid(call: u32, argument: Option<(u32, u32)>, errno: i32) {
-    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const JUMP_IF: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    let line = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    let mut program = vec![line(LOAD, 0, 0, 0)];
-    match argument {
-        None => program.push(line(JUMP_IF, call, 0, 1)),
-        Some((index, value)) => {
-            program.push(line(JUMP_IF, call, 0, 3));
-            program.push(line(LOAD, 16 + 8 * index, 0, 0));
-            program.push(line(JUMP_IF, value, 0, 1));
-        }
-    }
-    program.push(line(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
-    program.push(line(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: numbers.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: `program` points to as many lines as it says, which live until the end of this function.
-    let done = unsafe {
-        let filter = std::ptr::from_ref(&program);
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_TSYNC,
-            filter,
-        )
-    };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
 // What is only full.

@@ -1,4 +1,4 @@
-//! A log, a receiver page and a status page in memory that processes share.
+//! A log in memory that processes share.
 //!
 //! # Safety
 //!
@@ -7,23 +7,23 @@
 //! inside the mapping because its size was checked when it was made and positions are taken modulo the capacity.
 //! The words of a mapping made for reading are only loaded: nothing outside this crate gets hold of them, and inside it
 //! only a publisher's claim, made with its own writable mapping, stores.
-//! Payload bytes of other processes are copied with instructions that the compiler knows nothing about, never through
+//! Payload bytes of other processes are copied as [`copy`](super::copy) says, never through
 //! a Rust reference.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway_os::memory::{self, Access, LoadU32, Mapping, Seals};
+use causeway_os::memory::{self, Access, Mapping, Seals};
 
-use super::layout::{
-    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
-};
+use super::copy::{copy_in, copy_out};
+use super::layout::{ABI, CAPACITY_LOG2, LogHeader, MAGIC, PREFIX_BYTES, TAIL_OFFSET, Tail};
 use super::memory::Memory;
 use super::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
+use crate::room;
 
 /// Words of payload that share the line of their header.
 pub const SHORT_WORDS: usize = ((GRANULE_BYTES - HEADER_BYTES) / 8) as usize;
@@ -66,7 +66,8 @@ impl MappedLog {
                 format!("{capacity_bytes} bytes; use a power of two from 4 KiB to 1 GiB"),
             ));
         }
-        let fd = memory::memfd(
+        room::check(PREFIX_BYTES + capacity_bytes)?;
+        let fd = room::memory_file(
             &format!("causeway:{}", name.chars().take(50).collect::<String>()),
             PREFIX_BYTES + capacity_bytes,
         )?;
@@ -318,199 +319,6 @@ impl Memory for MappedLog {
             copy_in(from.add(beside), to.add(beside), length - beside);
             copy_in(from, to, beside);
         }
-    }
-}
-
-/// Copies payload out of a log: bytes that another process may change meanwhile. The copy may be torn, the program stays
-/// defined.
-///
-/// It goes by the processor's own instructions, which the compiler cannot look into, and by atomic words. Long copies use the
-/// string copy, which is as fast as memcpy from some hundred bytes on (every x86-64 since 2012 has ERMS).
-///
-/// # Safety
-/// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is this
-/// process's own and is valid for `length` bytes.
-#[inline(always)]
-unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if length >= STRING_COPY_BYTES {
-        // SAFETY: the caller's promise.
-        return unsafe { copy_string(from, to, length) };
-    }
-    let word_at = |at| {
-        // SAFETY: aligned and inside the range, rounded up.
-        let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) };
-        word.load(Ordering::Relaxed).to_ne_bytes()
-    };
-    // SAFETY: the caller's promise.
-    let mut at = unsafe { copy_blocks(from, to, length) };
-    while at + 8 <= length {
-        // SAFETY: inside the range; an array of bytes needs no alignment.
-        unsafe { to.add(at).cast::<[u8; 8]>().write(word_at(at)) };
-        at += 8;
-    }
-    if at < length {
-        // SAFETY: inside the range: fewer than 8 bytes are left.
-        unsafe { to.add(at).copy_from_nonoverlapping(word_at(at).as_ptr(), length - at) };
-    }
-}
-
-/// Copies payload into a log, where other processes may look at it meanwhile. As [`copy_out`], the other way round. Bytes
-/// after the last one, up to a multiple of 8, become 0.
-///
-/// # Safety
-/// `to` lies in a log that is mapped for writing, is a multiple of 8, and is valid for `length` bytes rounded up to a
-/// multiple of 8, all of which belong to a frame of the caller's. `from` is valid for `length` bytes that nobody changes.
-#[inline(always)]
-unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if length >= STRING_COPY_BYTES {
-        // SAFETY: the caller's promise.
-        return unsafe { copy_string(from, to, length) };
-    }
-    let store = |at, word| {
-        // SAFETY: aligned and inside the range, rounded up.
-        let place = unsafe { AtomicU64::from_ptr(to.add(at).cast()) };
-        place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
-    };
-    // SAFETY: the caller's promise.
-    let mut at = unsafe { copy_blocks(from, to, length) };
-    while at + 8 <= length {
-        // SAFETY: inside the range; an array of bytes needs no alignment.
-        store(at, unsafe { from.add(at).cast::<[u8; 8]>().read() });
-        at += 8;
-    }
-    if at < length {
-        let mut word = [0; 8];
-        // SAFETY: inside the range: fewer than 8 bytes are left.
-        unsafe { word.as_mut_ptr().copy_from_nonoverlapping(from.add(at), length - at) };
-        store(at, word);
-    }
-}
-
-/// From this length on the processor's string copy is used.
-#[cfg(target_arch = "x86_64")]
-const STRING_COPY_BYTES: usize = 768;
-
-/// Copies as many blocks of 32 bytes as there are, and says how many bytes that was.
-///
-/// # Safety
-/// `from` and `to` are valid for `length` bytes and do not overlap.
-#[inline(always)]
-unsafe fn copy_blocks(from: *const u8, to: *mut u8, length: usize) -> usize {
-    let mut at = 0;
-    #[cfg(target_arch = "x86_64")]
-    while at + 32 <= length {
-        // SAFETY: inside both ranges; the instructions take any alignment.
-        unsafe {
-            std::arch::asm!(
-                "movups {a}, [{from}]", "movups {b}, [{from} + 16]", "movups [{to}], {a}", "movups [{to} + 16], {b}",
-                from = in(reg) from.add(at), to = in(reg) to.add(at), a = out(xmm_reg) _, b = out(xmm_reg) _,
-                options(nostack, preserves_flags));
-        }
-        at += 32;
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, to, length, &mut at);
-    at
-}
-
-/// # Safety
-/// `from` and `to` are valid for `length` bytes and do not overlap.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn copy_string(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
-    unsafe {
-        std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
-            options(nostack, preserves_flags));
-    }
-}
-
-/// Checks a page that somebody handed over, and maps it.
-fn open_page(fd: &OwnedFd, access: Access) -> Result<Mapping> {
-    let seals = memory::seals(fd.as_fd())
-        .map_err(|_| Error::invalid("page descriptor", "it is no memory file that can be sealed"))?;
-    if !seals.contains(Seals::SHRINK | Seals::GROW) {
-        return Err(Error::invalid("page descriptor", "its length is not sealed"));
-    }
-    Ok(Mapping::shared(fd, PAGE_BYTES as usize, access)?)
-}
-
-/// A new page and its descriptor; its length is sealed.
-fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
-    let fd = memory::memfd(name, PAGE_BYTES)?;
-    let mapping = Mapping::shared(&fd, PAGE_BYTES as usize, Access::ReadWrite)?;
-    mapping.prefault()?;
-    memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;
-    Ok((fd, mapping))
-}
-
-/// Offset of the low half of the cursor.
-const CURSOR_LOW: usize = if cfg!(target_endian = "little") { 0 } else { 4 };
-
-/// A mapped receiver page.
-#[derive(Debug)]
-pub struct ReceiverPage(Mapping);
-
-impl ReceiverPage {
-    /// A new page for a receiver, and the descriptor to hand to it.
-    pub fn create() -> Result<(OwnedFd, ReceiverPage)> {
-        create_page("causeway-receiver").map(|(fd, mapping)| (fd, ReceiverPage(mapping)))
-    }
-
-    /// Maps one's own page.
-    pub fn open_own(fd: &OwnedFd) -> Result<ReceiverPage> {
-        open_page(fd, Access::ReadWrite).map(ReceiverPage)
-    }
-
-    /// Maps somebody else's page, for reading.
-    pub fn open(fd: &OwnedFd) -> Result<ReceiverPage> {
-        open_page(fd, Access::ReadOnly).map(ReceiverPage)
-    }
-
-    /// Its words. Publishers only load them.
-    #[inline(always)]
-    pub fn words(&self) -> &ReceiverWords {
-        // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
-        unsafe { &*self.0.as_ptr().cast::<ReceiverWords>() }
-    }
-
-    /// The half of the cursor that publishers sleep on, for those who wake them: the receiver and the server.
-    #[inline(always)]
-    pub fn cursor_futex(&self) -> &std::sync::atomic::AtomicU32 {
-        self.0.atomic_u32(CURSOR_LOW)
-    }
-
-    /// The same word for the publishers.
-    #[inline(always)]
-    pub fn cursor_to_wait_for(&self) -> LoadU32<'_> {
-        self.0.load_u32(CURSOR_LOW)
-    }
-}
-
-/// A mapped status page.
-#[derive(Debug)]
-pub struct StatusPage(Mapping);
-
-impl StatusPage {
-    /// A new page, and the descriptor that peers may read it through: sealed against any further writer.
-    pub fn create() -> Result<(OwnedFd, StatusPage)> {
-        let (fd, mapping) = create_page("causeway-status")?;
-        memory::add_seals(&fd, Seals::FUTURE_WRITE | Seals::SEAL)?;
-        Ok((fd, StatusPage(mapping)))
-    }
-
-    /// Maps the page for reading.
-    pub fn open(fd: &OwnedFd) -> Result<StatusPage> {
-        open_page(fd, Access::ReadOnly).map(StatusPage)
-    }
-
-    /// Its words.
-    #[inline(always)]
-    pub fn words(&self) -> &Status {
-        // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
-        unsafe { &*self.0.as_ptr().cast::<Status>() }
     }
 }
 

@@ -16,10 +16,14 @@
 //! * I6 all receivers see the same frames at the same positions.
 
 pub mod atomic;
+#[cfg(not(loom))]
+mod copy;
 pub mod layout;
 #[cfg(not(loom))]
 pub(crate) mod mapped;
 pub mod memory;
+#[cfg(not(loom))]
+pub(crate) mod pages;
 pub mod reader;
 pub mod reclaim;
 pub mod sleep;

@@ -50,6 +50,7 @@ pub fn reclaim_shared<M: Memory>(
 ) -> Result<Reclaimed, Corrupt> {
     let tail = memory.tail();
     let locked = u32::from(owner) + 1;
+    // PAIR reclaim-lock: with its release below, or in `settle` for an owner that died.
     if tail.reclaim_lock.compare_exchange(0, locked, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return Ok(Reclaimed::Contended);
     }

@@ -1,7 +1,8 @@
 //! Serving a group: one thread that hands out descriptors and watches who lives. No message passes through it.
 //!
-//! It sleeps in `epoll_wait` without a time-out. What it does on an event is in [`state`].
+//! It sleeps in `epoll_wait` without a time-out. What it does on an event is in [`state`] and [`members`].
 
+mod members;
 mod report;
 mod state;
 
@@ -62,9 +63,7 @@ impl Host {
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN).map_err(failed("watch"))?;
         let shared = Arc::new(Shared { state: Mutex::new(State::new(name, options)?), epoll, stop });
         let served = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("causeway-serve".into())
-            .spawn(move || served.run())
+        let thread = crate::room::spawn("causeway-serve", move || served.run())
             .map_err(|error| Error::os("start", "the thread that serves a group", error))?;
         Ok(Host { shared, thread: Some(thread) })
     }

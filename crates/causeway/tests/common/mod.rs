@@ -1,7 +1,9 @@
 //! Other processes for tests: the test program again, told by a variable what to be.
 #![allow(dead_code)]
 
+pub mod limits;
 pub mod traced;
+pub mod wire;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

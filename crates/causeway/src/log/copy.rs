@@ -1,0 +1,116 @@
+//! Copies between a log and memory of one's own, while other processes may look at or change the log.
+//!
+//! # Safety
+//!
+//! Bytes in the log are loaded and stored by atomics or by instructions that the compiler knows nothing about, never through a
+//! Rust reference: what changes meanwhile is torn, and the program stays defined. That the ranges exist is each caller's
+//! promise.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Copies payload out of a log: bytes that another process may change meanwhile. The copy may be torn, the program stays
+/// defined.
+///
+/// It goes by the processor's own instructions, which the compiler cannot look into, and by atomic words. Long copies use the
+/// string copy, which is as fast as memcpy from some hundred bytes on (every x86-64 since 2012 has ERMS).
+///
+/// # Safety
+/// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is this
+/// process's own and is valid for `length` bytes.
+#[inline(always)]
+pub unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if length >= STRING_COPY_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_string(from, to, length) };
+    }
+    let word_at = |at| {
+        // SAFETY: aligned and inside the range, rounded up.
+        let word = unsafe { AtomicU64::from_ptr(from.add(at).cast()) };
+        word.load(Ordering::Relaxed).to_ne_bytes()
+    };
+    // SAFETY: the caller's promise.
+    let mut at = unsafe { copy_blocks(from, to, length) };
+    while at + 8 <= length {
+        // SAFETY: inside the range; an array of bytes needs no alignment.
+        unsafe { to.add(at).cast::<[u8; 8]>().write(word_at(at)) };
+        at += 8;
+    }
+    if at < length {
+        // SAFETY: inside the range: fewer than 8 bytes are left.
+        unsafe { to.add(at).copy_from_nonoverlapping(word_at(at).as_ptr(), length - at) };
+    }
+}
+
+/// Copies payload into a log, where other processes may look at it meanwhile. As [`copy_out`], the other way round. Bytes
+/// after the last one, up to a multiple of 8, become 0.
+///
+/// # Safety
+/// `to` lies in a log that is mapped for writing, is a multiple of 8, and is valid for `length` bytes rounded up to a
+/// multiple of 8, all of which belong to a frame of the caller's. `from` is valid for `length` bytes that nobody changes.
+#[inline(always)]
+pub unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if length >= STRING_COPY_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_string(from, to, length) };
+    }
+    let store = |at, word| {
+        // SAFETY: aligned and inside the range, rounded up.
+        let place = unsafe { AtomicU64::from_ptr(to.add(at).cast()) };
+        place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    };
+    // SAFETY: the caller's promise.
+    let mut at = unsafe { copy_blocks(from, to, length) };
+    while at + 8 <= length {
+        // SAFETY: inside the range; an array of bytes needs no alignment.
+        store(at, unsafe { from.add(at).cast::<[u8; 8]>().read() });
+        at += 8;
+    }
+    if at < length {
+        let mut word = [0; 8];
+        // SAFETY: inside the range: fewer than 8 bytes are left.
+        unsafe { word.as_mut_ptr().copy_from_nonoverlapping(from.add(at), length - at) };
+        store(at, word);
+    }
+}
+
+/// From this length on the processor's string copy is used.
+#[cfg(target_arch = "x86_64")]
+const STRING_COPY_BYTES: usize = 768;
+
+/// Copies as many blocks of 32 bytes as there are, and says how many bytes that was.
+///
+/// # Safety
+/// `from` and `to` are valid for `length` bytes and do not overlap.
+#[inline(always)]
+unsafe fn copy_blocks(from: *const u8, to: *mut u8, length: usize) -> usize {
+    let mut at = 0;
+    #[cfg(target_arch = "x86_64")]
+    while at + 32 <= length {
+        // SAFETY: inside both ranges; the instructions take any alignment.
+        unsafe {
+            std::arch::asm!(
+                "movups {a}, [{from}]", "movups {b}, [{from} + 16]", "movups [{to}], {a}", "movups [{to} + 16], {b}",
+                from = in(reg) from.add(at), to = in(reg) to.add(at), a = out(xmm_reg) _, b = out(xmm_reg) _,
+                options(nostack, preserves_flags));
+        }
+        at += 32;
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, to, length, &mut at);
+    at
+}
+
+/// # Safety
+/// `from` and `to` are valid for `length` bytes and do not overlap.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn copy_string(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise; the direction flag is clear in all Rust code.
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags));
+    }
+}

@@ -1,0 +1,187 @@
+//! Who becomes a publisher or a receiver, and what is done when one goes.
+//!
+//! Order matters in two places. A receiver's descriptors are sent to every publisher before the count of members
+//! changes, and the receiver hears of its slot after: so a publisher that sees the count has the descriptors waiting.
+//! And what a dead publisher left is decided before its bit is cleared and everybody is rung for.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use causeway_os::futex;
+use causeway_os::socket::stream_pair;
+
+use super::state::{Answer, Connection, Role, State};
+use crate::error::{Refusal, Result};
+use crate::log::layout::RECEIVERS_MAX;
+use crate::log::pages::ReceiverPage;
+use crate::log::sleep::Sleepy;
+use crate::log::word::PUBLISHERS_MAX;
+use crate::log::{Kind, Memory, Reader, reclaim};
+use crate::member::Member;
+use crate::options::Policy;
+use crate::wire::{Message, Op, is_gone};
+
+impl State {
+    pub(super) fn grant_publisher(&mut self, token: u64) -> Answer {
+        let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
+        let local = connection.local;
+        if !local && !self.options.publishers.admits(connection.peer) {
+            return Err(Refusal::Forbidden);
+        }
+        let status = self.status.words();
+        let taken = status.publishers.load(Ordering::Relaxed);
+        let ended = status.phase.load(Ordering::Relaxed) == 2;
+        let slots = if self.options.kind == Kind::Single { 1 } else { PUBLISHERS_MAX as u32 };
+        let remote_taken = (taken & !status.local_publishers.load(Ordering::Relaxed)).count_ones();
+        if !local && (self.is_sealed() || remote_taken >= self.options.remote_publishers) {
+            return Err(Refusal::PublishersFixed);
+        }
+        let slot = (!taken).trailing_zeros();
+        match self.options.kind {
+            Kind::Single if slot >= slots || ended => return Err(Refusal::OnePublisher),
+            Kind::Shared if ended => return Err(Refusal::Ended),
+            Kind::Shared if slot >= slots => return Err(Refusal::TooMany),
+            Kind::Single | Kind::Shared => {}
+        }
+        self.admit_publisher(token, slot as u8, local)
+    }
+
+    fn admit_publisher(&mut self, token: u64, slot: u8, local: bool) -> Answer {
+        let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
+        // How many notices follow: until it has them all, the publisher must not free space.
+        let granted = Message::new(Op::Granted, &[u32::from(slot), self.members.len() as u32]);
+        let both = [self.status_fd.as_fd(), self.log_fd.as_fd()];
+        let fds = if local { &both[..1] } else { &both[..] };
+        granted.send(&connection.socket, fds).map_err(|_| Refusal::PublisherStuck)?;
+        connection.role = Role::Publisher { slot, mapped: local };
+        for member in &self.members {
+            let page = self.pages.get(&member.slot).ok_or(Refusal::NotUnderstood)?;
+            joined(member.slot, member.generation, member.policy)
+                .send(&connection.socket, &[page.as_fd(), member.bell.as_fd()])
+                .map_err(|_| Refusal::PublisherStuck)?;
+        }
+        let status = self.status.words();
+        if local {
+            status.local_publishers.fetch_or(1 << slot, Ordering::Relaxed);
+        }
+        status.publishers.fetch_or(1 << slot, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn publisher_mapped(&mut self, token: u64, slot: u8) -> Answer {
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.role = Role::Publisher { slot, mapped: true };
+        }
+        self.awaited = self.awaited.saturating_sub(1);
+        if self.awaited == 0 && !self.is_sealed() {
+            self.seal().map_err(|_| Refusal::NotUnderstood)?;
+            for (token, policy) in std::mem::take(&mut self.waiting) {
+                if let Err(refusal) = self.grant_receiver(token, policy) {
+                    self.say(token, Message::refusal(refusal));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn subscribe(&mut self, token: u64, words: [u32; 2]) -> Answer {
+        let policy = Policy::from_words(words).ok_or(Refusal::NotUnderstood)?;
+        let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
+        if !connection.local && !self.options.readers.admits(connection.peer) {
+            return Err(Refusal::Forbidden);
+        }
+        if self.is_sealed() {
+            return self.grant_receiver(token, policy);
+        }
+        if !self.waiting.iter().any(|(waiting, _)| *waiting == token) {
+            self.waiting.push((token, policy));
+        }
+        self.say(token, Message::new(Op::Waiting, &[]));
+        Ok(())
+    }
+
+    fn grant_receiver(&mut self, token: u64, policy: Policy) -> Answer {
+        let status = self.status.words();
+        let slot = (0..RECEIVERS_MAX)
+            .find(|slot| status.receivers[*slot].load(Ordering::Relaxed) == 0)
+            .ok_or(Refusal::TooMany)?;
+        let (page_fd, page) = ReceiverPage::create().map_err(|_| Refusal::Exhausted)?;
+        let (bell, bell_far) = stream_pair().map_err(|_| Refusal::Exhausted)?;
+        // A first cursor that is in no one's way: the receiver moves it to where it really begins.
+        let start = Reader::join(&*self.log).map_err(|_| Refusal::NotUnderstood)?.position();
+        page.words().cursor.store(start, Ordering::Release);
+        self.generations[slot] = self.generations[slot].wrapping_add(1).max(1);
+        let generation = self.generations[slot];
+        for connection in self.connections.values() {
+            if matches!(connection.role, Role::Publisher { .. }) {
+                match joined(slot, generation, policy)
+                    .send(&connection.socket, &[page_fd.as_fd(), bell.as_fd()])
+                {
+                    // It died, and its end is among the next events.
+                    Err(error) if is_gone(&error) => {}
+                    other => other.map_err(|_| Refusal::PublisherStuck)?,
+                }
+            }
+        }
+        status.receivers[slot].store(generation, Ordering::Release);
+        status.members.fetch_add(1, Ordering::SeqCst); // PAIR members: `Publisher` loads it after each commit
+        let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
+        connection.role = Role::Receiver { slot };
+        let fds = [self.status_fd.as_fd(), self.log_fd.as_fd(), page_fd.as_fd(), bell_far.as_fd()];
+        let _ = Message::new(Op::Granted, &[slot as u32, generation]).send(&connection.socket, &fds);
+        self.members.push(Member { slot, generation, policy, page: Arc::new(page), bell, seen: 0, rung: 0 });
+        self.pages.insert(slot, page_fd);
+        Ok(())
+    }
+
+    pub(super) fn bury_publisher(&mut self, slot: u8) {
+        if self.options.kind == Kind::Shared {
+            // A log that publishers have corrupted cannot be repaired; receivers will say so.
+            let _ = reclaim::settle(&*self.log, slot);
+        } else {
+            self.log.tail().writers_waiting.fetch_and(!(1 << slot), Ordering::Relaxed);
+        }
+        let status = self.status.words();
+        status.local_publishers.fetch_and(!(1 << slot), Ordering::Relaxed);
+        let left = status.publishers.fetch_and(!(1 << slot), Ordering::AcqRel) & !(1 << slot);
+        let no_more = self.options.kind == Kind::Single || (self.options.remote_publishers > 0 && left == 0);
+        if no_more && self.is_sealed() {
+            status.phase.store(2, Ordering::Release);
+        }
+        // It may have died between its commit and its ring.
+        self.wake_everybody();
+    }
+
+    pub(super) fn bury_receiver(&mut self, slot: usize) {
+        let status = self.status.words();
+        status.receivers[slot].store(0, Ordering::Release);
+        status.members.fetch_add(1, Ordering::SeqCst);
+        if let Some(index) = self.members.iter().position(|member| member.slot == slot) {
+            let member = self.members.swap_remove(index);
+            // Publishers asleep on this cursor wake up, and those about to sleep find it changed.
+            member.words().cursor.store(u64::MAX, Ordering::Release);
+            let _ = futex::wake(member.page.cursor_futex(), u32::MAX);
+        }
+        self.pages.remove(&slot);
+    }
+
+    pub(super) fn evict(&mut self, publisher: u8) -> Result<bool> {
+        let role = |connection: &Connection| matches!(connection.role, Role::Publisher { slot, .. } if slot == publisher);
+        let token = self.connections.iter().find(|(_, connection)| role(connection)).map(|(token, _)| *token);
+        let Some(token) = token.filter(|_| self.options.kind == Kind::Shared) else { return Ok(false) };
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.role = Role::Visitor;
+        }
+        // Its late bytes may still arrive in what becomes padding. So that nobody's message ever lies there, the log
+        // ends first: then that memory may be freed, but not claimed.
+        reclaim::end_log(&*self.log)?;
+        self.bury_publisher(publisher);
+        Ok(true)
+    }
+}
+
+fn joined(slot: usize, generation: u32, policy: Policy) -> Message {
+    let [kind, deadline] = policy.to_words();
+    Message::new(Op::Joined, &[slot as u32, generation, kind, deadline])
+}

@@ -1,0 +1,60 @@
+//! A process that may do less: limits lowered, system calls that fail.
+//!
+//! # Safety
+//!
+//! A filter of system calls is loaded into the calling process: `prctl` and `seccomp` get a pointer to a program that lives
+//! longer than the call.
+#![allow(dead_code, unsafe_code)]
+
+use nix::libc;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::Peer;
+
+/// Lowers a soft limit of this process, runs `work`, and raises it again.
+pub fn limited<T>(resource: Resource, current: u64, work: impl FnOnce() -> T) -> T {
+    let before = getrlimit(resource);
+    setrlimit(resource, Rlimit { current: Some(current), ..before }).unwrap();
+    let result = work();
+    setrlimit(resource, before).unwrap();
+    result
+}
+
+/// Runs `role` as a process of its own, which must succeed. It gets a path that is nobody's yet.
+pub fn in_a_process_of_its_own(role: &str, number: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    Peer::start(role, &dir.path().join("group"), number).succeed();
+}
+
+/// From now on, `call` (with this value as its n-th argument) fails with `errno` in this process.
+pub fn forbid(call: u32, argument: Option<(u32, u32)>, errno: i32) {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_IF: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let line = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let mut program = vec![line(LOAD, 0, 0, 0)];
+    match argument {
+        None => program.push(line(JUMP_IF, call, 0, 1)),
+        Some((index, value)) => {
+            program.push(line(JUMP_IF, call, 0, 3));
+            program.push(line(LOAD, 16 + 8 * index, 0, 0));
+            program.push(line(JUMP_IF, value, 0, 1));
+        }
+    }
+    program.push(line(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
+    program.push(line(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: `program` points to as many lines as it says, which live until the end of this function.
+    let done = unsafe {
+        let filter = std::ptr::from_ref(&program);
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            filter,
+        )
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}

@@ -1,0 +1,366 @@
+//! Out of memory, descriptors, mappings or room for files: an error that says what to do. No panic, no hang, no signal, and
+//! no message lost in silence.
+#![cfg(not(loom))]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use causeway::{
+    Error, Gone, Group, GroupOptions, Policy, Published, Publisher, Received, Refusal, SubscribeOptions,
+    Subscriber, Waited,
+};
+use causeway_os::memory::{Access, Mapping, memfd};
+use common::limits::{forbid, in_a_process_of_its_own, limited};
+use common::{LONG, Peer, join, play};
+use nix::libc;
+use rustix::process::Resource;
+
+fn small() -> GroupOptions {
+    GroupOptions::new().capacity_bytes(4096)
+}
+
+#[test]
+fn role() {
+    let Some((role, socket, number)) = play() else { return };
+    match role.as_str() {
+        "without-descriptors" => without_descriptors(&socket),
+        "publish-until-deaf" => publish_until_deaf(&socket),
+        "without-address-space" => without_address_space(&socket),
+        "without-mappings" => without_mappings(),
+        "without-memory" => without_memory(number as i32),
+        "in-a-small-control-group" => in_a_small_control_group(&socket),
+        "with-small-files" => with_small_files(),
+        other => panic!("unknown role {other}"),
+    }
+}
+
+/// A publisher and a receiver of one group, between which messages pass.
+fn check_traffic(publisher: &mut Publisher, subscriber: &mut Subscriber) {
+    for number in 0..100u32 {
+        assert!(matches!(publisher.publish(&number.to_le_bytes()).unwrap(), Published::At(_)));
+        assert!(
+            matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == number.to_le_bytes())
+        );
+    }
+}
+
+// Descriptors.
+
+#[test]
+fn out_of_descriptors_every_call_is_an_error_and_succeeds_when_there_are_some() {
+    in_a_process_of_its_own("without-descriptors", 0);
+}
+
+fn open_descriptors() -> u64 {
+    std::fs::read_dir("/proc/self/fd").unwrap().count() as u64
+}
+
+fn without_descriptors(socket: &Path) {
+    let served = Group::create("served", small().several_publishers()).unwrap();
+    served.serve_at(socket).unwrap();
+    let mut publisher = served.publisher().unwrap();
+    let (mut created, mut joined, mut failures) = (0, 0, 0);
+    for room in 0..24 {
+        let check = |done: Result<(), Error>| match done {
+            Ok(()) => 1,
+            Err(Error::Os(_) | Error::Refused(Refusal::Exhausted) | Error::PeerGone(_) | Error::NoAnswer) => {
+                0
+            }
+            Err(other) => panic!("with room for {room}: {other:?}"),
+        };
+        let limit = open_descriptors() - 1 + room;
+        let (new, guest) = limited(Resource::Nofile, limit, || {
+            let new = Group::create("new", small())
+                .and_then(|group| group.publisher().map(|publisher| (group, publisher)))
+                .and_then(|(group, _publisher)| {
+                    group.subscribe(Policy::Lossy)?.wait(Some(Duration::from_millis(1))).map(drop)
+                });
+            let guest = served.subscribe(Policy::Lossy).map(drop);
+            (new, guest)
+        });
+        created += check(new);
+        joined += check(guest);
+        failures += 1;
+    }
+    assert!(created > 0 && joined > 0 && created < failures && joined < failures, "{created} {joined}");
+    // The group that was there is whole, whatever was tried.
+    let mut subscriber = served.subscribe(Policy::Reliable).unwrap();
+    match publisher.publish(b"whole") {
+        Ok(Published::At(_)) => {}
+        // It lives in this process and may have missed somebody; then it says so, and a new one takes its place.
+        Err(Error::Os(error)) => {
+            assert!(error.to_string().contains("make a new publisher"), "{error}");
+            assert!(matches!(served.publisher().unwrap().publish(b"whole").unwrap(), Published::At(_)));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(subscriber.wait(Some(LONG)).unwrap(), Waited::Ready);
+    assert!(matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == b"whole"));
+}
+
+#[test]
+fn a_publisher_that_cannot_take_in_a_receiver_leaves_and_the_receiver_misses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("group");
+    let group = Group::create("deaf", small().several_publishers().remote_publishers(1)).unwrap();
+    group.serve_at(&socket).unwrap();
+    let mut peer = Peer::start("publish-until-deaf", &socket, 0);
+    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).within(LONG)).unwrap();
+    // What it published before it found out is all here: nothing was overwritten, and somebody rang.
+    let mut expected = None;
+    loop {
+        assert!(expected < Some(100_000), "the publisher goes on for ever");
+        match subscriber.wait(Some(LONG)) {
+            Ok(Waited::Ready) => {}
+            Ok(Waited::TimedOut) => panic!("nobody rang"),
+            Err(Error::PeerGone(Gone::Publishers)) => break,
+            Err(error) => panic!("{error}"),
+        }
+        match subscriber.receive() {
+            Ok(Received::Message(message)) => {
+                let number = u64::from_le_bytes(message.bytes.try_into().unwrap());
+                assert_eq!(number, *expected.get_or_insert(number));
+                expected = Some(number + 1);
+            }
+            Ok(Received::Empty) => {}
+            Err(Error::PeerGone(Gone::Publishers)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    peer.succeed();
+}
+
+fn publish_until_deaf(socket: &Path) {
+    let mut publisher = join(socket).publisher().unwrap();
+    // Room for none of the two descriptors of a notice.
+    limited(Resource::Nofile, 0, || {
+        let mut number = 0u64;
+        let error = loop {
+            assert!(number < 100_000, "it never heard of anybody");
+            match publisher.publish(&number.to_le_bytes()) {
+                Ok(Published::At(_)) => number += 1,
+                Ok(Published::Full) => {}
+                Err(error) => break error,
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        };
+        assert!(error.to_string().contains("make a new publisher"), "{error}");
+        assert!(publisher.publish(b"again").is_err(), "it left");
+    });
+}
+
+// Addresses and mappings.
+
+#[test]
+fn out_of_address_space_every_call_is_an_error() {
+    in_a_process_of_its_own("without-address-space", 0);
+}
+
+fn without_address_space(socket: &Path) {
+    let megabyte = 1 << 20;
+    let large = || Group::create("large", GroupOptions::new().capacity_bytes(64 * megabyte));
+    let group = large().unwrap();
+    group.serve_at(socket).unwrap();
+    let _publisher = group.publisher().unwrap();
+    let used = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmSize:")).unwrap().to_string();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    };
+    // Not enough for the ring, and enough for the ring once but not twice.
+    for room in [16, 100] {
+        limited(Resource::As, used() + room * megabyte, || {
+            for failed in [large().map(drop), group.subscribe(Policy::Lossy).map(drop)] {
+                let Err(Error::Os(error)) = &failed else { panic!("{failed:?}") };
+                assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{error}");
+            }
+        });
+    }
+    group.subscribe(Policy::Lossy).unwrap();
+    large().unwrap();
+}
+
+#[test]
+fn out_of_mappings_every_call_is_an_error_and_succeeds_when_there_are_some() {
+    let limit = mappings_max();
+    if limit > 2_000_000 {
+        return eprintln!(
+            "skipped: vm.max_map_count is {limit}, and a process of so many mappings is too large a test"
+        );
+    }
+    in_a_process_of_its_own("without-mappings", 0);
+}
+
+fn mappings_max() -> usize {
+    std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap()
+}
+
+fn without_mappings() {
+    let served = Group::create("served", small().several_publishers()).unwrap();
+    let mut publisher = Some(served.publisher().unwrap());
+    let mut subscriber = served.subscribe(Policy::Reliable).unwrap();
+    // Rust programs end where the heap cannot grow; that is not what is tried here, so the heap gets room before.
+    let mut ballast: Vec<_> = (0..200).map(|_| vec![1u8; 4096]).collect();
+    ballast.drain(..199);
+    // Pages of one file that do not follow one another are mappings of their own.
+    let file = memfd("filler", 4096).unwrap();
+    let mut filler = Vec::with_capacity(mappings_max());
+    while let Ok(mapping) = Mapping::shared(&file, 4096, Access::ReadOnly) {
+        filler.push(mapping);
+    }
+    assert!(filler.len() > 1000, "{}", filler.len());
+    let (mut created, mut joined) = (0, 0);
+    const ROOMS: usize = 40;
+    for room in 0..ROOMS {
+        let check = |done: Result<(), Error>| match done {
+            Ok(()) => 1,
+            Err(Error::Refused(Refusal::Exhausted)) => 0,
+            Err(Error::Os(error)) => {
+                let number = error.raw_os_error();
+                assert!([Some(libc::ENOMEM), Some(libc::EAGAIN)].contains(&number), "{error}");
+                assert!(Error::Os(error).to_string().contains("; "), "no way out");
+                0
+            }
+            Err(other) => panic!("with room for {room}: {other:?}"),
+        };
+        created += check(Group::create("new", small()).and_then(|group| {
+            let mut publisher = group.publisher()?;
+            let mut subscriber = group.subscribe(Policy::Reliable)?;
+            let _ = subscriber.wait(Some(Duration::from_millis(1)))?;
+            check_traffic(&mut publisher, &mut subscriber);
+            Ok(())
+        }));
+        // Others may have got no thread, page or doorbell; whoever has them goes on.
+        joined += check(served.subscribe(Policy::Lossy).map(drop));
+        publisher = publisher.or_else(|| served.publisher().ok());
+        match publisher.as_mut().map(|publisher| publisher.publish(b"on")) {
+            Some(Ok(Published::At(_))) => {
+                assert!(
+                    matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == b"on")
+                );
+            }
+            Some(Ok(Published::Full)) => panic!("nobody is in the way"),
+            // It could not map the page of the receiver that just joined, and has left.
+            Some(Err(error)) => {
+                assert!(error.to_string().contains("make a new publisher"), "{error}");
+                publisher = None;
+            }
+            None => {}
+        }
+        filler.pop();
+    }
+    assert!(created > 0 && created < ROOMS && joined > 0 && joined < ROOMS, "{created} {joined}");
+    check_traffic(&mut publisher.unwrap(), &mut subscriber);
+}
+
+// Memory.
+
+#[test]
+fn out_of_memory_nothing_is_made_and_whoever_is_there_goes_on() {
+    if !cfg!(target_arch = "x86_64") {
+        return eprintln!("skipped: the filter of system calls is written for x86-64");
+    }
+    for errno in [libc::ENOSPC, libc::ENOMEM] {
+        in_a_process_of_its_own("without-memory", errno as u64);
+    }
+}
+
+/// A kernel without a page left says so when it is asked to reserve one.
+fn without_memory(errno: i32) {
+    let group = Group::create("there", small().several_publishers()).unwrap();
+    let (mut publisher, mut subscriber) =
+        (group.publisher().unwrap(), group.subscribe(Policy::Reliable).unwrap());
+    forbid(libc::SYS_fallocate as u32, None, errno);
+    let refused = Group::create("new", small()).unwrap_err();
+    assert!(matches!(&refused, Error::Os(error) if error.raw_os_error() == Some(errno)), "{refused:?}");
+    let message = refused.to_string();
+    assert!(message.contains("12288 bytes of memory") && message.contains("free memory"), "{message}");
+    let refused = group.subscribe(Policy::Reliable).unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refusal::Exhausted)), "{refused:?}");
+    check_traffic(&mut publisher, &mut subscriber);
+    check_traffic(&mut group.publisher().unwrap(), &mut subscriber);
+}
+
+/// All of a log is there when it is made: later there is nothing left that could be refused, or end in a signal.
+#[test]
+fn a_log_has_all_its_memory_from_the_beginning() {
+    let group = Group::create("whole", GroupOptions::new().capacity_bytes(1 << 20)).unwrap();
+    let _publisher = group.publisher().unwrap();
+    for fd in &common::wire::genuine(&group)[..3] {
+        let stat = rustix::fs::fstat(fd).unwrap();
+        assert!(stat.st_size > 0 && stat.st_blocks * 512 >= stat.st_size, "{stat:?}");
+    }
+}
+
+/// A control group of memory with this limit, if this process may make one; gone with its drop.
+struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    fn new(limit: u64) -> std::io::Result<ControlGroup> {
+        let version_1 = Path::new("/sys/fs/cgroup/memory");
+        let (root, file) = match version_1.exists() {
+            true => (version_1, "memory.limit_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
+        };
+        let group = ControlGroup(root.join(format!("causeway-test-{}", std::process::id())));
+        std::fs::create_dir(&group.0)?;
+        std::fs::write(group.0.join(file), limit.to_string())?;
+        Ok(group)
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_log_that_the_control_group_cannot_hold_is_an_error_and_no_kill() {
+    let group = match ControlGroup::new(32 << 20) {
+        Ok(group) => group,
+        Err(error) => return eprintln!("skipped: no control group of memory can be made here: {error}"),
+    };
+    Peer::start("in-a-small-control-group", &group.0, 0).succeed();
+}
+
+fn in_a_small_control_group(control_group: &Path) {
+    std::fs::write(control_group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+    let swap =
+        std::fs::read_to_string("/proc/swaps").map_or(0, |swaps| swaps.lines().count().saturating_sub(1));
+    if swap > 0 {
+        return eprintln!("skipped: with swap, a log may be larger than the control group");
+    }
+    for capacity in [32 << 20, 1 << 30] {
+        let refused = Group::create("large", GroupOptions::new().capacity_bytes(capacity)).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Os(error) if error.raw_os_error() == Some(libc::ENOMEM)),
+            "{refused:?}"
+        );
+        assert!(refused.to_string().contains("control group has room for"), "{refused}");
+    }
+    let group = Group::create("fits", GroupOptions::new().capacity_bytes(8 << 20)).unwrap();
+    check_traffic(&mut group.publisher().unwrap(), &mut group.subscribe(Policy::Reliable).unwrap());
+}
+
+// Sizes of files.
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
+    in_a_process_of_its_own("with-small-files", 0);
+}
+
+fn with_small_files() {
+    for limit in [0, 4096, 65536] {
+        limited(Resource::Fsize, limit, || {
+            let Err(Error::Os(error)) = Group::create("large", GroupOptions::new()) else {
+                panic!("{limit}")
+            };
+            assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
+        });
+    }
+    Group::create("large", GroupOptions::new()).unwrap();
+}
