@@ -96,6 +96,11 @@
 // What is copied from an example compiles without a warning.
 #![doc(test(attr(deny(unused_must_use))))]
 
+// The example of the README is held to the library as those here are.
+#[cfg(all(doctest, not(loom)))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(all(feature = "tokio", not(loom)))]
 mod asynchronous;
 #[cfg(not(loom))]

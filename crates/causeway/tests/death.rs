@@ -7,14 +7,8 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use causeway::{
-    Error, Gone, Group, GroupOptions, Policy, Published, Received, SubscribeOptions, Subscriber, Waited,
-};
-use common::{LONG, Peer, Random, eventually, join, play, setting};
-
-fn small() -> GroupOptions {
-    GroupOptions::new().capacity_bytes(4096)
-}
+use causeway::{Error, Gone, Group, Policy, Published, Received, SubscribeOptions, Subscriber, Waited};
+use common::{LONG, Peer, Random, eventually, join, play, setting, small};
 
 #[test]
 fn role() {

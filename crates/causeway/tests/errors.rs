@@ -9,19 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::{Error, Gone, Group, GroupOptions, Policy, Received, Refusal, SubscribeOptions};
+use causeway::{Error, Gone, Group, Policy, Received, Refusal, SubscribeOptions};
 use causeway_os::memory::{Seals, add_seals, memfd};
 use causeway_os::socket::{send_with_fds, seqpacket_pair};
 use common::limits::{forbid, in_a_process_of_its_own};
 use common::wire::{genuine, message};
-use common::{eventually, play};
+use common::{eventually, play, small};
 use nix::libc;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
-
-fn small() -> GroupOptions {
-    GroupOptions::new().capacity_bytes(4096)
-}
 
 #[test]
 fn role() {

@@ -14,13 +14,9 @@ use causeway::{
 };
 use causeway_os::memory::{Access, Mapping, memfd};
 use common::limits::{forbid, in_a_process_of_its_own, limited};
-use common::{LONG, Peer, join, play};
+use common::{LONG, Peer, join, play, small};
 use nix::libc;
 use rustix::process::Resource;
-
-fn small() -> GroupOptions {
-    GroupOptions::new().capacity_bytes(4096)
-}
 
 #[test]
 fn role() {

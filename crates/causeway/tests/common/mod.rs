@@ -13,6 +13,11 @@ use std::time::{Duration, Instant};
 /// Long enough for any machine; a test that needs it has failed.
 pub const LONG: Duration = Duration::from_secs(60);
 
+/// The smallest log there is.
+pub fn small() -> causeway::GroupOptions {
+    causeway::GroupOptions::new().capacity_bytes(4096)
+}
+
 const ROLE: &str = "CAUSEWAY_TEST_ROLE";
 const SOCKET: &str = "CAUSEWAY_TEST_SOCKET";
 const NUMBER: &str = "CAUSEWAY_TEST_NUMBER";
