@@ -9,7 +9,7 @@ use weighbridge_record::{
 use weighbridge_stats as stats;
 
 use crate::contract::{Caps, Facts};
-use crate::coordinator::{Measured, per_op};
+use crate::coordinator::Measured;
 use crate::ctx::Time;
 use crate::pattern::Unit;
 use crate::peer::RoleReport;
@@ -231,6 +231,23 @@ fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
         by_name.entry(name.clone()).or_default().push(stats::run_value(values));
     }
     by_name.into_iter().map(|(name, values)| (name, stats::median(&values))).collect()
+}
+
+/// The counts of a role, per operation.
+fn per_op(report: &RoleReport) -> PerOp {
+    let counted = &report.counted;
+    let ops = counted.ops.max(1) as f64;
+    let each = |count: u64| count as f64 / ops;
+    PerOp {
+        voluntary_switches: each(counted.voluntary_switches),
+        involuntary_switches: each(counted.involuntary_switches),
+        minor_faults: each(counted.minor_faults),
+        major_faults: each(counted.major_faults),
+        cpu_ns: each(counted.cpu_ns),
+        migrations: counted.migrations.map(each),
+        cycles: counted.cycles.map(each),
+        instructions: counted.instructions.map(each),
+    }
 }
 
 /// Counts per operation where every role has operations of its own: all that was counted over all that was done.
