@@ -5,8 +5,8 @@ use weighbridge_lab::subject::Subject;
 use weighbridge_record::CaseId;
 
 use crate::killed::killed;
-use crate::measured::{measure, series};
-use crate::runs::{PLACEMENTS, Promises, SHORT, prepare};
+use crate::measured::{TIMING, measure, series};
+use crate::runs::{PLACEMENTS, Promises, prepare};
 
 /// What a subject of fan-in promises. Causeway has logs and no streams, so it is other things.
 pub fn promises(subject: &Subject) -> Promises {
@@ -49,7 +49,7 @@ fn read_all(host: &Host, id: &CaseId) {
         // A message is an event, and none is lost.
         assert_eq!((fact("reads"), fact("lost")), (fact("writes"), 0), "{id}");
     }
-    assert_eq!(measured.samples.len(), SHORT.samples, "{id}");
+    assert_eq!(measured.samples.len(), TIMING.samples, "{id}");
     for name in [
         "events_per_call",
         "bytes_per_s",
@@ -58,7 +58,7 @@ fn read_all(host: &Host, id: &CaseId) {
         "voluntary_switches_per_s",
         "involuntary_switches_per_s",
     ] {
-        assert_eq!(series(&measured, name).len(), SHORT.samples, "{id}: {name}");
+        assert_eq!(series(&measured, name).len(), TIMING.samples, "{id}: {name}");
     }
     for (sample, bytes_per_s) in measured.samples.iter().zip(series(&measured, "bytes_per_s")) {
         let counted = sample.bytes as f64 * 1e9 / sample.elapsed_ns as f64;
