@@ -131,7 +131,8 @@ impl<'a> Notes<'a> {
         (1..=self.receivers).map(|role| self.board.word(acks::line(role), acks::LOST).load(Relaxed))
     }
 
-    /// Keeps the figures of those batches that became samples.
+    /// Keeps the figures of those batches that became samples. Switches are those of all roles: a voluntary one is a role
+    /// that waited, which is nearly a wake-up, and is not called one.
     fn tell(&self, cx: &mut Ctx<'_>) {
         let skipped = self.batches.len().saturating_sub(cx.samples().len() + 1);
         let series = |of: &dyn Fn(&Note, &Note) -> f64| -> Vec<f64> {
