@@ -6,7 +6,8 @@ use std::path::Path;
 /// Every crate, by its folder: its name, and which of ours it may depend on.
 const LAYERS: &[(&str, &str, &[&str])] = &[
     ("os", "causeway-os", &[]),
-    ("record", "weighbridge-record", &[]),
+    // The record's words for what statistics find; the laboratory and the reports need them, and meet nowhere else.
+    ("record", "weighbridge-record", &["weighbridge-stats"]),
     ("stats", "weighbridge-stats", &[]),
     ("causeway", "causeway", &["causeway-os"]),
     ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),

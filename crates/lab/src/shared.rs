@@ -3,6 +3,10 @@
 //! Plain words in a memfd, each written by one side and read by others; nothing in it is trusted beyond this program.
 //! Offsets are private here. Words that are written while something is timed stand on lines of their own.
 
+mod words;
+
+pub use words::{Pace, Phase, Planned, Progress, Sample, Step};
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -33,145 +37,6 @@ const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
 const LEN: usize = SAMPLES + MAX_SAMPLES * COLUMNS * 8;
-
-const PACE_STOP: u64 = u64::MAX;
-
-/// Where a peer is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Step {
-    /// Started, not yet heard of.
-    Hello,
-    /// Affinity, nice value, scheduling class.
-    Pin,
-    /// Opening its end of the mechanism.
-    Attach,
-    /// Touching and locking memory.
-    Prefault,
-    /// Exchanging messages that are checked byte by byte.
-    Verify,
-    /// Waiting for the others.
-    Ready,
-    /// Finding out how many operations make a sample.
-    Calibrate,
-    /// Timed.
-    Batches,
-    /// Telling what it counted.
-    Report,
-}
-
-impl Step {
-    const ALL: [Step; 9] = [
-        Step::Hello,
-        Step::Pin,
-        Step::Attach,
-        Step::Prefault,
-        Step::Verify,
-        Step::Ready,
-        Step::Calibrate,
-        Step::Batches,
-        Step::Report,
-    ];
-
-    /// The word for it in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Step::Hello => "hello",
-            Step::Pin => "pin",
-            Step::Attach => "attach",
-            Step::Prefault => "prefault",
-            Step::Verify => "verify",
-            Step::Ready => "ready",
-            Step::Calibrate => "calibrate",
-            Step::Batches => "batches",
-            Step::Report => "report",
-        }
-    }
-}
-
-/// What a follower does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planned {
-    /// So many operations; `counted` once the counters should run.
-    Batch {
-        /// Operations.
-        ops: u64,
-        /// Past calibration?
-        counted: bool,
-    },
-    /// Nothing more.
-    End,
-}
-
-impl Planned {
-    /// 0 stands for "not decided yet".
-    fn to_word(self) -> u64 {
-        match self {
-            Planned::Batch { ops, counted } => ops << 2 | u64::from(counted) << 1 | 1,
-            Planned::End => 2,
-        }
-    }
-
-    fn from_word(word: u64) -> Option<Planned> {
-        match word {
-            0 => None,
-            2 => Some(Planned::End),
-            word => Some(Planned::Batch { ops: word >> 2, counted: word & 2 != 0 }),
-        }
-    }
-}
-
-/// How far a stream has come, as its receiver says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Phase {
-    /// Finding the rate.
-    Warm,
-    /// Timed.
-    Timed,
-    /// The last window is over.
-    Over,
-}
-
-/// What each role of a crowd does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// So many operations, then a look at this again.
-    Go {
-        /// Operations.
-        ops: u64,
-        /// Past the warm-up?
-        counted: bool,
-    },
-    /// Nothing more.
-    Stop,
-}
-
-/// How far a role of a crowd has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Chunks finished.
-    pub chunks: u64,
-    /// Operations in them.
-    pub ops: u64,
-    /// When the last was finished, where somebody noted that; else 0.
-    pub at_ns: u64,
-}
-
-/// One timed batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sample {
-    /// Time of the batch.
-    pub elapsed_ns: u64,
-    /// Operations in it.
-    pub ops: u64,
-    /// Bytes that arrived in it.
-    pub bytes: u64,
-    /// Involuntary switches of the leading role during it.
-    pub preemptions: u64,
-    /// A further count, where the pattern keeps one.
-    pub extra: u64,
-}
 
 /// The shared words of one run.
 #[derive(Debug)]
@@ -338,22 +203,13 @@ impl Shared {
 
     /// Sets the pace of a crowd.
     pub fn set_pace(&self, pace: Pace) {
-        let word = match pace {
-            Pace::Go { ops, counted } => ops << 1 | u64::from(counted),
-            Pace::Stop => PACE_STOP,
-        };
-        self.u64(PACE).store(word, Relaxed);
+        self.u64(PACE).store(pace.to_word(), Relaxed);
     }
 
     /// The pace of a crowd. Relaxed: it guards nothing.
     #[inline]
     pub fn pace(&self) -> Pace {
-        match self.u64(PACE).load(Relaxed) {
-            PACE_STOP => Pace::Stop,
-            // Not decided yet: one at a time.
-            0 => Pace::Go { ops: 1, counted: false },
-            word => Pace::Go { ops: word >> 1, counted: word & 1 != 0 },
-        }
+        Pace::from_word(self.u64(PACE).load(Relaxed))
     }
 
     /// Notes how far a role has come. It has two places and uses them in turn, so that what it wrote last can be read

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::{
-    self as record, CaseId, Comparison, Distribution, Latencies, Noise, PerOp, Percentile, Regime,
-    RegimeKind, RoleCounters, Run, StoppedBy, Summary,
+    self as record, CaseId, Comparison, Distribution, Latencies, Noise, PerOp, Regime, RoleCounters, Run,
+    StoppedBy, Summary,
 };
 use weighbridge_stats as stats;
 
 use crate::contract::{Caps, Facts};
-use crate::coordinator::{Measured, per_op};
+use crate::coordinator::Measured;
 use crate::ctx::Time;
 use crate::pattern::Unit;
 use crate::peer::RoleReport;
@@ -125,6 +125,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
     let ops = runs.iter().map(|run| run.roles.iter().map(|role| role.ops).max().unwrap_or(0) as f64);
     let mut shape = shape::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));
     shape.extend(repeated_flags(runs));
+    let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
     Summary {
         case: case.link.id.clone(),
         unit: case.pattern.unit.name(case.link.id.payload_bytes),
@@ -137,31 +138,10 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         stopped_by,
         per_op,
         series: median_series(runs),
-        distribution: distribution(runs),
+        distribution: Distribution::of(&timed),
         shape,
-        regimes: summary.regimes.into_iter().map(regime).collect(),
+        regimes: summary.regimes.into_iter().map(Regime::from).collect(),
     }
-}
-
-/// What single operations took, where each was timed.
-fn distribution(runs: &[Run]) -> Option<Distribution> {
-    let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
-    let counts: Vec<Vec<(f64, u64)>> = timed
-        .iter()
-        .map(|latencies| latencies.counts.iter().map(|&(ns, count)| (ns as f64, count)).collect())
-        .collect();
-    let percentile = |found: stats::CasePercentile| Percentile {
-        p: found.p,
-        ns: found.value,
-        ci95: found.interval.map(|interval| [interval.low, interval.high]),
-        pooled: found.is_pooled,
-    };
-    let max_ns = timed.iter().map(|latencies| latencies.max_ns).max()?;
-    Some(Distribution {
-        percentiles: stats::case_percentiles(&counts).into_iter().map(percentile).collect(),
-        observations: counts.iter().flatten().map(|(_, count)| count).sum(),
-        max_ns,
-    })
 }
 
 /// The line of a ratio: `pairs` are (baseline, candidate) in the same rounds.
@@ -191,21 +171,6 @@ fn finite(spread: f64) -> f64 {
     if spread.is_finite() { spread } else { 0.0 }
 }
 
-fn regime(found: stats::summary::CaseRegime) -> Regime {
-    Regime {
-        regime: match found.kind {
-            stats::RegimeKind::TwoModes => RegimeKind::TwoModes,
-            stats::RegimeKind::Step => RegimeKind::Step,
-            stats::RegimeKind::Slope => RegimeKind::Slope,
-            stats::RegimeKind::Correlated => RegimeKind::Correlated,
-        },
-        within: found.within.as_str().into(),
-        runs: found.runs as u32,
-        detail: found.detail,
-        levels: found.levels,
-    }
-}
-
 /// Flags of the same sort in more than half of the runs, with the text of the last.
 fn repeated_flags(runs: &[Run]) -> Vec<String> {
     let sort = |flag: &str| flag.split(':').next().unwrap_or("").to_owned();
@@ -233,39 +198,40 @@ fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
     by_name.into_iter().map(|(name, values)| (name, stats::median(&values))).collect()
 }
 
+/// The counts of a role, per operation.
+fn per_op(report: &RoleReport) -> PerOp {
+    let counted = &report.counted;
+    let ops = counted.ops.max(1) as f64;
+    let each = |count: u64| count as f64 / ops;
+    PerOp {
+        voluntary_switches: each(counted.voluntary_switches),
+        involuntary_switches: each(counted.involuntary_switches),
+        minor_faults: each(counted.minor_faults),
+        major_faults: each(counted.major_faults),
+        cpu_ns: each(counted.cpu_ns),
+        migrations: counted.migrations.map(each),
+        cycles: counted.cycles.map(each),
+        instructions: counted.instructions.map(each),
+    }
+}
+
 /// Counts per operation where every role has operations of its own: all that was counted over all that was done.
 fn pooled(roles: &[RoleReport]) -> PerOp {
     let ops: u64 = roles.iter().map(|report| report.counted.ops).sum();
     let share = |report: &RoleReport| report.counted.ops as f64 / ops.max(1) as f64;
-    let scaled: Vec<PerOp> =
-        roles.iter().map(|report| fold(&[&per_op(report)], |values| values[0] * share(report))).collect();
+    let scaled: Vec<PerOp> = roles
+        .iter()
+        .map(|report| PerOp::fold(&[&per_op(report)], |values| values[0] * share(report)))
+        .collect();
     sum(&scaled.iter().collect::<Vec<_>>())
 }
 
 fn sum(all: &[&PerOp]) -> PerOp {
-    fold(all, stats::order::sum)
+    PerOp::fold(all, stats::order::sum)
 }
 
 fn median(all: &[&PerOp]) -> PerOp {
-    fold(all, stats::median)
-}
-
-fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {
-    let of = |field: fn(&PerOp) -> f64| with(&all.iter().map(|per_op| field(per_op)).collect::<Vec<_>>());
-    // What some role or run could not count is not known of all.
-    let of_known = |field: fn(&PerOp) -> Option<f64>| {
-        all.iter().map(|per_op| field(per_op)).collect::<Option<Vec<_>>>().map(|values| with(&values))
-    };
-    PerOp {
-        voluntary_switches: of(|per_op| per_op.voluntary_switches),
-        involuntary_switches: of(|per_op| per_op.involuntary_switches),
-        minor_faults: of(|per_op| per_op.minor_faults),
-        major_faults: of(|per_op| per_op.major_faults),
-        cpu_ns: of(|per_op| per_op.cpu_ns),
-        migrations: of_known(|per_op| per_op.migrations),
-        cycles: of_known(|per_op| per_op.cycles),
-        instructions: of_known(|per_op| per_op.instructions),
-    }
+    PerOp::fold(all, stats::median)
 }
 
 #[cfg(test)]

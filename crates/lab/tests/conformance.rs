@@ -25,8 +25,9 @@ use std::process::ExitCode;
 
 use libtest_mimic::Trial;
 use weighbridge_lab::contract::Caps;
-use weighbridge_lab::subject::Subject;
 use weighbridge_lab::{host::Host, mechanism};
+
+use runs::Promises;
 
 fn main() -> ExitCode {
     runs::main(trials)
@@ -35,10 +36,7 @@ fn main() -> ExitCode {
 fn trials(host: &'static Host) -> Vec<Trial> {
     let mut trials = Vec::new();
     for subject in mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
-        for (promise, test) in PROMISES {
-            let name = format!("{}::{promise}", subject.id);
-            trials.push(runs::trial(name, move || test(host, subject)));
-        }
+        trials.extend(runs::trials_of(host, subject, PROMISES));
     }
     for (name, test) in TESTS {
         trials.push(runs::trial(*name, move || test(host)));
@@ -48,10 +46,8 @@ fn trials(host: &'static Host) -> Vec<Trial> {
 
 /// A promise of the laboratory as a whole.
 type Test = (&'static str, fn(&Host));
-/// A promise that each mechanism keeps.
-type Promise = (&'static str, fn(&Host, &'static Subject));
 
-const PROMISES: &[Promise] = &[
+const PROMISES: Promises = &[
     ("carries_every_size_whole_and_in_order_or_names_the_limit", carrying::every_size),
     ("waits_in_every_way_that_it_offers", carrying::every_wait),
     ("works_between_threads_too", carrying::threads),

@@ -24,7 +24,7 @@ use weighbridge_lab::subject::{Prepared, Subject};
 use weighbridge_lab::{lock, op, signal};
 use weighbridge_record::CaseId;
 
-use runs::{PLACEMENTS, SHORT, prepare, run};
+use runs::{PLACEMENTS, Promises, SHORT, prepare, run};
 
 fn main() -> ExitCode {
     runs::main(trials)
@@ -59,8 +59,6 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         })
         .collect()
 }
-
-type Promises = &'static [(&'static str, fn(&Host, &'static Subject))];
 
 fn semaphores() -> usize {
     fs::read_to_string("/proc/sysvipc/sem").map_or(0, |table| table.lines().count())
@@ -102,6 +100,11 @@ fn measure_for(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     measured
 }
 
+/// The case; `None` where it is refused here for a reason for which it may be.
+fn prepare_or_refused(host: &Host, id: &CaseId) -> Option<Prepared> {
+    prepare(host, id).inspect_err(|why| refused(id, why)).ok()
+}
+
 /// Why a case may be refused here without that being a failure.
 fn refused(id: &CaseId, why: &str) {
     let is_known = [
@@ -125,13 +128,7 @@ fn hands_over(host: &Host, subject: &'static Subject) {
             if peers == "thread" {
                 id = id.with("peers", peers);
             }
-            let case = match prepare(host, &id) {
-                Ok(case) => case,
-                Err(why) => {
-                    refused(&id, &why);
-                    continue;
-                }
-            };
+            let Some(case) = prepare_or_refused(host, &id) else { continue };
             let measured = measure(host, &case);
             assert!(measured.samples.iter().all(|sample| sample.ops % 2 == 0), "{id}: a round has two hops");
             if !subject.caps.has(Caps::HARNESS) {
@@ -148,9 +145,8 @@ fn waits_in_every_way(host: &Host, subject: &'static Subject) {
     for wait in subject.waits {
         for placement in PLACEMENTS {
             let id = CaseId::new("handoff", subject.id, 0, placement).with("wait", wait.name());
-            match prepare(host, &id) {
-                Ok(case) => drop(measure(host, &case)),
-                Err(why) => refused(&id, &why),
+            if let Some(case) = prepare_or_refused(host, &id) {
+                measure(host, &case);
             }
         }
     }
@@ -165,10 +161,7 @@ fn killed(host: &Host, subject: &'static Subject) {
         return;
     }
     let id = CaseId::new("handoff", subject.id, 0, "two-cpus");
-    let case = match prepare(host, &id) {
-        Ok(case) => case,
-        Err(why) => return refused(&id, &why),
-    };
+    let Some(case) = prepare_or_refused(host, &id) else { return };
     for victim in [0, 1] {
         let is_over = AtomicBool::new(false);
         let outcome = thread::scope(|scope| {
@@ -210,13 +203,7 @@ fn contended(host: &Host, subject: &'static Subject) {
         for (roles, peers) in [("1", "process"), ("2", "process"), ("2", "thread"), ("3", "process")] {
             let id =
                 CaseId::new("contend", subject.id, 0, placement).with("roles", roles).with("peers", peers);
-            let case = match prepare(host, &id) {
-                Ok(case) => case,
-                Err(why) => {
-                    refused(&id, &why);
-                    continue;
-                }
-            };
+            let Some(case) = prepare_or_refused(host, &id) else { continue };
             let measured = measure(host, &case);
             let series = &measured.roles[0].counted.series;
             match series.get("fairness") {
@@ -239,13 +226,7 @@ fn operated(host: &Host, subject: &'static Subject) {
         let payload_bytes = if subject.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
         let placement = if pattern.id == "solo" { "same-cpu" } else { "spread" };
         let id = CaseId::new(pattern.id, subject.id, payload_bytes, placement);
-        let case = match prepare(host, &id) {
-            Ok(case) => case,
-            Err(why) => {
-                refused(&id, &why);
-                continue;
-            }
-        };
+        let Some(case) = prepare_or_refused(host, &id) else { continue };
         let counts = |measured: &Measured| measured.roles.iter().filter(|role| role.counted.ops > 0).count();
         let hands_over = subject.patterns.len() == 1;
         let expected = if hands_over { 1 } else { case.role_names().len() };

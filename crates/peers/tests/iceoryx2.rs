@@ -8,9 +8,15 @@
 #[path = "../../lab/tests/conformance/carrying.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod carrying;
+#[path = "../../lab/tests/fan/fan_out.rs"]
+mod fan_out;
 #[path = "../../lab/tests/conformance/faults.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod faults;
+#[path = "../../lab/tests/fan/killed.rs"]
+mod killed;
+#[path = "../../lab/tests/fan/measured.rs"]
+mod measured;
 #[path = "../../lab/tests/conformance/runs.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod runs;
@@ -30,6 +36,8 @@ use weighbridge_lab::planner::Timing;
 use weighbridge_lab::subject::{self, Prepared, Subject};
 use weighbridge_record::CaseId;
 
+use runs::Promises;
+
 /// Long enough to be killed in.
 const LONG: Timing =
     Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
@@ -42,10 +50,8 @@ fn main() -> ExitCode {
     runs::main(trials)
 }
 
-/// A promise that each mechanism keeps.
-type Promise = (&'static str, fn(&Host, &'static Subject));
-
-const PROMISES: &[Promise] = &[
+/// Of the mechanism between two ends.
+const OF_PAIRS: Promises = &[
     ("carries_every_size_whole_and_in_order_or_names_the_limit", carrying::every_size),
     ("waits_in_every_way_that_it_offers", carrying::every_wait),
     ("works_between_threads_too", carrying::threads),
@@ -60,12 +66,22 @@ const PROMISES: &[Promise] = &[
     ("what_a_killed_coordinator_left_is_taken_away_by_the_next_one", coordinator_killed),
 ];
 
+/// Of one publisher with many subscribers, beyond what all that reach many promise.
+const OF_MANY: Promises = &[
+    ("settings_are_made_and_read_back", settings_of_many),
+    ("queues_that_shared_memory_does_not_hold_are_refused_with_its_size", too_many),
+];
+
 fn trials(host: &'static Host) -> Vec<Trial> {
-    let subject = subject::all().find(|subject| subject.id == "iceoryx2").expect("the family was added");
-    let trial = |(name, test): &'static Promise| {
-        runs::trial(format!("iceoryx2::{name}"), move || test(host, subject))
+    let subject = |pattern: &str| {
+        let mut ours = weighbridge_peers::FAMILIES.iter().flat_map(|family| family.subjects);
+        ours.find(|subject| subject.patterns[0].id == pattern).expect("the family was added")
     };
-    PROMISES.iter().map(trial).collect()
+    let (pair, many) = (subject("roundtrip"), subject("fan-out"));
+    runs::trials_of(host, pair, OF_PAIRS)
+        .chain(runs::trials_of(host, many, fan_out::PROMISES))
+        .chain(runs::trials_of(host, many, OF_MANY))
+        .collect()
 }
 
 /// A case that works on one CPU too.
@@ -93,6 +109,27 @@ fn too_deep(host: &Host, _subject: &'static Subject) {
     let id = CaseId::new("roundtrip", "iceoryx2", 1 << 20, "free").with("depth", "1000000000");
     let why = runs::prepare(host, &id).unwrap_err();
     assert!(why.contains("/dev/shm") && why.contains("lower depth") && why.contains("remount"), "{why}");
+}
+
+/// As between two ends, and a queue holds a whole burst.
+fn settings_of_many(host: &Host, _subject: &'static Subject) {
+    let id = CaseId::new("fan-out", "iceoryx2", 1000, "free").with("receivers", "3").with("burst", "100");
+    let facts = measured::measure(host, &id).expect("three receivers are no limit").facts;
+    for (name, value) in [
+        ("depth", "100"),
+        ("history", "0"),
+        ("loaned_max", "1"),
+        ("payload_bytes_max", "1000"),
+        ("backpressure", "RetryUntilDelivered"),
+    ] {
+        assert_eq!(facts.get(&format!("sender.{name}")).map(String::as_str), Some(value), "{facts:?}");
+    }
+}
+
+fn too_many(host: &Host, _subject: &'static Subject) {
+    let id = CaseId::new("fan-out", "iceoryx2", 1 << 30, "free").with("receivers", "400");
+    let why = runs::prepare(host, &id).unwrap_err();
+    assert!(why.contains("/dev/shm") && why.contains("fewer receivers") && why.contains("remount"), "{why}");
 }
 
 /// Names of what iceoryx2 keeps for the runs of a coordinator.

@@ -1,12 +1,14 @@
 //! What a run is: plain, versioned data, and its form on disk (JSON Lines).
 //!
 //! This is where the laboratory and the reports meet: `lab` writes these types, `report` reads them, and neither
-//! knows the other. Nothing here measures, computes a statistic, or formats for people.
+//! knows the other. Nothing here measures or formats for people, and statistics are `weighbridge-stats`' business: here is
+//! only how its findings are called in a record.
 //!
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
 mod case_id;
 mod file;
+mod found;
 mod latency;
 mod line;
 

@@ -245,6 +245,27 @@ pub struct PerOp {
     pub instructions: Option<f64>,
 }
 
+impl PerOp {
+    /// Each count of all of them put together by `with`. What one of them could not count is not known of all.
+    pub fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {
+        let of = |field: fn(&PerOp) -> f64| with(&all.iter().map(|per_op| field(per_op)).collect::<Vec<_>>());
+        let of_known = |field: fn(&PerOp) -> Option<f64>| {
+            let known: Option<Vec<f64>> = all.iter().map(|per_op| field(per_op)).collect();
+            known.map(|values| with(&values))
+        };
+        PerOp {
+            voluntary_switches: of(|per_op| per_op.voluntary_switches),
+            involuntary_switches: of(|per_op| per_op.involuntary_switches),
+            minor_faults: of(|per_op| per_op.minor_faults),
+            major_faults: of(|per_op| per_op.major_faults),
+            cpu_ns: of(|per_op| per_op.cpu_ns),
+            migrations: of_known(|per_op| per_op.migrations),
+            cycles: of_known(|per_op| per_op.cycles),
+            instructions: of_known(|per_op| per_op.instructions),
+        }
+    }
+}
+
 /// What one role counted in the timed part of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoleCounters {

@@ -5,11 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{
-    Case, Distribution, Latencies, PerOp, Percentile, Regime, RegimeKind, Run, StoppedBy, Summary,
-};
-use weighbridge_stats::summary::{CaseRegime, summarise};
-use weighbridge_stats::{CasePercentile, RegimeKind as Found, case_percentiles, median};
+use weighbridge_record::{Case, Distribution, Latencies, PerOp, Regime, Run, StoppedBy, Summary};
+use weighbridge_stats::median;
+use weighbridge_stats::summary::summarise;
 
 /// What the runs amount to, or nothing when none of them holds a sample.
 pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
@@ -33,30 +31,15 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         series: series(&runs),
         distribution: distribution(&runs),
         shape: shape(&runs),
-        regimes: summed.regimes.into_iter().map(regime).collect(),
+        regimes: summed.regimes.into_iter().map(Regime::from).collect(),
     })
 }
 
 /// Percentiles, where the runs timed each operation.
 fn distribution(runs: &[&Run]) -> Option<Distribution> {
-    let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
-    let max_ns = timed.iter().map(|latencies| latencies.max_ns).max()?;
-    let counts: Vec<Vec<(f64, u64)>> = timed
-        .iter()
-        .filter(|latencies| latencies.counts.is_sorted() && is_countable(latencies))
-        .map(|latencies| latencies.counts.iter().map(|&(ns, count)| (ns as f64, count)).collect())
-        .collect();
-    let percentile = |found: CasePercentile| Percentile {
-        p: found.p,
-        ns: found.value,
-        ci95: found.interval.map(|interval| [interval.low, interval.high]),
-        pooled: found.is_pooled,
-    };
-    Some(Distribution {
-        percentiles: case_percentiles(&counts).into_iter().map(percentile).collect(),
-        observations: counts.iter().flatten().map(|(_, count)| count).sum(),
-        max_ns,
-    })
+    let timed = runs.iter().filter_map(|run| run.latencies.as_ref());
+    let sound = timed.filter(|latencies| latencies.counts.is_sorted() && is_countable(latencies));
+    Distribution::of(&sound.collect::<Vec<_>>())
 }
 
 /// No run has so many operations; a record may come from anywhere, and sums of its numbers must not overflow.
@@ -70,22 +53,8 @@ fn is_usable(run: &Run) -> bool {
 }
 
 fn per_op(runs: &[&Run]) -> PerOp {
-    let always = |get: fn(&PerOp) -> f64| middle(runs.iter().map(|run| get(&run.per_op))).unwrap_or(0.0);
-    // A count that some runs lack is not the count of the case.
-    let where_counted = |get: fn(&PerOp) -> Option<f64>| {
-        let counts: Option<Vec<f64>> = runs.iter().map(|run| get(&run.per_op)).collect();
-        middle(counts?.into_iter())
-    };
-    PerOp {
-        voluntary_switches: always(|per_op| per_op.voluntary_switches),
-        involuntary_switches: always(|per_op| per_op.involuntary_switches),
-        minor_faults: always(|per_op| per_op.minor_faults),
-        major_faults: always(|per_op| per_op.major_faults),
-        cpu_ns: always(|per_op| per_op.cpu_ns),
-        migrations: where_counted(|per_op| per_op.migrations),
-        cycles: where_counted(|per_op| per_op.cycles),
-        instructions: where_counted(|per_op| per_op.instructions),
-    }
+    let counts: Vec<&PerOp> = runs.iter().map(|run| &run.per_op).collect();
+    PerOp::fold(&counts, |values| middle(values.iter().copied()).unwrap_or(0.0))
 }
 
 fn series(runs: &[&Run]) -> BTreeMap<String, f64> {
@@ -110,19 +79,4 @@ fn shape(runs: &[&Run]) -> Vec<String> {
 fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let finite: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     (!finite.is_empty()).then(|| median(&finite))
-}
-
-fn regime(found: CaseRegime) -> Regime {
-    Regime {
-        regime: match found.kind {
-            Found::TwoModes => RegimeKind::TwoModes,
-            Found::Step => RegimeKind::Step,
-            Found::Slope => RegimeKind::Slope,
-            Found::Correlated => RegimeKind::Correlated,
-        },
-        within: found.within.as_str().into(),
-        runs: found.runs as u32,
-        detail: found.detail,
-        levels: found.levels,
-    }
 }

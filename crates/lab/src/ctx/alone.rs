@@ -1,9 +1,10 @@
-//! One role that measures by itself: the cost of its loop taken off, parts of its work timed apart.
+//! One role that measures by itself: the cost of its loop taken off, parts of its work timed apart, the rate of a copy.
 
 use std::hint;
 use std::io;
 
 use super::{Ctx, Tally};
+use crate::buffer::Buffer;
 use crate::shared::Sample;
 
 /// Above this an operation does not notice the loop around it.
@@ -77,5 +78,36 @@ impl Ctx<'_> {
             }
         }
         Ok(times)
+    }
+
+    /// How fast this role copies memory from one buffer to another, message by message: no mechanism that copies can be
+    /// faster. Measured here and now, because on a shared machine the next minute has another speed.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn measure_copy_rate(&mut self) -> io::Result<()> {
+        const ENOUGH_NS: u64 = 1_000_000;
+        let len = self.link.payload_bytes.max(1);
+        let (mut from, mut to) = (Buffer::new(len)?, Buffer::new(len)?);
+        from.prefault()?;
+        to.prefault()?;
+        let mut best = 0.0f64;
+        let mut copies = (1 << 16) / len as u64 + 1;
+        loop {
+            let ((), elapsed_ns) = self.sample(|| {
+                for _ in 0..copies {
+                    to.bytes_mut()[..len].copy_from_slice(hint::black_box(&from.bytes()[..len]));
+                    hint::black_box(to.bytes_mut());
+                }
+                Ok(())
+            })?;
+            best = best.max(copies as f64 * len as f64 * 1e9 / elapsed_ns.max(1) as f64);
+            if elapsed_ns >= ENOUGH_NS {
+                break;
+            }
+            copies *= 4;
+        }
+        self.counted.copy_bytes_per_s = Some(best);
+        Ok(())
     }
 }

@@ -11,7 +11,8 @@ use std::io;
 use hdrhistogram::Histogram;
 use weighbridge_record::Latencies;
 
-use super::{Batch, Ctx, Noted, Tally, Time, now_ns};
+use super::time::{Time, advance_virtual_time, now_ns};
+use super::{Batch, Ctx, Noted, Tally};
 use crate::axis::{Axis, Values};
 use crate::link::Link;
 
@@ -86,7 +87,7 @@ impl Stopwatch {
     #[inline]
     fn wait_until(&self, due_ns: u64) {
         if self.time == Time::Virtual {
-            super::advance_virtual_time(due_ns.saturating_sub(now_ns(self.time)));
+            advance_virtual_time(due_ns.saturating_sub(now_ns(self.time)));
         }
         while now_ns(self.time) < due_ns {
             hint::spin_loop();

@@ -120,9 +120,10 @@ impl Ctx<'_> {
         Ok(())
     }
 
-    /// Length of the intervals of this run.
+    /// Length of the intervals of this run. None need be longer than all samples of the run may take together.
     pub fn interval_ns(&self) -> u64 {
-        self.timing.sample_ns.max(if self.has_cpus_alone() { ALONE_NS } else { TURNS_NS })
+        let least_ns = if self.has_cpus_alone() { ALONE_NS } else { TURNS_NS };
+        self.timing.sample_ns.max(least_ns.min(self.timing.run_ns))
     }
 
     /// Steps until `end_ns` has passed; returns when that was seen.

@@ -112,12 +112,14 @@ impl<W: Waiter> Flow for Reader<W> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         let Reader { waiter, intake, .. } = self;
+        let reads_before = intake.reads();
         let ready = waiter.wait_each(&mut |index| intake.take(index))?;
+        let reads = intake.reads() - reads_before;
         self.calls += 1;
         if ready < self.yield_limit && !W::BLOCKS {
             std::thread::yield_now();
         }
-        Ok(1 + ready as u64)
+        Ok(1 + reads)
     }
 
     fn count(&self) -> (u64, u64) {
@@ -223,6 +225,12 @@ impl Intake {
             empty: 0,
             interrupted: 0,
         })
+    }
+
+    /// Calls of read so far. One look at a stream may be thousands, where it is read until it is empty.
+    #[inline]
+    fn reads(&self) -> u64 {
+        self.events + self.empty
     }
 
     /// Reads a stream that has data, once as a rule.

@@ -1,6 +1,7 @@
 //! What reaches many: the contract between the pattern and its mechanisms.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use crate::axis::Axis;
 use crate::contract::{Caps, Facts, Fit, Handoff};
@@ -50,14 +51,12 @@ pub trait Cast: 'static {
 
 /// The sending end.
 pub trait Send {
-    /// Where the next message is written, as long as a message is.
-    fn room(&mut self) -> &mut [u8];
-
-    /// Sends what was written there to all receivers.
+    /// Sends a message to all receivers. `write` is given as many bytes as a message has, with arbitrary content, and writes
+    /// it: where receivers will find it, if the mechanism can lend that.
     ///
     /// # Errors
     /// That of the kernel, or a receiver is gone.
-    fn emit(&mut self) -> io::Result<()>;
+    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()>;
 
     /// Effective settings.
     fn facts(&self) -> Facts {
@@ -77,4 +76,24 @@ pub trait Receive {
     fn facts(&self) -> Facts {
         Facts::new()
     }
+}
+
+/// Handoffs of a mechanism that has a pair of descriptors for each receiver: the sender holds the first of every pair.
+///
+/// # Errors
+/// That of `pair`.
+pub fn pairs<E>(
+    receivers: usize,
+    pair: impl Fn() -> Result<(OwnedFd, OwnedFd), E>,
+) -> io::Result<Vec<Handoff>>
+where
+    io::Error: From<E>,
+{
+    let mut handoffs = vec![Handoff::default()];
+    for _ in 0..receivers {
+        let (near, far) = pair()?;
+        handoffs[0].fds.push(near);
+        handoffs.push(Handoff::of([far]));
+    }
+    Ok(handoffs)
 }

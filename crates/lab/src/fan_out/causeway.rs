@@ -4,20 +4,19 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::AsFd;
 
-use causeway::{Group, Policy, Published, Publisher};
+use causeway::{Group, Policy, Publisher};
 use causeway_os::socket;
 
 use super::burst;
-use super::cast::{Cast, Receive, Send};
+use super::cast::{Cast, Receive, Send, pairs};
 use crate::axis::{Axis, Values};
-use crate::buffer::Buffer;
 use crate::contract::{Caps, Facts, Fit, Handoff};
 use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::mechanism::causeway::{
-    CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, accept_invitation,
+    CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, accept_invitation, create, hear,
+    invite, loan,
 };
 
 /// Receivers that a group can have.
@@ -60,34 +59,17 @@ impl<K: Kind> Cast for Causeway<K> {
     }
 
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
-        let mut handoffs = vec![Handoff::default()];
-        for _ in 0..receivers {
-            let (near, far) = socket::seqpacket_pair()?;
-            handoffs[0].fds.push(near);
-            handoffs.push(Handoff::of([far]));
-        }
-        Ok(handoffs)
+        pairs(receivers, socket::seqpacket_pair)
     }
 
     fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        let options = K::options().capacity_bytes(capacity_bytes(link) as u64);
-        let group = Group::create("weighbridge", options).map_err(io::Error::other)?;
+        let group = create(K::options(), capacity_bytes(link))?;
         let publisher = group.publisher().map_err(io::Error::other)?;
+        handoff.fds.iter().try_for_each(|meeting| invite(&group, meeting))?;
         for meeting in &handoff.fds {
-            let invitation = group.invite().map_err(io::Error::other)?;
-            socket::send_with_fds(meeting, &[0], &[invitation.as_fd()])?;
+            hear(meeting)?;
         }
-        for meeting in &handoff.fds {
-            if socket::recv_with_fds(meeting, &mut [0], 0)?.0 == 0 {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "a receiver ended before it subscribed",
-                ));
-            }
-        }
-        let mut message = Buffer::new(link.payload_bytes)?;
-        message.prefault()?;
-        Ok(Sender { publisher, message, len: link.payload_bytes, _group: group })
+        Ok(Sender { publisher, len: link.payload_bytes, _group: group })
     }
 
     fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Subscribed> {
@@ -114,24 +96,16 @@ fn capacity_bytes(link: &Link) -> usize {
 #[derive(Debug)]
 pub(super) struct Sender {
     publisher: Publisher,
-    message: Buffer,
     len: usize,
     _group: Group,
 }
 
 impl Send for Sender {
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
-        &mut self.message.bytes_mut()[..self.len]
-    }
-
-    #[inline]
-    fn emit(&mut self) -> io::Result<()> {
-        let message = &self.message.bytes()[..self.len];
-        match self.publisher.publish_within(message, None).map_err(io::Error::other)? {
-            Published::At(_) => Ok(()),
-            Published::Full => Err(io::Error::other("a publisher that waits without end found the log full")),
-        }
+    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let mut room = loan(&mut self.publisher, self.len)?;
+        write(room.as_mut());
+        room.commit()
     }
 
     fn facts(&self) -> Facts {

@@ -11,11 +11,13 @@
 mod acks;
 mod cast;
 mod causeway;
+mod group;
 mod message;
 mod netlink;
 mod noop;
 mod receiver;
 mod ring;
+mod room;
 mod sender;
 mod tee;
 mod udp;
@@ -36,7 +38,7 @@ use crate::pattern::{Info, Unit};
 use crate::shape;
 use crate::shared::Step;
 use crate::subject::{Prepared, Subject};
-pub use cast::{Cast, Receive, Send};
+pub use cast::{Cast, Receive, Send, pairs};
 
 use crate::mechanism::causeway::{ManyWriters, OneWriter};
 

@@ -6,15 +6,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-use causeway_os::socket;
 use rustix::io::Errno;
 use rustix::net::netlink::{SocketAddrNetlink, USERSOCK};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect};
 
-use super::cast::{Cast, Send};
-use super::udp::Receiver;
+use super::cast::Cast;
+use super::group::{Receiver, Sender};
 use super::unicast::fits_send_buffer;
-use crate::buffer::Buffer;
 use crate::contract::{Caps, Facts, Fit, Handoff};
 use crate::host::Host;
 use crate::link::Link;
@@ -52,13 +50,13 @@ impl Cast for NetlinkMulticast {
     }
 
     fn sender(mut handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        let mut message = Buffer::new(link.payload_bytes)?;
-        message.prefault()?;
-        Ok(Sender { socket: handoff.take_fd(), message, len: link.payload_bytes })
+        // After the group, the kernel sends a copy to port 0, where nobody listens for this protocol. udev ignores that
+        // answer too.
+        Ok(Sender::new(handoff.take_fd(), link, Facts::new())?.ignoring(Errno::CONNREFUSED))
     }
 
     fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
-        Receiver::new(handoff.take_fd(), link)
+        Receiver::new(handoff.take_fd(), link, Facts::new())
     }
 }
 
@@ -82,35 +80,4 @@ fn member() -> io::Result<OwnedFd> {
     let socket = new()?;
     bind(&socket, &SocketAddrNetlink::new(0, group()))?;
     Ok(socket)
-}
-
-/// A socket connected to the group, and one message.
-#[derive(Debug)]
-pub(super) struct Sender {
-    socket: OwnedFd,
-    message: Buffer,
-    len: usize,
-}
-
-impl Send for Sender {
-    #[inline]
-    fn room(&mut self) -> &mut [u8] {
-        &mut self.message.bytes_mut()[..self.len]
-    }
-
-    #[inline]
-    fn emit(&mut self) -> io::Result<()> {
-        let message = &self.message.bytes()[..self.len];
-        match rustix::io::retry_on_intr(|| rustix::io::write(&self.socket, message)) {
-            // After the group, the kernel sends a copy to port 0, where nobody listens for this protocol. udev ignores
-            // that answer too.
-            Ok(_) | Err(Errno::CONNREFUSED) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn facts(&self) -> Facts {
-        let sndbuf = socket::send_buffer_bytes(&self.socket).ok();
-        sndbuf.map(|bytes| ("sndbuf_bytes".into(), bytes.to_string())).into_iter().collect()
-    }
 }

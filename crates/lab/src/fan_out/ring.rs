@@ -107,13 +107,9 @@ pub(super) struct Sender(Memory);
 
 impl Send for Sender {
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
+    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         // SAFETY: all receivers have acknowledged what was in this slot, so only the sender uses it now.
-        unsafe { self.0.map.slice_mut(self.0.slot(), self.0.len) }
-    }
-
-    #[inline]
-    fn emit(&mut self) -> io::Result<()> {
+        write(unsafe { self.0.map.slice_mut(self.0.slot(), self.0.len) });
         self.0.next = self.0.next.wrapping_add(1);
         // PAIR ring-head. SeqCst here and at the other side: either the sender sees the sleeper, or the sleeper the message.
         self.0.head().store(self.0.next, SeqCst);

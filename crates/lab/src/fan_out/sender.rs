@@ -1,6 +1,6 @@
 //! The sender: a burst to all, then sleep until all have it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 
 use causeway_os::clock;
@@ -11,7 +11,7 @@ use super::cast::Send;
 use super::{VERIFIED, burst, message, receivers};
 use crate::board::Board;
 use crate::contract::{Caps, Facts};
-use crate::ctx::{Batch, Ctx, Tally};
+use crate::ctx::{Batch, Ctx, Noted, Tally};
 use crate::link::{Link, Touch};
 use crate::shared::Step;
 
@@ -28,51 +28,66 @@ pub(super) fn drive(
     cx.set_step(Step::Verify);
     for sequence in 0..VERIFIED {
         acks.expect(sequence + 1);
-        message::write(end.room(), sequence, Touch::All);
-        end.emit()?;
+        end.emit(|room| message::write(room, sequence, Touch::All))?;
         if !acks.wait(sequence + 1)? {
             return Err(io::Error::other(format!("message {sequence} was lost with nothing else under way")));
         }
     }
     acks.set_patience(PATIENCE);
     let touch = message::touch_of(caps, link.touch);
-    let burst = burst(link);
+    let mut given_up = 0u64;
+    let notes = lead(
+        cx,
+        board,
+        &mut acks,
+        |sequence| end.emit(|room| message::write(room, sequence, touch)),
+        |acks, end| {
+            given_up += u64::from(!acks.wait(end)?);
+            Ok(())
+        },
+    )?;
+    let mut facts = end.facts();
+    if is_lossy {
+        let lost: Vec<String> = notes.lost_by_receiver().map(|lost| lost.to_string()).collect();
+        facts.insert("first_run_lost_by_receiver".into(), lost.join(" "));
+        facts.insert("first_run_waits_given_up".into(), given_up.to_string());
+    }
+    Ok(facts)
+}
+
+/// Bursts until there are enough samples: `emit` sends the message with a number, and `wait` returns when all before a number
+/// have been acknowledged. Keeps the figures that belong to the samples.
+pub(super) fn lead<'a>(
+    cx: &mut Ctx<'_>,
+    board: &'a Board,
+    acks: &mut Acks<'_>,
+    mut emit: impl FnMut(u64) -> io::Result<()>,
+    mut wait: impl FnMut(&Acks<'_>, u64) -> io::Result<()>,
+) -> io::Result<Notes<'a>> {
+    let burst = burst(cx.link);
     cx.set_ops_each(burst);
-    let (sender_ns, given_up) = (Cell::new(0), Cell::new(0u64));
+    let sender_ns = Cell::new(0);
     let work = |batch: Batch| {
         for turn in batch.sequences() {
             let first = VERIFIED + turn * burst;
             acks.expect(first + burst);
             let began_ns = clock::now_ns();
             for sequence in first..first + burst {
-                message::write(end.room(), sequence, touch);
-                end.emit()?;
+                emit(sequence)?;
             }
             sender_ns.set(sender_ns.get() + clock::now_ns() - began_ns);
-            if !acks.wait(first + burst)? {
-                given_up.set(given_up.get() + 1);
-            }
+            wait(acks, first + burst)?;
         }
         Ok(Tally::default())
     };
-    let notes = RefCell::new(Notes::new(board, receivers(link)));
-    cx.lead_noting(
-        work,
-        |_| None,
-        |noted| {
-            notes.borrow_mut().take(noted.batch.ops * burst, sender_ns.get());
-            Ok(noted.elapsed_ns)
-        },
-    )?;
-    let mut facts = end.facts();
-    let notes = notes.into_inner();
-    if is_lossy {
-        let lost: Vec<String> = notes.lost_by_receiver().map(|lost| lost.to_string()).collect();
-        facts.insert("first_run_lost_by_receiver".into(), lost.join(" "));
-        facts.insert("first_run_waits_given_up".into(), given_up.get().to_string());
-    }
+    let mut notes = Notes::new(board, receivers(cx.link));
+    let note = |noted: Noted| {
+        notes.take(noted.batch.ops * burst, sender_ns.get());
+        Ok(noted.elapsed_ns)
+    };
+    cx.lead_noting(work, |_| None, note)?;
     notes.tell(cx);
-    Ok(facts)
+    Ok(notes)
 }
 
 /// What stood beside each batch.
@@ -92,14 +107,14 @@ struct Note {
 }
 
 impl<'a> Notes<'a> {
-    pub(super) fn new(board: &'a Board, receivers: usize) -> Notes<'a> {
+    fn new(board: &'a Board, receivers: usize) -> Notes<'a> {
         let mut notes = Notes { board, receivers, batches: Vec::with_capacity(1024) };
         notes.take(0, 0);
         notes
     }
 
     /// After a batch. `sender_ns` is counted from the beginning.
-    pub(super) fn take(&mut self, messages: u64, sender_ns: u64) {
+    fn take(&mut self, messages: u64, sender_ns: u64) {
         let own = ThreadCounters::read();
         let of_receivers = |word| acks::sum(self.board, self.receivers, word);
         self.batches.push(Note {
@@ -116,8 +131,9 @@ impl<'a> Notes<'a> {
         (1..=self.receivers).map(|role| self.board.word(acks::line(role), acks::LOST).load(Relaxed))
     }
 
-    /// Keeps the figures of those batches that became samples.
-    pub(super) fn tell(&self, cx: &mut Ctx<'_>) {
+    /// Keeps the figures of those batches that became samples. Switches are those of all roles: a voluntary one is a role
+    /// that waited, which is nearly a wake-up, and is not called one.
+    fn tell(&self, cx: &mut Ctx<'_>) {
         let skipped = self.batches.len().saturating_sub(cx.samples().len() + 1);
         let series = |of: &dyn Fn(&Note, &Note) -> f64| -> Vec<f64> {
             let rounded = |figure: f64| (figure * 1e3).round() / 1e3;

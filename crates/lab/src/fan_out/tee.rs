@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, pipe_with, splice, tee};
 
 use super::burst;
-use super::cast::{Cast, Send};
+use super::cast::{Cast, Send, pairs};
+use super::room::Room;
 use super::unicast::Receiver;
-use crate::buffer::Buffer;
 use crate::contract::{Caps, Facts, Fit, Handoff};
 use crate::host::Host;
 use crate::link::Link;
@@ -44,12 +44,9 @@ impl Cast for PipeTee {
 
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
         let (source_read, source_write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mut handoffs = vec![Handoff::of([source_read, source_write])];
-        for _ in 0..receivers {
-            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-            handoffs[0].fds.push(write);
-            handoffs.push(Handoff::of([read]));
-        }
+        let mut handoffs =
+            pairs(receivers, || pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (write, read)))?;
+        handoffs[0].fds.splice(0..0, [source_read, source_write]);
         Ok(handoffs)
     }
 
@@ -64,17 +61,8 @@ impl Cast for PipeTee {
                 "a pipe has only {pipe_bytes} bytes: fs.pipe-user-pages-soft is used up; raise it with sysctl"
             )));
         }
-        let mut message = Buffer::new(link.payload_bytes)?;
-        message.prefault()?;
-        Ok(Sender {
-            source_read,
-            source_write,
-            others: handoff.fds,
-            last,
-            message,
-            len: link.payload_bytes,
-            pipe_bytes,
-        })
+        let message = Room::new(link.payload_bytes)?;
+        Ok(Sender { source_read, source_write, others: handoff.fds, last, message, pipe_bytes })
     }
 
     fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Self::Receiver> {
@@ -89,26 +77,20 @@ pub(super) struct Sender {
     source_write: OwnedFd,
     others: Vec<OwnedFd>,
     last: OwnedFd,
-    message: Buffer,
-    len: usize,
+    message: Room,
     pipe_bytes: usize,
 }
 
 impl Send for Sender {
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
-        &mut self.message.bytes_mut()[..self.len]
-    }
-
-    #[inline]
-    fn emit(&mut self) -> io::Result<()> {
-        let message = &self.message.bytes()[..self.len];
-        let none = SpliceFlags::empty();
-        whole(self.len, || rustix::io::write(&self.source_write, message))?;
+    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let message = self.message.filled(write);
+        let (len, none) = (message.len(), SpliceFlags::empty());
+        whole(len, || rustix::io::write(&self.source_write, message))?;
         for other in &self.others {
-            whole(self.len, || tee(&self.source_read, other, self.len, none))?;
+            whole(len, || tee(&self.source_read, other, len, none))?;
         }
-        whole(self.len, || splice(&self.source_read, None, &self.last, None, self.len, none))
+        whole(len, || splice(&self.source_read, None, &self.last, None, len, none))
     }
 
     fn facts(&self) -> Facts {

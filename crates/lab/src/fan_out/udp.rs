@@ -1,23 +1,19 @@
 //! UDP multicast on the loopback interface.
-//!
-//! # Safety
-//! The calls take a pointer and a length from one slice that lives across the call.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::marker;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use causeway_os::{namespace, socket};
+use causeway_os::namespace;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, netdevice};
 
-use super::cast::{Cast, Receive, Send};
-use crate::buffer::Buffer;
+use super::cast::Cast;
+use super::group::{Receiver, Sender};
 use crate::contract::{Caps, Facts, Fit, Handoff};
 use crate::host::Host;
 use crate::link::Link;
@@ -28,8 +24,6 @@ pub(super) struct UdpMulticast;
 
 /// The largest datagram: 2¹⁶ − 1 less the headers of IP and UDP.
 const MOST_BYTES: usize = 65_507;
-/// How long a receiver sleeps before it asks whether the message it waits for is given up for lost.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cast for UdpMulticast {
     const ID: &'static str = "udp-multicast";
@@ -52,20 +46,26 @@ impl Cast for UdpMulticast {
     }
 
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
-        let loopback = loopback().as_ref().map_err(|why| io::Error::other(why.clone()))?;
+        let loopback = loopback().clone().map_err(io::Error::other)?;
         let (sender, all) = loopback.make(|| group(receivers))?;
-        Ok([sender].into_iter().chain(all).map(|socket| Handoff::of([socket])).collect())
+        let words = vec![u64::from(loopback == Loopback::Private)];
+        let handoff = |socket| Handoff { words: words.clone(), ..Handoff::of([socket]) };
+        Ok([sender].into_iter().chain(all).map(handoff).collect())
     }
 
     fn sender(mut handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        let mut message = Buffer::new(link.payload_bytes)?;
-        message.prefault()?;
-        Ok(Sender { socket: handoff.take_fd(), message, len: link.payload_bytes })
+        Sender::new(handoff.take_fd(), link, network(&handoff))
     }
 
     fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
-        Receiver::new(handoff.take_fd(), link)
+        Receiver::new(handoff.take_fd(), link, network(&handoff))
     }
+}
+
+/// In which network the sockets are, as the coordinator made them.
+fn network(handoff: &Handoff) -> Facts {
+    let namespace = if handoff.words == [1] { "private" } else { "shared" };
+    Facts::from([("network_namespace".into(), namespace.into())])
 }
 
 /// Which loopback interface takes multicast.
@@ -150,74 +150,4 @@ fn try_it() -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A socket connected to the group, and one message.
-#[derive(Debug)]
-pub(super) struct Sender {
-    socket: OwnedFd,
-    message: Buffer,
-    len: usize,
-}
-
-impl Send for Sender {
-    #[inline]
-    fn room(&mut self) -> &mut [u8] {
-        &mut self.message.bytes_mut()[..self.len]
-    }
-
-    #[inline]
-    fn emit(&mut self) -> io::Result<()> {
-        let message = &self.message.bytes()[..self.len];
-        rustix::io::retry_on_intr(|| rustix::io::write(&self.socket, message))?;
-        Ok(())
-    }
-
-    fn facts(&self) -> Facts {
-        let sndbuf = socket::send_buffer_bytes(&self.socket).ok();
-        sndbuf.map(|bytes| ("sndbuf_bytes".into(), bytes.to_string())).into_iter().collect()
-    }
-}
-
-/// A member of a group that may lose messages: what does not come for a while may never come.
-#[derive(Debug)]
-pub(super) struct Receiver {
-    socket: OwnedFd,
-    message: Buffer,
-    len: usize,
-}
-
-impl Receiver {
-    pub(super) fn new(socket: OwnedFd, link: &Link) -> io::Result<Receiver> {
-        sockopt::set_socket_timeout(socket.as_fd(), Timeout::Recv, Some(PAUSE))?;
-        // One byte more than a message has, so that a longer one is noticed.
-        let mut message = Buffer::new(link.payload_bytes + 1)?;
-        message.prefault()?;
-        Ok(Receiver { socket, message, len: link.payload_bytes })
-    }
-}
-
-impl Receive for Receiver {
-    #[inline]
-    fn take(&mut self) -> io::Result<Option<&[u8]>> {
-        let message = &mut self.message.bytes_mut()[..self.len + 1];
-        // SAFETY: pointer and length come from one slice.
-        let count =
-            unsafe { libc::recv(self.socket.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0) };
-        match usize::try_from(count) {
-            Ok(count) => Ok(Some(&self.message.bytes()[..count])),
-            Err(_) => match io::Error::last_os_error() {
-                // ENOBUFS: netlink says that this member has lost something; which, the next message will tell.
-                error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS)) => {
-                    Ok(None)
-                }
-                error => Err(error),
-            },
-        }
-    }
-
-    fn facts(&self) -> Facts {
-        let rcvbuf = socket::receive_buffer_bytes(&self.socket).ok();
-        rcvbuf.map(|bytes| ("rcvbuf_bytes".into(), bytes.to_string())).into_iter().collect()
-    }
 }

@@ -9,8 +9,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use causeway_os::socket;
 
-use super::cast::{Cast, Receive, Send};
-use crate::buffer::Buffer;
+use super::cast::{Cast, Receive, Send, pairs};
+use super::group::sndbuf;
+use super::room::Room;
 use crate::contract::{Caps, Facts, Fit, Handoff};
 use crate::host::Host;
 use crate::link::Link;
@@ -27,7 +28,7 @@ impl Cast for UnixStream {
     type Receiver = Receiver<true>;
 
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
-        pairs(receivers, || Ok(socket::stream_pair()?))
+        pairs(receivers, socket::stream_pair)
     }
 
     fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
@@ -55,7 +56,7 @@ impl Cast for UnixSeqpacket {
     }
 
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
-        pairs(receivers, || Ok(socket::seqpacket_pair()?))
+        pairs(receivers, socket::seqpacket_pair)
     }
 
     fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
@@ -81,48 +82,28 @@ pub(super) fn fits_send_buffer(host: &Host, link: &Link) -> Fit {
     }
 }
 
-/// The sender has one end of every pair.
-fn pairs(receivers: usize, pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>) -> io::Result<Vec<Handoff>> {
-    let mut handoffs = vec![Handoff::default()];
-    for _ in 0..receivers {
-        let (near, far) = pair()?;
-        handoffs[0].fds.push(near);
-        handoffs.push(Handoff::of([far]));
-    }
-    Ok(handoffs)
-}
-
 /// All sockets, and one message.
 #[derive(Debug)]
 pub(super) struct Sender {
     sockets: Vec<OwnedFd>,
-    message: Buffer,
-    len: usize,
+    message: Room,
 }
 
 impl Sender {
     fn new(sockets: Vec<OwnedFd>, link: &Link) -> io::Result<Sender> {
-        let mut message = Buffer::new(link.payload_bytes)?;
-        message.prefault()?;
-        Ok(Sender { sockets, message, len: link.payload_bytes })
+        Ok(Sender { sockets, message: Room::new(link.payload_bytes)? })
     }
 }
 
 impl Send for Sender {
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
-        &mut self.message.bytes_mut()[..self.len]
-    }
-
-    #[inline]
-    fn emit(&mut self) -> io::Result<()> {
-        let message = &self.message.bytes()[..self.len];
+    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let message = self.message.filled(write);
         self.sockets.iter().try_for_each(|socket| send_all(socket.as_raw_fd(), message))
     }
 
     fn facts(&self) -> Facts {
-        let sndbuf = self.sockets.first().and_then(|socket| socket::send_buffer_bytes(socket).ok());
-        sndbuf.map(|bytes| ("sndbuf_bytes".into(), bytes.to_string())).into_iter().collect()
+        self.sockets.first().map(sndbuf).unwrap_or_default()
     }
 }
 
@@ -146,15 +127,12 @@ fn send_all(fd: RawFd, mut message: &[u8]) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Receiver<const WHOLE: bool> {
     socket: OwnedFd,
-    message: Buffer,
-    len: usize,
+    message: Room,
 }
 
 impl<const WHOLE: bool> Receiver<WHOLE> {
     pub(super) fn new(socket: OwnedFd, link: &Link) -> io::Result<Self> {
-        let mut message = Buffer::new(link.payload_bytes)?;
-        message.prefault()?;
-        Ok(Receiver { socket, message, len: link.payload_bytes })
+        Ok(Receiver { socket, message: Room::new(link.payload_bytes)? })
     }
 }
 
@@ -162,7 +140,7 @@ impl<const WHOLE: bool> Receive for Receiver<WHOLE> {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         let fd = self.socket.as_raw_fd();
-        let message = &mut self.message.bytes_mut()[..self.len];
+        let message = self.message.bytes_mut();
         let mut filled = 0;
         loop {
             let rest = &mut message[filled..];
@@ -178,7 +156,7 @@ impl<const WHOLE: bool> Receive for Receiver<WHOLE> {
                     error => return Err(error),
                 },
             }
-            if !WHOLE || filled == self.len {
+            if !WHOLE || filled == message.len() {
                 return Ok(Some(&self.message.bytes()[..filled]));
             }
         }

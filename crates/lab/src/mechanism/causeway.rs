@@ -125,19 +125,39 @@ impl<K: Kind> Mechanism for Causeway<K> {
 
     fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<CausewayEnd> {
         let meeting = handoff.take_fd();
-        let capacity_bytes = capacity_bytes(link) as u64;
-        let own = Group::create("weighbridge", K::options().capacity_bytes(capacity_bytes))
-            .map_err(io::Error::other)?;
+        let capacity_bytes = capacity_bytes(link);
+        let own = create(K::options(), capacity_bytes)?;
         let publisher = own.publisher().map_err(io::Error::other)?;
-        let invitation = own.invite().map_err(io::Error::other)?;
-        socket::send_with_fds(&meeting, &[0], &[invitation.as_fd()])?;
+        invite(&own, &meeting)?;
         let theirs = accept_invitation(&meeting)?;
         let subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
         let receiver = Receiver::new(subscriber, link, link.axis(RECEIVE.name) == "in-place")?;
         // A message sent before the other end subscribed would not reach it.
         socket::send_with_fds(&meeting, &[0], &[])?;
-        socket::recv_with_fds(&meeting, &mut [0], 0)?;
+        hear(&meeting)?;
         Ok(CausewayEnd { publisher, receiver, capacity_bytes, _groups: [own, theirs] })
+    }
+}
+
+/// A group with a log of so many bytes.
+pub(crate) fn create(options: GroupOptions, capacity_bytes: usize) -> io::Result<Group> {
+    Group::create("weighbridge", options.capacity_bytes(capacity_bytes as u64)).map_err(io::Error::other)
+}
+
+/// Invites whoever listens at the other end of a socket.
+pub(crate) fn invite(group: &Group, meeting: &OwnedFd) -> io::Result<()> {
+    let invitation = group.invite().map_err(io::Error::other)?;
+    Ok(socket::send_with_fds(meeting, &[0], &[invitation.as_fd()])?)
+}
+
+/// The one byte by which the other end of a socket says that it is ready.
+pub(crate) fn hear(meeting: &OwnedFd) -> io::Result<u8> {
+    let mut byte = [0];
+    match socket::recv_with_fds(meeting, &mut byte, 0)?.0 {
+        0 => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other end ended before the first message"))
+        }
+        _ => Ok(byte[0]),
     }
 }
 
@@ -236,7 +256,7 @@ pub(crate) fn loan(publisher: &mut Publisher, len: usize) -> io::Result<Written<
 pub struct CausewayEnd {
     publisher: Publisher,
     receiver: Receiver,
-    capacity_bytes: u64,
+    capacity_bytes: usize,
     _groups: [Group; 2],
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Group, MIB, Suite};
+use super::{Group, MIB, STREAM, Suite};
 use crate::planner::Timing;
 
 const GIB: u64 = 1 << 30;
@@ -13,7 +13,6 @@ const FREE: &[&str; 1] = &["free"];
 const BUFFER: &[u64; 1] = &[MIB];
 const HANDOFF: &[&str; 1] = &["handoff"];
 const SOLO: &[&str; 1] = &["solo"];
-const STREAM: &[&str; 1] = &["stream"];
 const PARALLEL: &[&str; 1] = &["parallel"];
 const MEMCPY: &[&str; 1] = &["memcpy"];
 const NONE: &[u64; 1] = &[0];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BOTH, Group, KIB, MIB, Sizes, Suite};
+use super::{BOTH, Group, KIB, MIB, ROUNDTRIP, STREAM, Sizes, Suite};
 use crate::planner::Timing;
 
 const SIZES: Sizes = Sizes::These(&[1, 64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]);
@@ -16,44 +16,18 @@ pub(super) const SUITE: Suite = Suite {
     precision: 0.02,
     meet: None,
     groups: &[
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["pipe"],
-            sizes: SIZES,
-            placements: BOTH,
-            axes: &[("wait", &["poll"])],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["causeway-sw"],
-            sizes: SIZES,
-            placements: &["same-cpu"],
-            axes: &[("wait", &["block"]), ("receive", COPY_AND_IN_PLACE)],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["causeway-sw"],
-            sizes: SIZES,
-            placements: &["two-cpus"],
-            axes: &[("wait", &["spin-block"]), ("receive", COPY_AND_IN_PLACE)],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["causeway-sw", "causeway-mw"],
-            sizes: Sizes::These(&[8]),
-            placements: &["two-cpus"],
-            axes: &[("wait", &["spin"]), ("receive", COPY_AND_IN_PLACE)],
-        },
-        Group::one(&["roundtrip"], &["ring-spin"], &[8], &["two-cpus"], &[]),
+        Group::of(ROUNDTRIP, &["pipe"], SIZES, BOTH).with(&[("wait", &["poll"])]),
+        Group::of(ROUNDTRIP, &["causeway-sw"], SIZES, &["same-cpu"])
+            .with(&[("wait", &["block"]), ("receive", COPY_AND_IN_PLACE)]),
+        Group::of(ROUNDTRIP, &["causeway-sw"], SIZES, &["two-cpus"])
+            .with(&[("wait", &["spin-block"]), ("receive", COPY_AND_IN_PLACE)]),
+        Group::of(ROUNDTRIP, &["causeway-sw", "causeway-mw"], Sizes::These(&[8]), &["two-cpus"])
+            .with(&[("wait", &["spin"]), ("receive", COPY_AND_IN_PLACE)]),
+        Group::one(ROUNDTRIP, &["ring-spin"], &[8], &["two-cpus"], &[]),
         Group::one(&["handoff"], &["atomic"], &[0], &["two-cpus"], &[]),
-        Group::one(&["stream"], &["ring-spin"], &[64 * KIB], &["two-cpus"], &[]),
-        Group {
-            patterns: &["stream"],
-            mechanisms: &["causeway-sw"],
-            sizes: Sizes::These(&[64 * KIB]),
-            placements: &["two-cpus"],
-            axes: &[("wait", &["spin"]), ("receive", COPY_AND_IN_PLACE)],
-        },
+        Group::one(STREAM, &["ring-spin"], &[64 * KIB], &["two-cpus"], &[]),
+        Group::of(STREAM, &["causeway-sw"], Sizes::These(&[64 * KIB]), &["two-cpus"])
+            .with(&[("wait", &["spin"]), ("receive", COPY_AND_IN_PLACE)]),
         Group::one(
             &["fan-out"],
             &["causeway-sw"],
@@ -61,19 +35,9 @@ pub(super) const SUITE: Suite = Suite {
             &["free"],
             &[("receivers", &["100"]), ("burst", &["16"]), ("wait", &["yield"])],
         ),
-        Group {
-            patterns: &["fan-in"],
-            mechanisms: &["causeway-mw", "causeway-sw"],
-            sizes: Sizes::These(&[64]),
-            placements: &["free"],
-            axes: &[("writers", &["4"])],
-        },
-        Group {
-            patterns: &["fan-in"],
-            mechanisms: &["pipe", "unix-stream"],
-            sizes: Sizes::These(&[64]),
-            placements: &["free"],
-            axes: &[("streams", &["4"]), ("writers", &["4"])],
-        },
+        Group::of(&["fan-in"], &["causeway-mw", "causeway-sw"], Sizes::These(&[64]), &["free"])
+            .with(&[("writers", &["4"])]),
+        Group::of(&["fan-in"], &["pipe", "unix-stream"], Sizes::These(&[64]), &["free"])
+            .with(&[("streams", &["4"]), ("writers", &["4"])]),
     ],
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BOTH, Group, KIB, MIB, Sizes, Suite};
+use super::{BOTH, Group, KIB, MIB, ROUNDTRIP, STREAM, Sizes, Suite};
 use crate::planner::Timing;
 
 /// Every mechanism that exchanges something.
@@ -39,13 +39,11 @@ const LARGE: &[&str] = &[
     "vmsplice",
     "process-vm",
 ];
-pub(super) const HARNESS: Group = Group {
-    patterns: &["roundtrip"],
-    mechanisms: &["noop"],
-    sizes: Sizes::These(&[1]),
-    placements: &["same-cpu"],
-    axes: &[],
-};
+pub(super) const HARNESS: Group = Group::of(ROUNDTRIP, &["noop"], Sizes::These(&[1]), &["same-cpu"]);
+const SOME_SIZES: Sizes = Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]);
+/// Those that can wait in several ways of the kernel's.
+const POLLED: Group =
+    Group::of(ROUNDTRIP, &["pipe", "unix-stream", "unix-seqpacket", "tcp"], SOME_SIZES, BOTH);
 
 pub(super) const QUICK: Suite = Suite {
     name: "quick",
@@ -56,27 +54,9 @@ pub(super) const QUICK: Suite = Suite {
     meet: None,
     groups: &[
         HARNESS,
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: EVERY,
-            sizes: Sizes::These(&[1, 4 * KIB]),
-            placements: BOTH,
-            axes: &[],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: LARGE,
-            sizes: Sizes::These(&[64 * KIB]),
-            placements: BOTH,
-            axes: &[],
-        },
-        Group {
-            patterns: &["stream"],
-            mechanisms: EVERY,
-            sizes: Sizes::These(&[64 * KIB]),
-            placements: &["two-cpus"],
-            axes: &[],
-        },
+        Group::of(ROUNDTRIP, EVERY, Sizes::These(&[1, 4 * KIB]), BOTH),
+        Group::of(ROUNDTRIP, LARGE, Sizes::These(&[64 * KIB]), BOTH),
+        Group::of(STREAM, EVERY, Sizes::These(&[64 * KIB]), &["two-cpus"]),
     ],
 };
 
@@ -89,20 +69,8 @@ pub(super) const IPC: Suite = Suite {
     meet: None,
     groups: &[
         HARNESS,
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: MAIN,
-            sizes: Sizes::PowersOfTwo,
-            placements: BOTH,
-            axes: &[],
-        },
-        Group {
-            patterns: &["stream"],
-            mechanisms: MAIN,
-            sizes: Sizes::PowersOfTwo,
-            placements: &["two-cpus"],
-            axes: &[],
-        },
+        Group::of(ROUNDTRIP, MAIN, Sizes::PowersOfTwo, BOTH),
+        Group::of(STREAM, MAIN, Sizes::PowersOfTwo, &["two-cpus"]),
     ],
 };
 
@@ -122,33 +90,10 @@ pub(super) const FULL: Suite = Suite {
             placements: &["same-cpu", "two-cpus", "free"],
             axes: &[],
         },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["pipe", "unix-stream", "unix-seqpacket", "tcp"],
-            sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-            placements: BOTH,
-            axes: &[("wait", &["poll"])],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["pipe", "unix-stream", "unix-seqpacket", "tcp"],
-            sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-            placements: BOTH,
-            axes: &[("wait", &["epoll"])],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["pipe", "unix-stream", "unix-seqpacket", "tcp"],
-            sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-            placements: BOTH,
-            axes: &[("wait", &["uring"])],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["ring-futex", "ring-eventfd"],
-            sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]),
-            placements: BOTH,
-            axes: &[("wait", &["spin-block"])],
-        },
+        POLLED.with(&[("wait", &["poll"])]),
+        POLLED.with(&[("wait", &["epoll"])]),
+        POLLED.with(&[("wait", &["uring"])]),
+        Group::of(ROUNDTRIP, &["ring-futex", "ring-eventfd"], SOME_SIZES, BOTH)
+            .with(&[("wait", &["spin-block"])]),
     ],
 };

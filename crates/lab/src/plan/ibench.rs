@@ -5,48 +5,38 @@
 
 use std::time::Duration;
 
-use super::{BOTH, Group, Sizes, Suite};
+use super::{BOTH, Group, ROUNDTRIP, Sizes, Suite};
 use crate::planner::Timing;
 
-/// So many sizes in both placements are many cases; each is worth little time.
-pub(super) const TIMING: Timing =
-    Timing { sample_ns: 3_000_000, samples: 12, least_samples: 4, run_ns: 45_000_000 };
-pub(super) const BUDGET: Duration = Duration::from_secs(150);
-
 /// A bus that copies, and one that passes memory files.
-pub(super) const COPY_AND_MEMFD: (&str, &str) = ("causeway-sw", "memfd-pass");
+const COPY_AND_MEMFD: (&str, &str) = ("causeway-sw", "memfd-pass");
+pub(super) const COPY: Group = Group::of(ROUNDTRIP, &[COPY_AND_MEMFD.0], Sizes::PowersOfTwo, BOTH);
+pub(super) const MEMFD: Group = Group::of(ROUNDTRIP, &[COPY_AND_MEMFD.1], Sizes::PowersOfTwo, BOTH);
 
 /// ibench itself.
-pub(super) const IBENCH: Group = Group {
-    patterns: &["roundtrip"],
-    mechanisms: &["pipe"],
-    sizes: Sizes::PowersOfTwo,
-    placements: BOTH,
-    axes: &[("touch", &["write"]), ("wait", &["poll"])],
-};
+pub(super) const IBENCH: Group = Group::of(ROUNDTRIP, &["pipe"], Sizes::PowersOfTwo, BOTH)
+    .with(&[("touch", &["write"]), ("wait", &["poll"])]);
 
-pub(super) const SUITE: Suite = Suite {
-    name: "ibench",
-    about: "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd and pipes by size",
-    timing: TIMING,
-    budget: BUDGET,
-    precision: 0.05,
-    meet: Some(COPY_AND_MEMFD),
-    groups: &[
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["causeway-sw"],
-            sizes: Sizes::PowersOfTwo,
-            placements: BOTH,
-            axes: &[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["memfd-pass"],
-            sizes: Sizes::PowersOfTwo,
-            placements: BOTH,
-            axes: &[("direction", &["request"]), ("touch", &["write"])],
-        },
+/// A chart of such a bus by size.
+pub(super) const fn chart(name: &'static str, about: &'static str, groups: &'static [Group]) -> Suite {
+    Suite {
+        name,
+        about,
+        // So many sizes in both placements are many cases; each is worth little time.
+        timing: Timing { sample_ns: 3_000_000, samples: 12, least_samples: 4, run_ns: 45_000_000 },
+        budget: Duration::from_secs(150),
+        precision: 0.05,
+        meet: Some(COPY_AND_MEMFD),
+        groups,
+    }
+}
+
+pub(super) const SUITE: Suite = chart(
+    "ibench",
+    "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd and pipes by size",
+    &[
+        COPY.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
+        MEMFD.with(&[("direction", &["request"]), ("touch", &["write"])]),
         IBENCH,
     ],
-};
+);

@@ -3,31 +3,15 @@
 //! Blocking synchronous calls between two processes; the payload, filled with memset, travels both ways, copied or in
 //! memory files that are used again.
 
-use super::ibench::{BUDGET, COPY_AND_MEMFD, IBENCH, TIMING};
-use super::{BOTH, Group, Sizes, Suite};
+use super::Suite;
+use super::ibench::{COPY, IBENCH, MEMFD, chart};
 
-pub(super) const SUITE: Suite = Suite {
-    name: "kdbench",
-    about: "the chart of kdbench beside ibench: copy, memfd and pipes by size, payload both ways",
-    timing: TIMING,
-    budget: BUDGET,
-    precision: 0.05,
-    meet: Some(COPY_AND_MEMFD),
-    groups: &[
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["causeway-sw"],
-            sizes: Sizes::PowersOfTwo,
-            placements: BOTH,
-            axes: &[("touch", &["write"]), ("wait", &["block"])],
-        },
-        Group {
-            patterns: &["roundtrip"],
-            mechanisms: &["memfd-pass"],
-            sizes: Sizes::PowersOfTwo,
-            placements: BOTH,
-            axes: &[("touch", &["write"])],
-        },
+pub(super) const SUITE: Suite = chart(
+    "kdbench",
+    "the chart of kdbench beside ibench: copy, memfd and pipes by size, payload both ways",
+    &[
+        COPY.with(&[("touch", &["write"]), ("wait", &["block"])]),
+        MEMFD.with(&[("touch", &["write"])]),
         IBENCH,
     ],
-};
+);

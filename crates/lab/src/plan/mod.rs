@@ -56,8 +56,25 @@ enum Sizes {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const BOTH: &[&str] = &["same-cpu", "two-cpus"];
+const ROUNDTRIP: &[&str; 1] = &["roundtrip"];
+const STREAM: &[&str; 1] = &["stream"];
 
 impl Group {
+    /// Some mechanisms in one pattern, with nothing but their defaults.
+    const fn of(
+        pattern: &'static [&'static str; 1],
+        mechanisms: &'static [&'static str],
+        sizes: Sizes,
+        placements: &'static [&'static str],
+    ) -> Group {
+        Group { patterns: pattern, mechanisms, sizes, placements, axes: &[] }
+    }
+
+    /// The same, with these values of axes.
+    const fn with(self, axes: &'static [(&'static str, &'static [&'static str])]) -> Group {
+        Group { axes, ..self }
+    }
+
     /// A single case.
     const fn one(
         pattern: &'static [&'static str; 1],
@@ -66,13 +83,7 @@ impl Group {
         placement: &'static [&'static str; 1],
         axes: &'static [(&'static str, &'static [&'static str])],
     ) -> Group {
-        Group {
-            patterns: pattern,
-            mechanisms: mechanism,
-            sizes: Sizes::These(bytes),
-            placements: placement,
-            axes,
-        }
+        Group::of(pattern, mechanism, Sizes::These(bytes), placement).with(axes)
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::{Group, Sizes, Suite};
 use crate::planner::Timing;
 
+const SOLO: &[&str; 1] = &["solo"];
+const PARALLEL: &[&str; 1] = &["parallel"];
 /// The sizes that one CPU goes through, up to four pages.
 const SIZES: &[u64] = &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384];
 /// The sizes that all CPUs go through together, up to a page.
@@ -21,36 +23,19 @@ pub(super) const SUITE: Suite = Suite {
     precision: 0.03,
     meet: None,
     groups: &[
-        Group::one(&["solo"], &["alloc-reuse"], SK_BUFF, &["same-cpu"], &[]),
-        Group::one(&["solo"], &["alloc-pattern"], SK_BUFF, &["same-cpu"], &[]),
-        Group::one(&["solo"], &["pool-array-queue"], SK_BUFF, &["same-cpu"], &[]),
-        Group {
-            patterns: &["solo"],
-            mechanisms: &["alloc-pattern"],
-            sizes: Sizes::These(SIZES),
-            placements: &["same-cpu"],
-            axes: &[("count", &["10000"])],
-        },
-        Group {
-            patterns: &["solo"],
-            mechanisms: &["alloc-reuse"],
-            sizes: Sizes::These(SIZES),
-            placements: &["same-cpu"],
-            axes: &[],
-        },
-        Group {
-            patterns: &["parallel"],
-            mechanisms: &["alloc-pattern"],
-            sizes: Sizes::These(SIZES_TOGETHER),
-            placements: &["spread"],
-            axes: &[("count", &["10000"])],
-        },
-        Group {
-            patterns: &["parallel"],
-            mechanisms: &["alloc-reuse", "alloc-remote-free", "alloc-one-free-all"],
-            sizes: Sizes::These(SIZES_TOGETHER),
-            placements: &["spread"],
-            axes: &[],
-        },
+        Group::one(SOLO, &["alloc-reuse"], SK_BUFF, &["same-cpu"], &[]),
+        Group::one(SOLO, &["alloc-pattern"], SK_BUFF, &["same-cpu"], &[]),
+        Group::one(SOLO, &["pool-array-queue"], SK_BUFF, &["same-cpu"], &[]),
+        Group::of(SOLO, &["alloc-pattern"], Sizes::These(SIZES), &["same-cpu"])
+            .with(&[("count", &["10000"])]),
+        Group::of(SOLO, &["alloc-reuse"], Sizes::These(SIZES), &["same-cpu"]),
+        Group::of(PARALLEL, &["alloc-pattern"], Sizes::These(SIZES_TOGETHER), &["spread"])
+            .with(&[("count", &["10000"])]),
+        Group::of(
+            PARALLEL,
+            &["alloc-reuse", "alloc-remote-free", "alloc-one-free-all"],
+            Sizes::These(SIZES_TOGETHER),
+            &["spread"],
+        ),
     ],
 };

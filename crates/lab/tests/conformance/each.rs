@@ -4,16 +4,10 @@ use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
 use weighbridge_record::{CaseId, Latencies};
 
-use crate::runs::{SHORT, prepare, run};
+use crate::runs::{SHORT, prepare, prepare_or_skip, run};
 
 fn latencies(host: &Host, id: &CaseId) -> Option<(Latencies, u64)> {
-    let case = match prepare(host, id) {
-        Ok(case) => case,
-        Err(why) => {
-            eprintln!("skipped: {id}: {why}");
-            return None;
-        }
-    };
+    let case = prepare_or_skip(host, id)?;
     match run(host, &case, SHORT) {
         Outcome::Measured(measured) => {
             let ops: u64 = measured.samples.iter().map(|sample| sample.ops).sum();

@@ -38,6 +38,21 @@ pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
     libtest_mimic::run(&arguments, trials(host)).exit_code()
 }
 
+/// Promises that each subject of a kind keeps, by name.
+pub type Promises = &'static [(&'static str, fn(&Host, &'static Subject))];
+
+/// A test of each promise of a subject, after which nothing is left.
+pub fn trials_of(
+    host: &'static Host,
+    subject: &'static Subject,
+    promises: Promises,
+) -> impl Iterator<Item = Trial> {
+    let pattern = subject.patterns[0].id;
+    promises.iter().map(move |(promise, test)| {
+        trial(format!("{pattern}::{}::{promise}", subject.id), move || test(host, subject))
+    })
+}
+
 /// A test after which nothing is left.
 pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
@@ -46,12 +61,17 @@ pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> T
     })
 }
 
-/// Prepares a case that exists; `None` and a printed reason where the machine has no place for it.
+/// Prepares a case that exists, or says why the machine has no place for it.
 pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
     subject::prepare(id, host).map_err(|refusal| match refusal {
         Refusal::NotHere(why) => why,
         Refusal::NoSuchCase(why) => panic!("{id}: {why}"),
     })
+}
+
+/// The same; `None` and a printed reason where the machine has no place for it.
+pub fn prepare_or_skip(host: &Host, id: &CaseId) -> Option<Prepared> {
+    prepare(host, id).inspect_err(|why| eprintln!("skipped: {id}: {why}")).ok()
 }
 
 /// One run with default deadlines.

@@ -2,22 +2,29 @@
 
 use std::io;
 
+use ::iceoryx2::node::Node;
+use ::iceoryx2::prelude::ipc;
 use causeway_os::socket;
-use iceoryx2::node::Node;
-use iceoryx2::port::update_connections::UpdateConnections;
-use iceoryx2::prelude::ipc;
-use iceoryx2::sample::Sample;
-use weighbridge_lab::buffer::Buffer;
-use weighbridge_lab::contract::{Caps, Handoff};
-use weighbridge_lab::fan_out::{Cast, Receive, Send, burst, receivers};
+use weighbridge_lab::contract::{Caps, Facts, Fit, Handoff};
+use weighbridge_lab::fan_out::{Cast, Receive, Send, burst, pairs, receivers};
+use weighbridge_lab::host::Host;
 use weighbridge_lab::link::{Link, Wait};
 
-use super::place::Place;
-use super::port::{Channel, Incoming, Outgoing, error, loan, node};
+use super::place::{self, Place};
+use super::port::{Incoming, Outgoing, Received, Service, node};
+use super::{BORROWED, Meeting, default_depth};
 
 /// The way to reach many.
 #[derive(Debug)]
 pub struct Iceoryx2;
+
+/// Name of the one service.
+const SERVICE: &str = "cast";
+
+/// A queue holds a whole burst.
+fn depth(link: &Link) -> usize {
+    default_depth(link).max(burst(link) as usize)
+}
 
 impl Cast for Iceoryx2 {
     const ID: &'static str = super::ID;
@@ -27,48 +34,40 @@ impl Cast for Iceoryx2 {
     type Sender = Sender;
     type Receiver = Receiver;
 
+    fn fit(_host: &Host, link: &Link) -> Fit {
+        let messages = depth(link).saturating_add(BORROWED).saturating_mul(receivers(link));
+        place::fits(messages, link, "use fewer receivers or a smaller burst")
+    }
+
     fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
         let (place, guard) = Place::create()?;
-        let words = || place.words().into();
-        let mut sender = Handoff { words: words(), guard: Some(Box::new(guard)), ..Handoff::default() };
-        let mut all = Vec::with_capacity(receivers + 1);
-        for _ in 0..receivers {
-            let (near, far) = socket::seqpacket_pair()?;
-            sender.fds.push(near);
-            all.push(Handoff { words: words(), ..Handoff::of([far]) });
+        let mut handoffs = pairs(receivers, socket::seqpacket_pair)?;
+        for handoff in &mut handoffs {
+            handoff.words = place.words().into();
         }
-        all.insert(0, sender);
-        Ok(all)
+        handoffs[0].guard = Some(Box::new(guard));
+        Ok(handoffs)
     }
 
     fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
         let node = node(&Place::of(&handoff.words).config()?)?;
-        let channel = Channel::open(&node, "cast", receivers(link), burst(link) as usize, link)?;
-        let outgoing = channel.publisher()?;
-        for meeting in &handoff.fds {
-            socket::send_with_fds(meeting, &[0], &[])?;
-            if socket::recv_with_fds(meeting, &mut [0], 0)?.0 == 0 {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "a receiver ended before it subscribed",
-                ));
-            }
+        let service = Service::open(&node, SERVICE, receivers(link), depth(link), link)?;
+        let outgoing = service.publisher()?;
+        for meeting in handoff.fds.into_iter().map(Meeting) {
+            meeting.tell()?;
+            meeting.hear()?;
         }
-        outgoing.publisher.update_connections().map_err(error)?;
-        let mut message = Buffer::new(link.payload_bytes)?;
-        message.prefault()?;
-        Ok(Sender { outgoing, message, len: link.payload_bytes, _node: node })
+        outgoing.connect()?;
+        Ok(Sender { outgoing, len: link.payload_bytes, _node: node })
     }
 
     fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
-        let meeting = handoff.take_fd();
-        if socket::recv_with_fds(&meeting, &mut [0], 0)?.0 == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender is gone"));
-        }
+        let meeting = Meeting(handoff.take_fd());
+        meeting.hear()?;
         let node = node(&Place::of(&handoff.words).config()?)?;
-        let channel = Channel::open(&node, "cast", receivers(link), burst(link) as usize, link)?;
-        let incoming = channel.subscriber(link.wait)?;
-        socket::send_with_fds(&meeting, &[0], &[])?;
+        let incoming = Service::open(&node, SERVICE, receivers(link), depth(link), link)?.subscriber()?;
+        incoming.connect()?;
+        meeting.tell()?;
         Ok(Receiver { incoming, held: None, _node: node })
     }
 }
@@ -77,23 +76,20 @@ impl Cast for Iceoryx2 {
 #[derive(Debug)]
 pub struct Sender {
     outgoing: Outgoing,
-    message: Buffer,
     len: usize,
     _node: Node<ipc::Service>,
 }
 
 impl Send for Sender {
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
-        &mut self.message.bytes_mut()[..self.len]
+    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let mut room = self.outgoing.loan(self.len)?;
+        write(room.as_mut());
+        room.send()
     }
 
-    #[inline]
-    fn emit(&mut self) -> io::Result<()> {
-        let mut sample = loan(&self.outgoing.publisher, self.len)?;
-        sample.payload_mut().copy_from_slice(&self.message.bytes()[..self.len]);
-        sample.send().map_err(error)?;
-        Outgoing::ring(self.outgoing.bell.as_ref())
+    fn facts(&self) -> Facts {
+        self.outgoing.facts()
     }
 }
 
@@ -101,7 +97,7 @@ impl Send for Sender {
 #[derive(Debug)]
 pub struct Receiver {
     incoming: Incoming,
-    held: Option<Sample<ipc::Service, [u8], ()>>,
+    held: Option<Received>,
     _node: Node<ipc::Service>,
 }
 
@@ -109,7 +105,8 @@ impl Receive for Receiver {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         self.held = None;
-        let sample = self.incoming.take()?;
-        Ok(Some(self.held.insert(sample).payload()))
+        let message = self.incoming.take()?;
+        let held: &Received = self.held.insert(message);
+        Ok(Some(held.as_ref()))
     }
 }

@@ -25,8 +25,9 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::link::{Link, Wait};
 use weighbridge_lab::subject::{Family, Subject};
 
-pub use end::{Iceoryx2End, Received, Written};
+pub use end::Iceoryx2End;
 use place::Place;
+pub use port::{Received, Written};
 
 /// What the laboratory is handed.
 pub const FAMILY: Family =
@@ -51,18 +52,13 @@ const DEFAULT_BYTES: usize = 256 << 10;
 const HEADER_BYTES: usize = 128;
 /// Besides the queued messages, one is written and one is read.
 const BORROWED: usize = 2;
-/// The rest of what the two services put into shared memory, generously.
-const OTHER_BYTES: usize = 1 << 20;
 
 fn depth(link: &Link) -> usize {
-    let fitting = DEFAULT_BYTES / link.payload_bytes.saturating_add(HEADER_BYTES);
-    link.number(DEPTH.name).unwrap_or(fitting.clamp(2, 64))
+    link.number(DEPTH.name).unwrap_or_else(|| default_depth(link))
 }
 
-/// Shared memory of both directions.
-fn needed_bytes(link: &Link) -> usize {
-    let message = link.payload_bytes.saturating_add(HEADER_BYTES);
-    depth(link).saturating_add(BORROWED).saturating_mul(message).saturating_mul(2).saturating_add(OTHER_BYTES)
+fn default_depth(link: &Link) -> usize {
+    (DEFAULT_BYTES / link.payload_bytes.saturating_add(HEADER_BYTES)).clamp(2, 64)
 }
 
 impl Mechanism for Iceoryx2 {
@@ -74,19 +70,8 @@ impl Mechanism for Iceoryx2 {
     type End = Iceoryx2End;
 
     fn fit(_host: &Host, link: &Link) -> Fit {
-        let needed = needed_bytes(link);
-        match place::shared_memory_bytes() {
-            Ok(free) if (needed as u64) < free => place::fits(link.wait),
-            Ok(free) => Fit::No(format!(
-                "queues of {} messages of {} bytes take {needed} bytes in {}, where {free} are free; lower depth, or \
-                 raise it with mount -o remount,size=… {}",
-                depth(link),
-                link.payload_bytes,
-                place::SHARED_MEMORY,
-                place::SHARED_MEMORY
-            )),
-            Err(error) => Fit::No(format!("{} cannot be used: {error}", place::SHARED_MEMORY)),
-        }
+        let messages = depth(link).saturating_add(BORROWED).saturating_mul(2);
+        place::fits(messages, link, "lower depth")
     }
 
     fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
@@ -99,7 +84,7 @@ impl Mechanism for Iceoryx2 {
     fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Iceoryx2End> {
         let meeting = Meeting(handoff.take_fd());
         let config = Place::of(&handoff.words).config()?;
-        Iceoryx2End::attach(side, meeting, &config, link, depth(link))
+        Iceoryx2End::attach(side, meeting, &config, link)
     }
 }
 

@@ -15,11 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
 use weighbridge_lab::contract::Fit;
-use weighbridge_lab::link::Wait;
+use weighbridge_lab::link::{Link, Wait};
 use weighbridge_lab::mechanism::leftovers;
 
+use super::HEADER_BYTES;
+
 /// Where the C library keeps named shared memory.
-pub const SHARED_MEMORY: &str = "/dev/shm";
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The rest of what the services of a run put there, generously.
+const OTHER_BYTES: usize = 1 << 20;
 
 /// iceoryx2's own short name: root and prefix stand one after the other in the address of a socket, which is short.
 const WHAT: &str = "iox2";
@@ -110,14 +115,30 @@ pub fn sweep() {
     });
 }
 
+/// Is there shared memory for so many messages, and is the temporary directory near enough for the sockets of those who
+/// block? `remedy` is what a user can do about too many messages.
+pub(super) fn fits(messages: usize, link: &Link, remedy: &str) -> Fit {
+    let message = link.payload_bytes.saturating_add(HEADER_BYTES);
+    let needed = messages.saturating_mul(message).saturating_add(OTHER_BYTES);
+    match shared_memory_bytes() {
+        Ok(free) if (needed as u64) < free => fits_address(link.wait),
+        Ok(free) => Fit::No(format!(
+            "queues for {messages} messages of {} bytes take {needed} bytes in {SHARED_MEMORY}, where {free} are free; \
+             {remedy}, or raise it with mount -o remount,size=… {SHARED_MEMORY}",
+            link.payload_bytes
+        )),
+        Err(error) => Fit::No(format!("{SHARED_MEMORY} cannot be used: {error}")),
+    }
+}
+
 /// Bytes that may still be put into shared memory.
-pub fn shared_memory_bytes() -> io::Result<u64> {
+fn shared_memory_bytes() -> io::Result<u64> {
     let system = rustix::fs::statvfs(SHARED_MEMORY)?;
     Ok(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
 /// Is the temporary directory near enough for the socket that a listener needs?
-pub fn fits(wait: Wait) -> Fit {
+fn fits_address(wait: Wait) -> Fit {
     let place = Place { maker: std::process::id(), count: 9_999 };
     let len = place.root().as_os_str().len() + 1 + place.prefix().len() + SOCKET_NAME.len();
     if wait == Wait::Block && len > ADDRESS_BYTES {

@@ -1,168 +1,246 @@
-//! A publisher and a subscriber of a service of byte slices, with the event service that wakes who sleeps.
+//! What iceoryx2 is asked for: a node, a service of byte slices with one publisher, its ports, and the event service of the
+//! same name that wakes who sleeps. Pairs and fan-out take all of it from here.
 //!
 //! # Safety
-//! iceoryx2 hands out memory as uninitialised that lies in a segment of shared memory. Pages of such a file are filled with
-//! zeroes by the kernel, so its bytes are initialised, whatever they hold.
+//! A loaned message is declared initialised before it is written: it lies in a mapping of shared memory, whose bytes are
+//! what the kernel or an earlier message left there, and every value of a byte is a `u8`.
 #![allow(unsafe_code)]
 
-use std::fmt;
 use std::io;
 
-use iceoryx2::node::{Node, NodeBuilder};
-use iceoryx2::port::listener::Listener;
-use iceoryx2::port::notifier::Notifier;
-use iceoryx2::port::publisher::Publisher;
-use iceoryx2::port::subscriber::Subscriber;
-use iceoryx2::prelude::{BackpressureStrategy, Config, ServiceName, SignalHandlingMode, ipc};
-use iceoryx2::sample::Sample;
-use iceoryx2::sample_mut::SampleMut;
-use iceoryx2::service::port_factory::{event, publish_subscribe};
+use ::iceoryx2::node::Node;
+use ::iceoryx2::port::listener::{Listener, ListenerWaitError};
+use ::iceoryx2::port::notifier::Notifier;
+use ::iceoryx2::port::publisher::Publisher;
+use ::iceoryx2::port::subscriber::Subscriber;
+use ::iceoryx2::port::update_connections::UpdateConnections;
+use ::iceoryx2::prelude::{BackpressureStrategy, Config, NodeBuilder, PortFactory, SignalHandlingMode, ipc};
+use ::iceoryx2::sample::Sample;
+use ::iceoryx2::sample_mut::SampleMut;
+use ::iceoryx2::service::port_factory::{event, publish_subscribe};
+use iceoryx2_bb_elementary::package_version::PackageVersion;
+use weighbridge_lab::contract::Facts;
 use weighbridge_lab::link::{Link, Wait};
 
-/// Messages that a subscriber holds before a publisher waits for it.
-const DEPTH: usize = 64;
-/// Bytes of messages that are under way at most, unless two are longer.
-const DEPTH_BYTES: usize = 256 << 10;
+use super::peer_gone;
 
-/// An error of iceoryx2 in its own words.
-pub fn error(error: impl fmt::Debug) -> io::Error {
-    io::Error::other(format!("iceoryx2: {error:?}"))
-}
+type Messages = publish_subscribe::PortFactory<ipc::Service, [u8], ()>;
+type Events = event::PortFactory<ipc::Service>;
 
-/// A participant.
-pub fn node(config: &Config) -> io::Result<Node<ipc::Service>> {
-    // Signals are the laboratory's business.
+/// A participant. Signals are the laboratory's business.
+pub(super) fn node(config: &Config) -> io::Result<Node<ipc::Service>> {
     NodeBuilder::new()
         .config(config)
         .signal_handling_mode(SignalHandlingMode::Disabled)
         .create()
-        .map_err(error)
+        .map_err(failed("create a node"))
 }
 
-/// A service of byte slices, and its bell.
+/// A service of byte slices, with an event service beside it where receivers block.
 #[derive(Debug)]
-pub struct Channel {
-    messages: publish_subscribe::PortFactory<ipc::Service, [u8], ()>,
-    bell: event::PortFactory<ipc::Service>,
-    rings: bool,
-    len: usize,
+pub(super) struct Service {
+    messages: Messages,
+    events: Option<Events>,
+    subscribers: usize,
+    payload_bytes: usize,
+    wait: Wait,
 }
 
-impl Channel {
-    /// Opens or creates the service `name`.
-    pub fn open(
+impl Service {
+    /// Creates or opens the service `name`. Nobody but its publisher and so many subscribers can join.
+    pub(super) fn open(
         node: &Node<ipc::Service>,
         name: &str,
         subscribers: usize,
         depth: usize,
         link: &Link,
-    ) -> io::Result<Channel> {
-        let name = |what: &str| ServiceName::new(&format!("{name}/{what}")).map_err(error);
-        let depth = depth.max((DEPTH_BYTES / link.payload_bytes.max(1)).clamp(2, DEPTH));
+    ) -> io::Result<Service> {
+        let name = name.try_into().map_err(failed("name a service"))?;
         let messages = node
-            .service_builder(&name("messages")?)
+            .service_builder(&name)
             .publish_subscribe::<[u8]>()
             .enable_safe_overflow(false)
             .subscriber_max_buffer_size(depth)
-            .subscriber_max_borrowed_samples(2)
+            .subscriber_max_borrowed_samples(1)
             .history_size(0)
             .max_publishers(1)
             .max_subscribers(subscribers)
-            .max_nodes(subscribers + 2)
+            .max_nodes(subscribers + 1)
             .open_or_create()
-            .map_err(error)?;
-        let bell = node
-            .service_builder(&name("bell")?)
-            .event()
-            .max_listeners(subscribers)
-            .max_notifiers(1)
-            .max_nodes(subscribers + 2)
-            .open_or_create()
-            .map_err(error)?;
-        Ok(Channel { messages, bell, rings: link.wait == Wait::Block, len: link.payload_bytes })
+            .map_err(failed("open a publish-subscribe service"))?;
+        let events = || {
+            node.service_builder(&name)
+                .event()
+                .max_notifiers(1)
+                .max_listeners(subscribers)
+                .max_nodes(subscribers + 1)
+                .open_or_create()
+                .map_err(failed("open an event service"))
+        };
+        let events = if link.wait == Wait::Block { Some(events()?) } else { None };
+        Ok(Service { messages, events, subscribers, payload_bytes: link.payload_bytes, wait: link.wait })
     }
 
     /// Its publisher.
-    pub fn publisher(&self) -> io::Result<Outgoing> {
+    pub(super) fn publisher(self) -> io::Result<Outgoing> {
         let publisher = self
             .messages
             .publisher_builder()
-            .initial_max_slice_len(self.len.max(1))
-            .max_loaned_samples(2)
+            .initial_max_slice_len(self.payload_bytes.max(1))
+            .max_loaned_samples(1)
             .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
             .create()
-            .map_err(error)?;
-        let bell = match self.rings {
-            true => Some(self.bell.notifier_builder().create().map_err(error)?),
-            false => None,
-        };
-        Ok(Outgoing { publisher, bell })
+            .map_err(failed("create a publisher"))?;
+        let notifier = self.events.as_ref().map(|events| events.notifier_builder().create());
+        let notifier = notifier.transpose().map_err(failed("create a notifier"))?;
+        Ok(Outgoing { publisher, notifier, service: self })
     }
 
     /// A subscriber.
-    pub fn subscriber(&self, wait: Wait) -> io::Result<Incoming> {
-        let bell = match self.rings {
-            true => Some(self.bell.listener_builder().create().map_err(error)?),
-            false => None,
-        };
-        let subscriber = self.messages.subscriber_builder().create().map_err(error)?;
-        Ok(Incoming { subscriber, bell, wait })
+    pub(super) fn subscriber(&self) -> io::Result<Incoming> {
+        let subscriber =
+            self.messages.subscriber_builder().create().map_err(failed("create a subscriber"))?;
+        let listener = self.events.as_ref().map(|events| events.listener_builder().create());
+        let listener = listener.transpose().map_err(failed("create a listener"))?;
+        Ok(Incoming { subscriber, listener, wait: self.wait })
     }
+}
+
+/// What was tried, and iceoryx2's own word for why not.
+fn failed<E: std::fmt::Debug>(what: &'static str) -> impl FnOnce(E) -> io::Error {
+    move |error| io::Error::other(format!("iceoryx2 cannot {what}: {error:?}"))
 }
 
 /// Sends.
 #[derive(Debug)]
-pub struct Outgoing {
-    pub publisher: Publisher<ipc::Service, [u8], ()>,
-    pub bell: Option<Notifier<ipc::Service>>,
+pub(super) struct Outgoing {
+    publisher: Publisher<ipc::Service, [u8], ()>,
+    notifier: Option<Notifier<ipc::Service>>,
+    service: Service,
 }
 
 impl Outgoing {
-    /// Wakes who sleeps.
+    /// Looks for the subscribers now: else that is done when the next message is sent, in a timed loop.
+    pub(super) fn connect(&self) -> io::Result<()> {
+        self.publisher.update_connections().map_err(failed("connect the publisher"))
+    }
+
+    /// Room for a message of `len` bytes, where its receivers will read it.
     #[inline]
-    pub fn ring(bell: Option<&Notifier<ipc::Service>>) -> io::Result<()> {
-        match bell {
-            Some(bell) => bell.notify().map(|_| ()).map_err(error),
-            None => Ok(()),
+    pub(super) fn loan(&mut self, len: usize) -> io::Result<Written<'_>> {
+        let sample = self.publisher.loan_slice_uninit(len).map_err(io::Error::other)?;
+        // SAFETY: the bytes lie in a mapping, where each has a value; see the top of this file.
+        let sample = unsafe { sample.assume_init() };
+        Ok(Written { sample, notifier: self.notifier.as_ref(), receivers: self.service.subscribers })
+    }
+
+    /// The settings of service and publisher, as they are.
+    pub(super) fn facts(&self) -> Facts {
+        let settings = self.service.messages.static_config();
+        let backpressure = match (settings.has_safe_overflow(), self.publisher.backpressure_strategy()) {
+            (true, _) => "overflow".into(),
+            (false, strategy) => format!("{strategy:?}"),
+        };
+        Facts::from([
+            ("iceoryx2_version".into(), PackageVersion::get().to_string()),
+            ("depth".into(), settings.subscriber_max_buffer_size().to_string()),
+            ("history".into(), settings.history_size().to_string()),
+            ("loaned_max".into(), self.publisher.max_loaned_samples().to_string()),
+            ("borrowed_max".into(), settings.subscriber_max_borrowed_samples().to_string()),
+            ("payload_bytes_max".into(), self.publisher.initial_max_slice_len().to_string()),
+            (
+                "payload_alignment_bytes".into(),
+                settings.message_type_details().payload.alignment().to_string(),
+            ),
+            ("allocation".into(), format!("{:?}", self.publisher.allocation_strategy())),
+            ("backpressure".into(), backpressure),
+        ])
+    }
+}
+
+/// A message that is being written where its receivers will read it.
+#[derive(Debug)]
+pub struct Written<'a> {
+    sample: SampleMut<ipc::Service, [u8], ()>,
+    notifier: Option<&'a Notifier<ipc::Service>>,
+    receivers: usize,
+}
+
+impl Written<'_> {
+    /// Sends it to all, and wakes those that sleep.
+    #[inline]
+    pub(super) fn send(self) -> io::Result<()> {
+        if self.sample.send().map_err(io::Error::other)? < self.receivers {
+            return Err(peer_gone());
         }
+        if let Some(notifier) = self.notifier
+            && notifier.notify().map_err(io::Error::other)? < self.receivers
+        {
+            return Err(peer_gone());
+        }
+        Ok(())
+    }
+}
+
+impl AsMut<[u8]> for Written<'_> {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.sample.payload_mut()
     }
 }
 
 /// Receives.
 #[derive(Debug)]
-pub struct Incoming {
+pub(super) struct Incoming {
     subscriber: Subscriber<ipc::Service, [u8], ()>,
-    bell: Option<Listener<ipc::Service>>,
+    listener: Option<Listener<ipc::Service>>,
     wait: Wait,
 }
 
 impl Incoming {
+    /// Looks for the publisher now; see [`Outgoing::connect`].
+    pub(super) fn connect(&self) -> io::Result<()> {
+        self.subscriber.update_connections().map_err(failed("connect the subscriber"))
+    }
+
+    /// Messages that its queue holds.
+    pub(super) fn depth(&self) -> usize {
+        self.subscriber.buffer_size()
+    }
+
     /// The next message, waiting for it.
     #[inline]
-    pub fn take(&mut self) -> io::Result<Sample<ipc::Service, [u8], ()>> {
+    pub(super) fn take(&mut self) -> io::Result<Received> {
         loop {
-            if let Some(sample) = self.subscriber.receive().map_err(error)? {
-                return Ok(sample);
+            if let Some(sample) = self.subscriber.receive().map_err(io::Error::other)? {
+                return Ok(Received(sample));
             }
-            match (&self.bell, self.wait) {
-                // Rung after each message, and a bell that rang before the wait ends it at once.
-                (Some(bell), _) => {
-                    bell.blocking_wait(|_| ()).map_err(error)?;
-                }
-                (None, Wait::Yield) => std::thread::yield_now(),
-                (None, _) => std::hint::spin_loop(),
+            match &self.listener {
+                Some(listener) => listen(listener)?,
+                None if self.wait == Wait::Yield => std::thread::yield_now(),
+                None => std::hint::spin_loop(),
             }
         }
     }
 }
 
-/// Room for a message, not written twice: its content is arbitrary.
-#[inline]
-pub fn loan(
-    publisher: &Publisher<ipc::Service, [u8], ()>,
-    len: usize,
-) -> io::Result<SampleMut<ipc::Service, [u8], ()>> {
-    let sample = publisher.loan_slice_uninit(len).map_err(error)?;
-    // SAFETY: memory of a file is initialised; see above.
-    Ok(unsafe { sample.assume_init() })
+/// Sleeps until the publisher notifies. What it notified of is in the queue, so the events themselves tell nothing more; one
+/// that came before the wait ends it at once.
+fn listen(listener: &Listener<ipc::Service>) -> io::Result<()> {
+    match listener.blocking_wait(|_| {}) {
+        // Stopped and continued: the loop around this looks again.
+        Ok(_) | Err(ListenerWaitError::InterruptSignal) => Ok(()),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// A message where its sender wrote it.
+#[derive(Debug)]
+pub struct Received(Sample<ipc::Service, [u8], ()>);
+
+impl AsRef<[u8]> for Received {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.0.payload()
+    }
 }

@@ -14,9 +14,9 @@ mod reader;
 mod writer;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use causeway::{Group, GroupOptions, Policy, Publisher, Subscriber};
+use causeway::{Group, Policy, Publisher, Subscriber};
 use causeway_os::socket;
 
 use super::limits::{EACH_ROLE, OTHERS};
@@ -29,7 +29,8 @@ use crate::descriptors;
 use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::mechanism::causeway::{
-    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, RECEIVE, accept_invitation, capacity_bytes,
+    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, RECEIVE, accept_invitation, capacity_bytes, create,
+    hear, invite,
 };
 use crate::pattern::Info;
 use crate::shape;
@@ -150,7 +151,7 @@ impl Inbox {
 
 fn invite_all(meetings: &[OwnedFd], link: &Link) -> io::Result<Group> {
     let options = ManyWriters::options().remote_publishers(meetings.len() as u32);
-    let group = create(options, link)?;
+    let group = create(options, capacity_bytes(link))?;
     for meeting in meetings {
         invite(&group, meeting)?;
     }
@@ -169,7 +170,7 @@ impl Outbox {
         let group = match has_one_log(link) {
             true => accept_invitation(meeting)?,
             false => {
-                let own = create(OneWriter::options(), link)?;
+                let own = create(OneWriter::options(), capacity_bytes(link))?;
                 invite(&own, meeting)?;
                 own
             }
@@ -178,26 +179,5 @@ impl Outbox {
         socket::send_with_fds(meeting, &[publisher.id()], &[])?;
         hear(meeting)?;
         Ok(Outbox { publisher, _group: group })
-    }
-}
-
-fn create(options: GroupOptions, link: &Link) -> io::Result<Group> {
-    Group::create("weighbridge", options.capacity_bytes(capacity_bytes(link) as u64))
-        .map_err(io::Error::other)
-}
-
-fn invite(group: &Group, meeting: &OwnedFd) -> io::Result<()> {
-    let invitation = group.invite().map_err(io::Error::other)?;
-    Ok(socket::send_with_fds(meeting, &[0], &[invitation.as_fd()])?)
-}
-
-/// The one byte that the other end says.
-fn hear(meeting: &OwnedFd) -> io::Result<u8> {
-    let mut byte = [0];
-    match socket::recv_with_fds(meeting, &mut byte, 0)?.0 {
-        0 => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other end ended before the first message"))
-        }
-        _ => Ok(byte[0]),
     }
 }

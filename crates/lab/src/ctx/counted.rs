@@ -1,0 +1,108 @@
+//! What a role counts beside its samples: switches, faults, CPU time, events. Read outside the timed interval, before the
+//! first counted batch and after the last.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use causeway_os::counters::{EventCounts, TaskSwitches, ThreadCounters, ThreadMigrations};
+use serde::{Deserialize, Serialize};
+use weighbridge_record::Latencies;
+
+use super::Ctx;
+use crate::shared::Step;
+
+/// What a role counted between the beginning of its first counted batch and the end of its last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Operations.
+    pub ops: u64,
+    /// Bytes that arrived here.
+    pub received_bytes: u64,
+    /// Context switches because this role waited.
+    pub voluntary_switches: u64,
+    /// Context switches because it was preempted.
+    pub involuntary_switches: u64,
+    /// Page faults without input or output.
+    pub minor_faults: u64,
+    /// Page faults that read from a device.
+    pub major_faults: u64,
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Moves to another CPU, where they can be counted.
+    pub migrations: Option<u64>,
+    /// CPU cycles, from a PMU.
+    pub cycles: Option<u64>,
+    /// Instructions, from a PMU.
+    pub instructions: Option<u64>,
+    /// Voluntary switches of the coordinator meanwhile, as this role saw them.
+    pub coordinator_switches: Option<u64>,
+    /// Rate of a plain memory copy of the payload's size in this role, right after the timed part.
+    pub copy_bytes_per_s: Option<f64>,
+    /// Further figures, by name with unit, one for each sample.
+    pub series: BTreeMap<String, Vec<f64>>,
+    /// What single operations took, where each was timed.
+    pub latencies: Option<Latencies>,
+}
+
+/// Readings at the beginning of the counted part.
+#[derive(Debug)]
+pub(super) struct Began {
+    thread: ThreadCounters,
+    events: EventCounts,
+    migrations: Option<u64>,
+    coordinator: Option<u64>,
+}
+
+impl Ctx<'_> {
+    /// Only the leading role watches the coordinator: by the time that others look, it may have woken for a report.
+    pub(super) fn do_not_watch(&mut self) {
+        self.coordinator = None;
+    }
+
+    /// Reads the counters, the first time it is called.
+    pub(super) fn begin_counting(&mut self) -> io::Result<()> {
+        if self.began.is_none() {
+            self.set_step(Step::Batches);
+            let coordinator = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
+            self.began = Some(Began {
+                migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
+                events: self.events.read(),
+                thread: ThreadCounters::read(),
+                coordinator,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn count(&mut self, ops: u64, bytes: u64) {
+        self.counted.ops += ops * self.ops_each;
+        self.counted.received_bytes += bytes;
+    }
+
+    pub(super) fn end_counting(&mut self) -> io::Result<()> {
+        if let Some(Began { thread, events, migrations, coordinator }) = self.began.take() {
+            let thread = ThreadCounters::read().since(&thread);
+            let events = self.events.read().since(&events);
+            let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
+            let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
+            self.counted = Counted {
+                ops: self.counted.ops,
+                received_bytes: self.counted.received_bytes,
+                voluntary_switches: thread.voluntary_switches,
+                involuntary_switches: thread.involuntary_switches,
+                minor_faults: thread.minor_faults,
+                major_faults: thread.major_faults,
+                cpu_ns: thread.cpu_ns,
+                migrations: moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations),
+                cycles: events.cycles,
+                instructions: events.instructions,
+                coordinator_switches: now.zip(coordinator).map(|(now, then)| now - then),
+                copy_bytes_per_s: None,
+                series: BTreeMap::new(),
+                latencies: None,
+            };
+        }
+        self.set_step(Step::Report);
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Windows: one role sends without end, another times what it receives in windows that follow each other without a gap.
+
+use std::io;
+use std::thread;
+
+use causeway_os::counters::ThreadCounters;
+
+use super::batches::check;
+use super::{Batch, Ctx, Tally};
+use crate::planner::Timing;
+use crate::shared::{Phase, Sample};
+
+impl Ctx<'_> {
+    /// Receives an endless stream in chunks of `chunk_ops` messages, in windows of whole chunks that follow each other
+    /// without a gap; the first window is dropped. Then drains what the sender still sends, unless the mechanism is
+    /// `lossy`: there the sender goes on until this role is done, and nobody knows what is still to come.
+    ///
+    /// # Errors
+    /// As [`Ctx::lead`].
+    pub fn drain(
+        &mut self,
+        chunk_ops: u64,
+        lossy: bool,
+        mut work: impl FnMut(Batch) -> io::Result<Tally>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+    ) -> io::Result<()> {
+        self.meet()?;
+        let mut chunks = 0;
+        let mut receive = |count: u64| -> io::Result<(Batch, Tally)> {
+            let batch = Batch { first: chunks * chunk_ops, ops: count * chunk_ops };
+            chunks += count;
+            work(batch).map(|tally| (batch, tally))
+        };
+        let timing = self.window_timing();
+        let window_chunks = self.calibrate_window(timing.sample_ns, &mut receive)?;
+        let mut windows = Vec::with_capacity(timing.samples + 1);
+        self.shared.set_phase(Phase::Timed);
+        self.begin_counting()?;
+        windows.push((receive(window_chunks)?, 0, 0));
+        let mut began_ns = self.now_ns();
+        let end_ns = began_ns + timing.run_ns;
+        let mut counters = ThreadCounters::read();
+        while windows.len() <= timing.samples {
+            let received = receive(window_chunks)?;
+            let now_ns = self.now_ns();
+            // One reading a window: windows follow each other without a gap, so it cannot stand outside of them.
+            let now_counters = ThreadCounters::read();
+            let preemptions = now_counters.since(&counters).involuntary_switches;
+            counters = now_counters;
+            windows.push((received, now_ns - began_ns, preemptions));
+            if now_ns > end_ns && windows.len() > timing.least_samples {
+                break;
+            }
+            began_ns = now_ns;
+        }
+        self.shared.set_phase(Phase::Over);
+        for (index, ((batch, tally), elapsed_ns, preemptions)) in windows.into_iter().enumerate() {
+            check(batch, tally, expect(batch))?;
+            self.count(batch.ops, tally.bytes);
+            if index > 0 {
+                let sample = Sample { elapsed_ns, ops: batch.ops, bytes: tally.bytes, preemptions, extra: 0 };
+                self.shared.push_sample(sample);
+            }
+        }
+        self.end_counting()?;
+        self.shared.finish()?;
+        while !lossy && self.shared.feed_end() != Some(chunks) {
+            let batch = Batch { first: chunks * chunk_ops, ops: chunk_ops };
+            let tally = work(batch)?;
+            check(batch, tally, expect(batch))?;
+            chunks += 1;
+        }
+        // Where the sender cannot know that its last messages arrive, there is somebody to send them to.
+        while lossy && self.shared.feed_end().is_none() {
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Sends chunks of `chunk_ops` messages until the receiver has enough.
+    ///
+    /// Once it sees that, it publishes that exactly one more chunk comes, and sends that: so a receiver that has seen
+    /// nothing published may safely wait for one more chunk.
+    ///
+    /// # Errors
+    /// That of `work`.
+    pub fn feed(
+        &mut self,
+        chunk_ops: u64,
+        lossy: bool,
+        mut work: impl FnMut(Batch) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.do_not_watch();
+        self.meet()?;
+        let mut chunks = 0;
+        loop {
+            let phase = self.shared.phase();
+            if phase >= Phase::Timed {
+                self.begin_counting()?;
+            }
+            if phase == Phase::Over {
+                break;
+            }
+            work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
+            chunks += 1;
+            if phase == Phase::Timed {
+                self.count(chunk_ops, 0);
+            }
+        }
+        self.end_counting()?;
+        if lossy {
+            self.shared.set_feed_end(chunks);
+        } else {
+            self.shared.set_feed_end(chunks + 1);
+            work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
+        }
+        self.await_leader()
+    }
+
+    /// Ends that share a CPU take turns of some milliseconds each, so a window must hold many turns.
+    fn window_timing(&self) -> Timing {
+        if self.link.same_cpu() { self.timing_of_turns() } else { self.timing }
+    }
+
+    pub(super) fn timing_of_turns(&self) -> Timing {
+        const TURNS: u64 = 12;
+        Timing {
+            sample_ns: self.timing.sample_ns * TURNS,
+            samples: self.timing.least_samples,
+            run_ns: self.timing.run_ns * TURNS,
+            ..self.timing
+        }
+    }
+
+    /// How many chunks fill a window, from the rate over the whole warm-up: on one CPU the receiver empties at one rate
+    /// what the sender has filled at another, and a window must hold both.
+    fn calibrate_window(
+        &mut self,
+        window_ns: u64,
+        receive: &mut impl FnMut(u64) -> io::Result<(Batch, Tally)>,
+    ) -> io::Result<u64> {
+        let began_ns = self.now_ns();
+        let (mut chunks, mut total) = (1, 0);
+        loop {
+            // A sum that nobody looks at would not be taken, and the warm-up would be one of unread messages.
+            std::hint::black_box(receive(chunks)?);
+            total += chunks;
+            let elapsed_ns = (self.now_ns() - began_ns).max(1);
+            let window = (total as f64 * window_ns as f64 / elapsed_ns as f64).ceil() as u64;
+            if elapsed_ns >= window_ns / 2 {
+                return Ok(window.max(1));
+            }
+            chunks = (window / 4).clamp(1, chunks * 16);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Roles that are killed while they are timed.
+
+use std::fs::{self, OpenOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::coordinator::Outcome;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::planner::Timing;
+use weighbridge_lab::shared::{Shared, Step};
+use weighbridge_lab::subject::Prepared;
+use weighbridge_record::CaseId;
+
+use crate::runs::{self, prepare_or_skip, run};
+
+/// Long enough to be caught in it.
+const LONG: Timing = Timing { sample_ns: 2_000_000, samples: 50, least_samples: 50, run_ns: 100_000_000 };
+
+/// A machine that is busy may end a run before the killer comes to it; then once more.
+const ATTEMPTS: usize = 10;
+
+/// Every role in turn is killed in its timed part: the run fails with that step and names the role, and nobody waits for
+/// the dead.
+pub fn killed(host: &Host, id: &CaseId, roles: &[&str]) {
+    let Some(case) = prepare_or_skip(host, id) else { return };
+    for (role, name) in roles.iter().enumerate() {
+        let failed = (0..ATTEMPTS).find_map(|_| match run_and_kill(host, &case, role, roles.len()) {
+            Outcome::Failed { step, why } => Some((step, why)),
+            Outcome::Measured(_) => None,
+            other => panic!("{id}: {other:?}"),
+        });
+        let (step, why) = failed.unwrap_or_else(|| panic!("{id}: every run was quicker"));
+        assert_eq!((step.as_str(), why), ("batches", format!("{name} ended: signal 9 (SIGKILL)")), "{id}");
+    }
+}
+
+fn run_and_kill(host: &Host, case: &Prepared, role: usize, roles: usize) -> Outcome {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let shared = until(&is_over, memory_of_the_run)?;
+            until(&is_over, || (shared.step(role) >= Step::Batches).then_some(()))?;
+            let pids = runs::children();
+            if pids.len() == roles {
+                let _ = kill_process(Pid::from_raw(pids[role]).unwrap(), Signal::KILL);
+            }
+            Some(())
+        });
+        let outcome = run(host, case, LONG);
+        is_over.store(true, Ordering::Relaxed);
+        outcome
+    })
+}
+
+/// The words of the run that this process coordinates, by the name of their memory.
+fn memory_of_the_run() -> Option<Shared> {
+    fs::read_dir("/proc/self/fd").unwrap().flatten().find_map(|entry| {
+        let link = fs::read_link(entry.path()).ok()?;
+        if !link.to_str()?.starts_with("/memfd:weighbridge-run") {
+            return None;
+        }
+        let file = OpenOptions::new().read(true).write(true).open(entry.path()).ok()?;
+        Shared::open(file.into()).ok()
+    })
+}
+
+fn until<T>(is_over: &AtomicBool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+}
