@@ -41,5 +41,5 @@ pub use json::json;
 pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};
 pub use suite::{Section, Table, sections};
-pub use table::{Style, table};
+pub use table::{Style, skips, table};
 pub use units::{significant, with_unit};

@@ -189,8 +189,8 @@ fn a_selection_that_this_machine_skips_altogether() {
     weighbridge(folder.path()).args(["plan", "roundtrip/pipe/0/free"]).assert().code(2).stdout_eq(str![[
         r#"
 skipped:
-roundtrip/pipe/0/free
-    a byte stream cannot carry an empty message; the smallest is 1 byte
+  a byte stream cannot carry an empty message; the smallest is 1 byte
+    pipe: 0 B at free (roundtrip)
 
 0 of 1 cases would be measured.
 
