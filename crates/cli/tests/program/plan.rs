@@ -106,7 +106,17 @@ fn list_with_a_name_tells_everything_about_it() {
     for detail in ["by roundtrip, stream", "waits by block; can poll", "axis pipe-size"] {
         assert!(told("pipe").contains(detail), "{detail} is not in\n{}", told("pipe"));
     }
-    assert!(told("fan-in").contains("axis streams"), "{}", told("fan-in"));
+    // Streams and logs are of two kinds, and each axis says whose it is.
+    for detail in ["axis streams (pipe, unix-stream, tcp", "axis receive (causeway-sw, causeway-mw): "] {
+        assert!(told("fan-in").contains(detail), "{detail} is not in\n{}", told("fan-in"));
+    }
+    assert!(told("pipe").contains("axes of fan-in: streams, "), "{}", told("pipe"));
+    let keeps = "keeps message boundaries";
+    for (name, expected) in
+        [("unix-seqpacket", true), ("causeway-mw", true), ("pipe", false), ("memcpy", false)]
+    {
+        assert_eq!(told(name).contains(keeps), expected, "{}", told(name));
+    }
     assert!(told("quick").contains("\n  roundtrip/pipe/4096/same-cpu\n"), "{}", told("quick"));
     weighbridge(folder().path())
         .args(["list", "pipr"])
