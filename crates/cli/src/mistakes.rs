@@ -3,6 +3,8 @@
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::{args, nearest};
+
 /// The sentence, without a full stop.
 pub fn sentence(error: &Error) -> String {
     let mistake = Mistake(error);
@@ -37,6 +39,14 @@ fn one_of(one: &str, other: &str) -> String {
     } else {
         format!("{one} and {other} exclude each other")
     }
+}
+
+/// The command closest to a word, by the measure that names of cases are held against: the parser's own finds no `run`
+/// for `rn`.
+fn nearest_command(typed: &str) -> Option<String> {
+    let program = args::command();
+    let known: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
+    nearest::words(typed, &known).into_iter().next()
 }
 
 struct Mistake<'a>(&'a Error);
@@ -97,6 +107,7 @@ impl Mistake<'_> {
     fn unknown(&self, what: &str, invalid: ContextKind, suggested: ContextKind) -> Option<String> {
         let typed = self.word(invalid)?;
         let near = self.word(suggested);
+        let near = near.or_else(|| (what == "command").then(|| nearest_command(&typed)).flatten());
         let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         Some(format!("there is no {what} `{typed}`{near}"))
     }
@@ -147,7 +158,8 @@ mod tests {
             typed(&["run", "--sizs", "1"])
                 .starts_with("there is no option `--sizs`; did you mean `--sizes`?")
         );
-        assert!(typed(&["rn"]).starts_with("there is no command `rn`"));
+        assert!(typed(&["rn"]).starts_with("there is no command `rn`; did you mean `run`?"));
+        assert!(typed(&["zzz"]).starts_with("there is no command `zzz`; see"));
     }
 
     #[test]
