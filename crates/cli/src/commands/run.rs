@@ -1,5 +1,6 @@
 //! `weighbridge run`: measures, and keeps what it measured whatever happens.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::destination::{Destination, cannot_create};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, output, values};
 
 /// Measures cases.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
@@ -83,6 +84,7 @@ fn measure(
     // What was measured is shown and kept before anything is said about what went wrong.
     let printed = output::print(rendered(&report, args.format));
     let page = destination.page.map(|page| write_page(&report, &page));
+    let partial = Partial { record: &destination.record, has_page: matches!(page, Some(Ok(_))), has_numbers };
     if !args.quiet {
         output::say(&format!("record: {}", destination.record.display()));
         if let Some(Ok(page)) = &page {
@@ -95,7 +97,7 @@ fn measure(
             destination.record.display()
         ))
     });
-    conclude(ended, [printed, page.transpose().map(|_| ())], has_numbers)
+    conclude(ended, [printed, page.transpose().map(|_| ())], &partial)
 }
 
 /// Measures cases, then searches for the size at which two mechanisms are equally fast, which has a fifth of the time to
@@ -122,11 +124,33 @@ fn chart<'c>(
     meeting::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
 }
 
+/// A record that ends early, and what it is good for.
+struct Partial<'a> {
+    record: &'a Path,
+    has_page: bool,
+    has_numbers: bool,
+}
+
+impl fmt::Display for Partial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.has_numbers {
+            return f.write_str("the record is valid, but no case has a number yet");
+        }
+        f.write_str("the record is valid, and holds what was measured until then")?;
+        if self.has_page {
+            return f.write_str("; so does the page");
+        }
+        let page = self.record.with_extension("html");
+        let [record, page] = [self.record, &page].map(values::quoted);
+        write!(f, "; `weighbridge report {record} --format html --out {page}` makes a page of it")
+    }
+}
+
 /// One sentence for each thing that went wrong, and the exit code of the worst.
 fn conclude(
     ended: Result<Ended, Failure>,
     afterwards: [Result<(), Failure>; 2],
-    has_numbers: bool,
+    partial: &Partial<'_>,
 ) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for failure in afterwards.into_iter().filter_map(Result::err) {
@@ -135,10 +159,10 @@ fn conclude(
     }
     match ended? {
         Ended::Interrupted => {
-            output::say("interrupted: the record is valid, and holds what was measured until then");
+            output::say(&format!("interrupted: {partial}"));
             Ok(Exit::Interrupted)
         }
-        Ended::Complete if !has_numbers => {
+        Ended::Complete if !partial.has_numbers => {
             Err(Failure::new("no case gave a number; the record has the reasons"))
         }
         Ended::Complete => Ok(exit),
