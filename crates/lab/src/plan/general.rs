@@ -47,6 +47,7 @@ pub(super) const HARNESS: Group = Group {
     axes: &[],
 };
 
+/// Six runs of each of its hundred cases take a minute; the rest of the budget goes to those with the widest intervals.
 pub(super) const QUICK: Suite = Suite {
     name: "quick",
     about: "every mechanism, a few sizes, one CPU and two, within two minutes",
@@ -71,8 +72,30 @@ pub(super) const QUICK: Suite = Suite {
             axes: &[],
         },
         Group {
+            patterns: &["roundtrip"],
+            mechanisms: &["causeway-sw"],
+            sizes: Sizes::These(&[1, 4 * KIB, 64 * KIB]),
+            placements: BOTH,
+            axes: &[],
+        },
+        // What one order for many writers costs shows at one size.
+        Group {
+            patterns: &["roundtrip"],
+            mechanisms: &["causeway-mw"],
+            sizes: Sizes::These(&[4 * KIB]),
+            placements: BOTH,
+            axes: &[],
+        },
+        Group {
             patterns: &["stream"],
             mechanisms: EVERY,
+            sizes: Sizes::These(&[64 * KIB]),
+            placements: &["two-cpus"],
+            axes: &[],
+        },
+        Group {
+            patterns: &["stream"],
+            mechanisms: &["causeway-sw"],
             sizes: Sizes::These(&[64 * KIB]),
             placements: &["two-cpus"],
             axes: &[],
