@@ -3,14 +3,13 @@
 //! The figures of the cases have the first table. The others that the record holds for each run have tables of their own:
 //! what the reader counted, CPU time and switches per operation, further series.
 
-use std::collections::BTreeMap;
-
 use textwrap::core::display_width;
 use weighbridge_record::{CaseId, Run};
 use weighbridge_stats::{Ratio, median, paired_ratio};
 
 use crate::markdown::escaped;
 use crate::model::{Measured, Report};
+use crate::rounds::pairs;
 use crate::units::{Scale, Series, count, significant, with_unit};
 use crate::words::plain;
 
@@ -151,7 +150,6 @@ impl Shown {
 fn is_of_the_sort_of(base: &Measured, case: &Measured) -> bool {
     let is_base = case.id == base.id && case.source == base.source;
     !is_base
-        && case.source == base.source
         && case.higher_is_better() == base.higher_is_better()
         && (!base.higher_is_better() || case.unit() == base.unit())
         && (base.id.payload_bytes == 0 || base.id.payload_bytes == case.id.payload_bytes)
@@ -206,18 +204,9 @@ fn ratio<'a>(
     what: What<'_>,
 ) -> Option<(&'a Measured, f64, Ratio)> {
     let here = what.of_case(case)?;
-    let pairs = pairs(base, case, what);
+    let pairs = pairs(base, case, |measured, run| what.of_run(measured, run));
     let has_ratio = !pairs.is_empty() && !what.is_chance(here, there);
     has_ratio.then(|| (case, here, paired_ratio(&pairs, 0.95)))
-}
-
-/// Figures of runs of one round. A record may come from anywhere: what has no logarithm is left out.
-fn pairs(base: &Measured, case: &Measured, what: What<'_>) -> Vec<(f64, f64)> {
-    let usable = |value: &f64| value.is_finite() && *value > 0.0;
-    let of = |measured: &Measured, run: &Run| what.of_run(measured, run).filter(usable);
-    let by_round: BTreeMap<u32, f64> =
-        base.runs.iter().filter_map(|run| Some((run.round, of(base, run)?))).collect();
-    case.runs.iter().filter_map(|run| Some((*by_round.get(&run.round)?, of(case, run)?))).collect()
 }
 
 /// A table whose columns are aligned, so that it can be read as text too.

@@ -28,6 +28,7 @@ mod model;
 mod notes;
 mod per_op;
 mod regimes;
+mod rounds;
 mod suite;
 mod table;
 mod unfinished;
