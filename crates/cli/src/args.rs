@@ -56,7 +56,7 @@ Examples:
 
 /// Weighs what it costs to move messages, wake-ups and memory between Linux processes.
 #[derive(Debug, Parser)]
-#[command(name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
+#[command(name = "weighbridge", bin_name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
 struct Typed {
     #[command(subcommand)]
     command: Command,

@@ -100,8 +100,14 @@ impl Mistake<'_> {
     fn refused_value(&self) -> Option<String> {
         use std::error::Error as _;
         let argument = self.argument(ContextKind::InvalidArg)?;
-        let why = self.0.source()?;
-        Some(format!("{argument}: {why}"))
+        let why = self.0.source()?.to_string();
+        // The parser of numbers words its limits as a program would.
+        let limits =
+            why.split_once(" is not in ").and_then(|(typed, range)| Some((typed, range.split_once("..=")?)));
+        Some(match limits {
+            Some((typed, (least, most))) => format!("{argument} takes {least} to {most}, not `{typed}`"),
+            None => format!("{argument}: {why}"),
+        })
     }
 
     fn unknown(&self, what: &str, invalid: ContextKind, suggested: ContextKind) -> Option<String> {
@@ -150,6 +156,21 @@ mod tests {
     fn a_value_that_has_no_meaning_is_refused_with_the_reason() {
         let said = typed(&["run", "--sizes", "1,4Q"]);
         assert!(said.starts_with("--sizes: `4Q` is no size; "), "{said}");
+    }
+
+    #[test]
+    fn a_number_out_of_its_limits_is_refused_with_the_limits() {
+        assert_eq!(typed(&["run", "--max-runs", "41"]), "--max-runs takes 1 to 40, not `41`");
+    }
+
+    /// Under whatever name the program was started: a link, a copy.
+    #[test]
+    fn the_help_is_named_by_the_name_of_the_program() {
+        for name in ["/tmp/wb", "weighbridge", "./weighbridge-1.2"] {
+            let error =
+                crate::args::command().try_get_matches_from([name, "run", "--budgt", "3s"]).unwrap_err();
+            assert!(sentence(&error).ends_with("; see `weighbridge run --help`"), "{}", sentence(&error));
+        }
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn a_precision_a_budget_and_a_number_of_runs_that_make_no_sense() {
             ["--budget", "5ms"],
             "error: --budget 5 ms is too small for one run, which takes about [..] ms; give more\n",
         ),
-        (["--max-runs", "0"], "error: --max-runs: 0 is not in 1..=40\n"),
+        (["--max-runs", "0"], "error: --max-runs takes 1 to 40, not `0`\n"),
     ] {
         refused(folder.path(), &["run", "roundtrip/mock/1/free", args[0], args[1]], stderr);
     }
