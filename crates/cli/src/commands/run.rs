@@ -17,7 +17,7 @@ use weighbridge_report::{self as report, Report};
 
 use super::{THIS_PROGRAM, look_at_host, plan};
 use crate::args::{COMMIT, PROFILE, Run, RunFormat};
-use crate::destination::{Destination, cannot_create};
+use crate::destination::Destination;
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
@@ -83,7 +83,7 @@ fn measure(
 
     // What was measured is shown and kept before anything is said about what went wrong.
     let printed = output::print(rendered(&report, args.format));
-    let page = destination.page.map(|page| write_page(&report, &page));
+    let page = destination.page.map(|page| write_page(&report, &page, &destination.record));
     let partial = Partial { record: &destination.record, has_page: matches!(page, Some(Ok(_))), has_numbers };
     if !args.quiet {
         output::say(&format!("record: {}", destination.record.display()));
@@ -93,8 +93,9 @@ fn measure(
     }
     let ended = ended.and_then(|ended| closing.map(|()| ended)).map_err(|error| {
         Failure::new(format!(
-            "cannot write to `{}`: {error}; it holds what was measured until then",
-            destination.record.display()
+            "cannot write to `{}`: {error}; {}",
+            destination.record.display(),
+            if has_numbers { "it holds what was measured until then" } else { "no case has a number yet" }
         ))
     });
     conclude(ended, [printed, page.transpose().map(|_| ())], &partial)
@@ -204,8 +205,14 @@ fn rendered(report: &Report, format: RunFormat) -> String {
     }
 }
 
-fn write_page(report: &Report, page: &Path) -> Result<PathBuf, Failure> {
-    super::report::write_new(page, report::html(report).as_bytes())
-        .map_err(|error| cannot_create(page, "--html", &error))?;
+fn write_page(report: &Report, page: &Path, record: &Path) -> Result<PathBuf, Failure> {
+    super::report::write_new(page, report::html(report).as_bytes()).map_err(|error| {
+        // What was measured is in the record, so nothing has to be measured again.
+        Failure::new(format!(
+            "cannot create `{}`: {error}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
+            page.display(),
+            values::quoted(record)
+        ))
+    })?;
     Ok(page.to_owned())
 }
