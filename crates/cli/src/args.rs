@@ -56,7 +56,7 @@ Examples:
 
 /// Weighs what it costs to move messages, wake-ups and memory between Linux processes.
 #[derive(Debug, Parser)]
-#[command(name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
+#[command(name = "weighbridge", bin_name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
 struct Typed {
     #[command(subcommand)]
     command: Command,
@@ -204,7 +204,8 @@ pub struct Report {
     /// What to make of them
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub format: ReportFormat,
-    /// A table of how many times the figure of this case the others are, run by run of the same round
+    /// A table of how many times the figures of this case the others have, run by run of the same round: its own, messages
+    /// as the reader counted them, CPU time and switches per operation, further series
     #[arg(long, value_name = "CASE", conflicts_with = "format")]
     pub against: Option<CaseId>,
     /// Write to this file, which does not exist yet, instead of standard output

@@ -3,6 +3,8 @@
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::{args, nearest};
+
 /// The sentence, without a full stop.
 pub fn sentence(error: &Error) -> String {
     let mistake = Mistake(error);
@@ -37,6 +39,14 @@ fn one_of(one: &str, other: &str) -> String {
     } else {
         format!("{one} and {other} exclude each other")
     }
+}
+
+/// The command closest to a word, by the measure that names of cases are held against: the parser's own finds no `run`
+/// for `rn`.
+fn nearest_command(typed: &str) -> Option<String> {
+    let program = args::command();
+    let known: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
+    nearest::words(typed, &known).into_iter().next()
 }
 
 struct Mistake<'a>(&'a Error);
@@ -90,13 +100,20 @@ impl Mistake<'_> {
     fn refused_value(&self) -> Option<String> {
         use std::error::Error as _;
         let argument = self.argument(ContextKind::InvalidArg)?;
-        let why = self.0.source()?;
-        Some(format!("{argument}: {why}"))
+        let why = self.0.source()?.to_string();
+        // The parser of numbers words its limits as a program would.
+        let limits =
+            why.split_once(" is not in ").and_then(|(typed, range)| Some((typed, range.split_once("..=")?)));
+        Some(match limits {
+            Some((typed, (least, most))) => format!("{argument} takes {least} to {most}, not `{typed}`"),
+            None => format!("{argument}: {why}"),
+        })
     }
 
     fn unknown(&self, what: &str, invalid: ContextKind, suggested: ContextKind) -> Option<String> {
         let typed = self.word(invalid)?;
         let near = self.word(suggested);
+        let near = near.or_else(|| (what == "command").then(|| nearest_command(&typed)).flatten());
         let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         Some(format!("there is no {what} `{typed}`{near}"))
     }
@@ -142,12 +159,28 @@ mod tests {
     }
 
     #[test]
+    fn a_number_out_of_its_limits_is_refused_with_the_limits() {
+        assert_eq!(typed(&["run", "--max-runs", "41"]), "--max-runs takes 1 to 40, not `41`");
+    }
+
+    /// Under whatever name the program was started: a link, a copy.
+    #[test]
+    fn the_help_is_named_by_the_name_of_the_program() {
+        for name in ["/tmp/wb", "weighbridge", "./weighbridge-1.2"] {
+            let error =
+                crate::args::command().try_get_matches_from([name, "run", "--budgt", "3s"]).unwrap_err();
+            assert!(sentence(&error).ends_with("; see `weighbridge run --help`"), "{}", sentence(&error));
+        }
+    }
+
+    #[test]
     fn options_and_commands_that_do_not_exist_have_their_neighbours_named() {
         assert!(
             typed(&["run", "--sizs", "1"])
                 .starts_with("there is no option `--sizs`; did you mean `--sizes`?")
         );
-        assert!(typed(&["rn"]).starts_with("there is no command `rn`"));
+        assert!(typed(&["rn"]).starts_with("there is no command `rn`; did you mean `run`?"));
+        assert!(typed(&["zzz"]).starts_with("there is no command `zzz`; see"));
     }
 
     #[test]

@@ -33,16 +33,19 @@ pub fn warn(sentence: &str) {
     say(&format!("warning: {sentence}"));
 }
 
-/// How a table may look on standard output.
+/// How a table may look on standard output. A shell keeps COLUMNS to itself: where it is exported somebody asks for that
+/// width, of a pipe too.
 pub fn style() -> Style {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let asked = asked.filter(|columns: &u16| *columns > 0);
     if !io::stdout().is_terminal() {
-        return Style::default();
+        return Style { width: asked, ..Style::default() };
     }
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     Style {
         colour: !is_set("NO_COLOR") && !is_dumb,
-        width: size.map(|size| size.ws_col).filter(|columns| *columns > 0),
+        width: asked.or(size.map(|size| size.ws_col).filter(|columns| *columns > 0)),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every parser returns a sentence that says what the text is not, and how it is written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Payload sizes in bytes.
@@ -142,6 +142,17 @@ fn without_repeats<T: PartialEq>(items: Vec<T>) -> Vec<T> {
     kept
 }
 
+/// A path as a shell takes it back.
+pub fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if !path.is_empty() && path.chars().all(is_plain) {
+        path
+    } else {
+        format!("'{}'", path.replace('\'', "'\\''"))
+    }
+}
+
 /// A time for people, such as `1m 30s`.
 pub fn spoken(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -221,6 +232,13 @@ mod tests {
         for text in ["touch", "=all", "touch=", "touch=a,,b", "touch=a=b", "touch=a/b"] {
             assert!(axis_values(text).unwrap_err().contains("NAME=VALUE"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_path_is_quoted_where_a_shell_would_take_it_apart() {
+        assert_eq!(quoted(Path::new("a/b-1.jsonl")), "a/b-1.jsonl");
+        assert_eq!(quoted(Path::new("my record.jsonl")), "'my record.jsonl'");
+        assert_eq!(quoted(Path::new("it's")), r"'it'\''s'");
     }
 
     #[test]

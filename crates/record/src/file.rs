@@ -52,6 +52,27 @@ pub struct Problem {
     pub why: String,
 }
 
+const NO_HEADER: &str = "a record begins with a header line";
+const CUT: &str = "ends in the middle";
+const NEWER: &str = "written with schema ";
+
+impl Problem {
+    fn newer(line: usize, schema: u32) -> Problem {
+        let why = format!("{NEWER}{schema}; this program reads up to {SCHEMA}, so take a newer one");
+        Problem { line, why }
+    }
+
+    /// Was the record written by a newer program, so that nothing from there on can be read?
+    pub fn is_newer(&self) -> bool {
+        self.why.starts_with(NEWER)
+    }
+
+    /// Does the line end in the middle?
+    pub fn is_cut(&self) -> bool {
+        self.why == CUT
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.why)
@@ -81,22 +102,36 @@ pub fn read(input: impl BufRead) -> io::Result<Reading> {
         let mut problem = |why| reading.problems.push(Problem { line: index + 1, why });
         match serde_json::from_slice::<Line>(&text) {
             Ok(Line::Header(header)) if header.schema > SCHEMA => {
-                problem(format!(
-                    "written with schema {}; this program reads up to {SCHEMA}, so take a newer one",
-                    header.schema
-                ));
+                reading.problems.push(Problem::newer(index + 1, header.schema));
                 return Ok(reading);
             }
             Ok(line) => reading.lines.push(line),
-            Err(error) if error.is_eof() => problem("ends in the middle".into()),
-            Err(error) => problem(format!("not a line of a record: {}", without_position(&error))),
+            Err(error) if error.is_eof() => problem(CUT.into()),
+            Err(error) => match newer_header(&text) {
+                Some(schema) => {
+                    reading.problems.push(Problem::newer(index + 1, schema));
+                    return Ok(reading);
+                }
+                None => problem(format!("not a line of a record: {}", without_position(&error))),
+            },
         }
     }
     let starts_well = matches!(reading.lines.first(), Some(Line::Header(_)));
     if !starts_well && reading.problems.is_empty() {
-        reading.problems.push(Problem { line: 1, why: "a record begins with a header line".into() });
+        reading.problems.push(Problem { line: 1, why: NO_HEADER.into() });
     }
     Ok(reading)
+}
+
+/// The schema of a header that is too new to be understood as a whole.
+fn newer_header(text: &[u8]) -> Option<u32> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        kind: String,
+        schema: u32,
+    }
+    let version: Version = serde_json::from_slice(text).ok()?;
+    (version.kind == "header" && version.schema > SCHEMA).then_some(version.schema)
 }
 
 /// The parser counts lines within the one line it was given, which would only confuse.
@@ -157,6 +192,18 @@ mod tests {
         let reading = read(&b"# kdbus\n1 32580\n"[..]).unwrap();
         assert!(reading.lines.is_empty());
         assert_eq!(reading.problems.len(), 2);
+    }
+
+    #[test]
+    fn a_newer_record_is_known_by_its_schema_however_its_header_has_changed() {
+        let newer =
+            format!("{{\"kind\":\"header\",\"schema\":{},\"else\":[]}}\n{{\"kind\":\"new\"}}\n", SCHEMA + 1);
+        let reading = read(newer.as_bytes()).unwrap();
+        assert!(reading.lines.is_empty());
+        assert!(matches!(&reading.problems[..], [problem] if problem.is_newer()), "{:?}", reading.problems);
+        let same = format!("{{\"kind\":\"header\",\"schema\":{SCHEMA},\"else\":[]}}\n");
+        let reading = read(same.as_bytes()).unwrap();
+        assert!(matches!(&reading.problems[..], [problem] if !problem.is_newer()), "{:?}", reading.problems);
     }
 
     /// `/dev/full` takes nothing: the error must come up, and not as a panic.

@@ -2,7 +2,7 @@
 
 use weighbridge_record::{End, Header};
 
-use crate::units::{significant, size};
+use crate::units::{amount, significant};
 use crate::words::plain;
 
 /// A name and a text.
@@ -16,7 +16,7 @@ pub fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
         fact("CPU", &machine.cpu_model),
         fact("CPUs", &format!("{} allowed of {}", machine.allowed_cpus.len(), machine.cpus.len())),
         fact("Kernel", &format!("Linux {} {}", machine.kernel, machine.arch)),
-        fact("Memory", &size(machine.memory_bytes)),
+        fact("Memory", &amount(machine.memory_bytes)),
         fact("Virtualisation", &machine.virtualisation),
         fact("Measured", &header.started),
     ];

@@ -176,7 +176,7 @@ fn row(out: &mut String, cells: impl IntoIterator<Item = String>) {
 }
 
 /// Text from a record so that Markdown takes none of it as markup.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in plain(text).chars() {
         match c {

@@ -4,7 +4,7 @@
 //! from the expected shape or from one steady state, and cases that ended before their precision. Text shows the brief
 //! form of each; the page has the full one behind a fold. Skips are always complete.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use textwrap::core::display_width;
 use weighbridge_record::{CaseId, StoppedBy};
@@ -282,7 +282,8 @@ fn stopped(report: &Report) -> Vec<Note> {
     reasons.into_iter().filter_map(note).collect()
 }
 
-fn skipped(report: &Report) -> Vec<Note> {
+/// What gave no number, each reason once.
+pub fn skipped(report: &Report) -> Vec<Note> {
     let each = report.skipped.iter().map(|skip| {
         let why = match skip.what.step.as_str() {
             "fit" => skip.what.why.clone(),
@@ -309,22 +310,61 @@ fn not_reached(report: &Report) -> Vec<Note> {
     }
 }
 
-/// Cases with the same reason, in the order in which the reasons first come.
+/// Cases with the same reason, in the order in which the reasons first come. Reasons that differ in nothing but the payload
+/// of their case, and in what to set for it (`name=number`), are one; it is told as it is for the largest, because a limit
+/// raised for that one is raised for all.
 fn grouped<'a>(report: &Report, each: impl Iterator<Item = (usize, &'a CaseId, String)>) -> Vec<Note> {
-    let mut order = Vec::new();
-    let mut groups: BTreeMap<String, Vec<(usize, &CaseId)>> = BTreeMap::new();
+    let mut groups: Vec<(String, Vec<(usize, &CaseId)>)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     for (source, id, why) in each {
         let why = plain(&why);
-        if !groups.contains_key(&why) {
-            order.push(why.clone());
+        let index =
+            *known.entry(without_settings(&without_number(&why, id.payload_bytes))).or_insert(groups.len());
+        match groups.get_mut(index) {
+            None => groups.push((why, vec![(source, id)])),
+            Some((told, ids)) => {
+                if ids.iter().all(|(_, known)| known.payload_bytes < id.payload_bytes) {
+                    *told = why;
+                }
+                ids.push((source, id));
+            }
         }
-        groups.entry(why).or_default().push((source, id));
     }
-    let note = |why: String| {
-        let items = described(report, &groups[&why]).into_iter().map(Item::from).collect();
+    let note = |(why, ids): (String, Vec<_>)| {
+        let items = described(report, &ids).into_iter().map(Item::from).collect();
         Note { why, items }
     };
-    order.into_iter().map(note).collect()
+    groups.into_iter().map(note).collect()
+}
+
+/// A sentence with a blank in place of each number right behind a `=`.
+fn without_settings(text: &str) -> String {
+    let mut parts = text.split('=');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str("=_");
+        out.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_'));
+    }
+    out
+}
+
+/// A sentence with a blank in place of each occurrence of a number, but not where it is a part of another number.
+fn without_number(text: &str, number: u64) -> String {
+    let number = number.to_string();
+    let mut out = String::with_capacity(text.len());
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit() || c == '.');
+    let mut rest = text;
+    while let Some(at) = rest.find(&number) {
+        let (before, after) = (&rest[..at], &rest[at + number.len()..]);
+        out.push_str(before);
+        out.push_str(if is_part(out.chars().last()) || is_part(after.chars().next()) {
+            &number
+        } else {
+            "_"
+        });
+        rest = after;
+    }
+    out + rest
 }
 
 /// Names cases in few words: first sizes together, then placements, then patterns.
@@ -357,7 +397,10 @@ fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use weighbridge_record::Skipped;
+
     use super::*;
+    use crate::model::Sourced;
 
     #[test]
     fn an_item_shows_its_first_part_and_as_many_others_as_have_room() {
@@ -367,6 +410,48 @@ mod tests {
         assert_eq!(item.fitted(32), "pipe: two modes; a step; a slope");
         assert_eq!(item.fitted(31), "pipe: two modes; a step; …");
         assert_eq!(item.fitted(10), "pipe: two modes; …");
+    }
+
+    #[test]
+    fn reasons_that_differ_only_in_the_payload_are_told_once_as_for_the_largest() {
+        let skip = |mechanism: &str, payload_bytes: u64, why: String| Sourced {
+            source: 0,
+            what: Skipped {
+                case: CaseId::new("stream", mechanism, payload_bytes, "free"),
+                step: "fit".into(),
+                why,
+            },
+        };
+        let limit = |bytes: u64| format!("{bytes} bytes exceed 8192; raise it with limit={}", bytes / 2);
+        let skipped = vec![
+            skip("mq-posix", 65536, limit(65536)),
+            skip("mq-posix", 1 << 20, limit(1 << 20)),
+            skip("mq-posix", 10000, limit(10000)),
+            // Here 8192 is the payload, and what is left of the sentence is another.
+            skip("msg-sysv", 8192, limit(8192)),
+        ];
+        let notes = skipped_notes(skipped);
+        assert_eq!(
+            notes[0],
+            (limit(1 << 20), vec!["mq-posix: 10000 B, 64 KiB, 1 MiB at free (stream)".into()])
+        );
+        assert_eq!(notes[1].0, limit(8192));
+        assert_eq!(notes.len(), 2);
+    }
+
+    fn skipped_notes(skipped: Vec<Sourced<Skipped>>) -> Vec<(String, Vec<String>)> {
+        let notes = super::skipped(&Report { skipped, ..Report::default() });
+        notes
+            .into_iter()
+            .map(|note| (note.why, note.items.into_iter().map(|item| item.text).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn a_number_is_blanked_only_where_it_stands_alone() {
+        assert_eq!(without_number("5 of 15, 1.5, 50 and 5.", 5), "_ of 15, 1.5, 50 and 5.");
+        assert_eq!(without_number("msgmax=55", 55), "msgmax=_");
+        assert_eq!(without_number("none", 7), "none");
     }
 
     #[test]

@@ -6,12 +6,13 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use textwrap::core::display_width;
+use weighbridge_record::Skipped;
 
 use crate::figure::{self, Figure};
 use crate::findings::{chosen, contests};
 use crate::matrix::{Cell, Column, Matrix, matrices};
-use crate::model::Report;
-use crate::notes::FEW;
+use crate::model::{Report, Sourced};
+use crate::notes::{FEW, Note};
 use crate::units::size;
 use crate::words::plain;
 use crate::{distribution, notes, per_op, suite};
@@ -28,9 +29,26 @@ pub struct Style {
     pub width: Option<u16>,
 }
 
+impl Style {
+    fn columns(self) -> usize {
+        usize::from(self.width.unwrap_or(DEFAULT_WIDTH).max(40))
+    }
+}
+
+/// What is not measured, each reason once with the cases that it holds for, as the report of a run has it.
+pub fn skips(skipped: &[Skipped], style: Style) -> String {
+    let what = |skip: &Skipped| Sourced { source: 0, what: skip.clone() };
+    let report = Report { skipped: skipped.iter().map(what).collect(), ..Report::default() };
+    let mut out = String::new();
+    for note in notes::skipped(&report) {
+        write_note(&mut out, &note, style.columns());
+    }
+    out
+}
+
 /// The report as text.
 pub fn table(report: &Report, style: Style) -> String {
-    let width = usize::from(style.width.unwrap_or(DEFAULT_WIDTH).max(40));
+    let width = style.columns();
     let mut out = String::new();
     for line in notes::warnings(report) {
         wrapped(&mut out, &line, "Warning: ", "         ", width);
@@ -363,11 +381,15 @@ fn remarks(out: &mut String, report: &Report, matrices: &[Matrix<'_>], width: us
     for remarks in notes::remarks(report, matrices) {
         let _ = write!(out, "\n■ {}\n", remarks.title);
         for note in &remarks.brief {
-            wrapped(out, &note.why, "  ", "  ", width);
-            for item in &note.items {
-                wrapped(out, &item.fitted(width - 4), "    ", "      ", width);
-            }
+            write_note(out, note, width);
         }
+    }
+}
+
+fn write_note(out: &mut String, note: &Note, width: usize) {
+    wrapped(out, &note.why, "  ", "  ", width);
+    for item in &note.items {
+        wrapped(out, &item.fitted(width - 4), "    ", "      ", width);
     }
 }
 

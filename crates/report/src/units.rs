@@ -46,6 +46,23 @@ pub fn size(bytes: u64) -> String {
     format!("{value} {}", NAMES[unit])
 }
 
+/// An amount of memory: exact where that is short, otherwise in three digits, `23.5 GiB`.
+pub fn amount(bytes: u64) -> String {
+    let exact = size(bytes);
+    if exact.find(' ').is_some_and(|digits| digits <= 4) {
+        return exact;
+    }
+    const NAMES: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let steps = (bytes.ilog2() / 10).min(NAMES.len() as u32);
+    match steps {
+        0 => exact,
+        steps => {
+            let value = bytes as f64 / (1_u64 << (10 * steps)) as f64;
+            format!("{} {}", significant(value), NAMES[steps as usize - 1])
+        }
+    }
+}
+
 /// How far the interval reaches from the median, on its longer side, as a share of the median.
 pub fn reach(median: f64, interval: [f64; 2]) -> String {
     let share = (interval[1] - median).max(median - interval[0]) / median.abs() * 100.0;
@@ -188,6 +205,20 @@ mod tests {
             (f64::NAN, "?"),
         ] {
             assert_eq!(significant(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn an_amount_of_memory_is_exact_where_that_is_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (512, "512 B"),
+            (1 << 20, "1 MiB"),
+            (8 << 30, "8 GiB"),
+            (24_684_084 << 10, "23.5 GiB"),
+            (12_345, "12.1 KiB"),
+        ] {
+            assert_eq!(amount(bytes), text);
         }
     }
 

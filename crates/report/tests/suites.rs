@@ -87,6 +87,37 @@ fn the_chart_of_kdbench_is_the_other_published_one() {
     assert_eq!(section.tables[1].rows[22][6..], ["286", "461", "139", "0.30"].map(String::from));
 }
 
+/// A machine that becomes four times as slow in six rounds: the medians say little of the ratio, the pairs all of it.
+#[test]
+fn the_speedup_of_a_chart_has_an_interval_from_runs_of_one_round() {
+    let cases = chart("");
+    let mut reading = record("kdbench", &borrowed(&cases), &[]);
+    let run = |id: &CaseId, round: u32, value: f64| Line::Run(Run { round, ..common::run(id, round, value) });
+    for (id, _, median) in &cases {
+        let id: CaseId = id.parse().unwrap();
+        let is_pipe = id.mechanism == "pipe";
+        for round in 0..6 {
+            // The pipe is slower by a twentieth in every other round.
+            let uneven = if is_pipe && round % 2 == 1 { 1.05 } else { 1.0 };
+            reading.lines.push(run(&id, round, median * f64::from(1 + round) * uneven));
+        }
+    }
+    let report = Report::from_reading(reading);
+    let rows = &sections(&report)[0].tables[0].rows;
+    let max = |row: usize| rows[row][3].as_str();
+    assert_eq!(max(0), rows[0][1], "below, COPY is the better one, with its interval: {:?}", rows[0]);
+    assert_eq!(max(20), rows[20][2], "above, MEMFD: {:?}", rows[20]);
+    assert_eq!(rows[0][5], "0.49 ±2.5%", "{:?}", rows[0]);
+    for text in [
+        markdown(&report),
+        json(&report),
+        table(&report, Style::default()),
+        weighbridge_report::html(&report),
+    ] {
+        assert!(text.contains("0.49 ±2.5%"), "{text}");
+    }
+}
+
 #[test]
 fn akbench_in_its_order_and_units_with_the_published_means_put_right() {
     let cases = [

@@ -65,7 +65,8 @@ fn text(machine: &Machine) -> String {
     }
     for node in &machine.nodes {
         let size = node.memory_bytes as f64 / (1u64 << 30) as f64;
-        fact(&format!("node {}", node.node), format!("{size:.1} GiB, CPUs {:?}", node.cpus));
+        let cpus: Vec<String> = node.cpus.iter().map(u32::to_string).collect();
+        fact(&format!("node {}", node.node), format!("{size:.1} GiB, CPUs {}", cpus.join(",")));
     }
     let clock = &machine.clock;
     let tsc = clock.tsc_hz.map_or(String::new(), |hz| format!(", TSC {:.3} GHz", hz / 1e9));

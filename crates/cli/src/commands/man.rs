@@ -3,7 +3,7 @@
 use clap_mangen::Man as Page;
 
 use crate::args::{self, Man};
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, nearest, output};
 
 /// Prints a page.
 pub fn man(args: &Man) -> Result<Exit, Failure> {
@@ -15,7 +15,10 @@ pub fn man(args: &Man) -> Result<Exit, Failure> {
         Some(name) => {
             let command = program.find_subcommand(name).ok_or_else(|| {
                 let known: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
-                Failure::new(format!("there is no command `{name}`; there are {}", known.join(", ")))
+                Failure::new(match nearest::words(name, &known).as_slice() {
+                    [] => format!("there is no command `{name}`; there are {}", known.join(", ")),
+                    [nearest, ..] => format!("there is no command `{name}`; did you mean `{nearest}`?"),
+                })
             })?;
             command.clone().name(format!("weighbridge-{name}")).version(env!("CARGO_PKG_VERSION"))
         }

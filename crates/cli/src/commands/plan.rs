@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use weighbridge_report as report;
 use weighbridge_stats::stopping::LOOKS;
 
 use super::look_at_host;
@@ -31,11 +32,9 @@ fn text(scope: &Scope) -> String {
     for case in &scope.cases {
         let _ = writeln!(out, "{}", case.link.id);
     }
-    for (index, skipped) in scope.skipped.iter().enumerate() {
-        if index == 0 {
-            out.push_str(if scope.cases.is_empty() { "skipped:\n" } else { "\nskipped:\n" });
-        }
-        let _ = writeln!(out, "{}\n    {}", skipped.case, skipped.why);
+    if !scope.skipped.is_empty() {
+        out.push_str(if scope.cases.is_empty() { "skipped:\n" } else { "\nskipped:\n" });
+        out.push_str(&report::skips(&scope.skipped, output::style()));
     }
     let planned = scope.cases.len();
     let _ = write!(out, "\n{planned} of {} cases would be measured", planned + scope.skipped.len());

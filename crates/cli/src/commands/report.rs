@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use weighbridge_record::Reading;
+use weighbridge_record::{Problem, Reading};
 use weighbridge_report::{self as report, Report};
 
 use crate::args::{self, ReportFormat};
@@ -56,7 +56,10 @@ fn read(path: &Path) -> Result<Reading, Failure> {
         true => weighbridge_record::read(io::stdin().lock()),
         false => weighbridge_record::read_file(path),
     };
-    let reading = reading.map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+    let reading = reading.map_err(|error| unreadable(path, &name, &error))?;
+    if reading.lines.is_empty() {
+        return Err(no_record(path, &name, &reading.problems));
+    }
     for problem in reading.problems.iter().take(MOST_PROBLEMS) {
         output::warn(&format!("{name}, {problem}"));
     }
@@ -66,10 +69,36 @@ fn read(path: &Path) -> Result<Reading, Failure> {
             reading.problems.len() - MOST_PROBLEMS
         ));
     }
-    if reading.lines.is_empty() {
-        return Err(Failure::new(format!("{name} holds nothing of a record")));
-    }
     Ok(reading)
+}
+
+fn unreadable(path: &Path, name: &str, error: &io::Error) -> Failure {
+    Failure::new(match error.kind() {
+        io::ErrorKind::IsADirectory => {
+            format!("{name} is a folder; name the records in it, as in {}", path.join("*.jsonl").display())
+        }
+        _ => format!("cannot read {name}: {error}"),
+    })
+}
+
+/// Why nothing in a file is of a record, in one sentence with a way out.
+fn no_record(path: &Path, name: &str, problems: &[Problem]) -> Failure {
+    let record = path.with_extension("jsonl");
+    let is_page = path.extension().is_some_and(|end| end == "html");
+    let way_out = match is_page && record.exists() {
+        true => format!("the record of that page is `{}`", record.display()),
+        false => "a record is the .jsonl file that `weighbridge run` writes".into(),
+    };
+    Failure::new(match problems {
+        [problem] if problem.is_newer() => format!("{name} was {}", problem.why),
+        [problem] if problem.is_cut() => {
+            format!("{name} {} of its only line, so nothing can be shown; {way_out}", problem.why)
+        }
+        _ if std::fs::metadata(path).is_ok_and(|file| file.len() == 0 && file.is_file()) => {
+            format!("{name} is empty; {way_out}")
+        }
+        _ => format!("{name} is no record; {way_out}"),
+    })
 }
 
 fn rendered(report: &Report, format: ReportFormat) -> String {

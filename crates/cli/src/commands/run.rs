@@ -1,5 +1,6 @@
 //! `weighbridge run`: measures, and keeps what it measured whatever happens.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,11 +17,11 @@ use weighbridge_report::{self as report, Report};
 
 use super::{THIS_PROGRAM, look_at_host, plan};
 use crate::args::{COMMIT, PROFILE, Run, RunFormat};
-use crate::destination::{Destination, cannot_create};
+use crate::destination::Destination;
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, output, values};
 
 /// Measures cases.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
@@ -82,7 +83,8 @@ fn measure(
 
     // What was measured is shown and kept before anything is said about what went wrong.
     let printed = output::print(rendered(&report, args.format));
-    let page = destination.page.map(|page| write_page(&report, &page));
+    let page = destination.page.map(|page| write_page(&report, &page, &destination.record));
+    let partial = Partial { record: &destination.record, has_page: matches!(page, Some(Ok(_))), has_numbers };
     if !args.quiet {
         output::say(&format!("record: {}", destination.record.display()));
         if let Some(Ok(page)) = &page {
@@ -91,11 +93,12 @@ fn measure(
     }
     let ended = ended.and_then(|ended| closing.map(|()| ended)).map_err(|error| {
         Failure::new(format!(
-            "cannot write to `{}`: {error}; it holds what was measured until then",
-            destination.record.display()
+            "cannot write to `{}`: {error}; {}",
+            destination.record.display(),
+            if has_numbers { "it holds what was measured until then" } else { "no case has a number yet" }
         ))
     });
-    conclude(ended, [printed, page.transpose().map(|_| ())], has_numbers)
+    conclude(ended, [printed, page.transpose().map(|_| ())], &partial)
 }
 
 /// Measures cases, then searches for the size at which two mechanisms are equally fast, which has a fifth of the time to
@@ -122,11 +125,33 @@ fn chart<'c>(
     meeting::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
 }
 
+/// A record that ends early, and what it is good for.
+struct Partial<'a> {
+    record: &'a Path,
+    has_page: bool,
+    has_numbers: bool,
+}
+
+impl fmt::Display for Partial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.has_numbers {
+            return f.write_str("the record is valid, but no case has a number yet");
+        }
+        f.write_str("the record is valid, and holds what was measured until then")?;
+        if self.has_page {
+            return f.write_str("; so does the page");
+        }
+        let page = self.record.with_extension("html");
+        let [record, page] = [self.record, &page].map(values::quoted);
+        write!(f, "; `weighbridge report {record} --format html --out {page}` makes a page of it")
+    }
+}
+
 /// One sentence for each thing that went wrong, and the exit code of the worst.
 fn conclude(
     ended: Result<Ended, Failure>,
     afterwards: [Result<(), Failure>; 2],
-    has_numbers: bool,
+    partial: &Partial<'_>,
 ) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for failure in afterwards.into_iter().filter_map(Result::err) {
@@ -135,10 +160,10 @@ fn conclude(
     }
     match ended? {
         Ended::Interrupted => {
-            output::say("interrupted: the record is valid, and holds what was measured until then");
+            output::say(&format!("interrupted: {partial}"));
             Ok(Exit::Interrupted)
         }
-        Ended::Complete if !has_numbers => {
+        Ended::Complete if !partial.has_numbers => {
             Err(Failure::new("no case gave a number; the record has the reasons"))
         }
         Ended::Complete => Ok(exit),
@@ -180,8 +205,14 @@ fn rendered(report: &Report, format: RunFormat) -> String {
     }
 }
 
-fn write_page(report: &Report, page: &Path) -> Result<PathBuf, Failure> {
-    super::report::write_new(page, report::html(report).as_bytes())
-        .map_err(|error| cannot_create(page, "--html", &error))?;
+fn write_page(report: &Report, page: &Path, record: &Path) -> Result<PathBuf, Failure> {
+    super::report::write_new(page, report::html(report).as_bytes()).map_err(|error| {
+        // What was measured is in the record, so nothing has to be measured again.
+        Failure::new(format!(
+            "cannot create `{}`: {error}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
+            page.display(),
+            values::quoted(record)
+        ))
+    })?;
     Ok(page.to_owned())
 }

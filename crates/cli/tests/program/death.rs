@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_record::{Line, StoppedBy};
 
-use crate::{folder, start, text, valid_record, wait_for};
+use crate::{folder, start, text, valid_record, wait_for, weighbridge};
 
 /// The second of two peers stalls while it attaches, until its deadline.
 const STALLED: &[&str] = &["run", "roundtrip/mock/1/free/fault=stalls", "--out", "r.jsonl", "--html", "none"];
@@ -77,7 +77,13 @@ fn ctrl_c_in_the_middle_leaves_a_valid_partial_record_and_its_table() {
     assert!(interrupted.count() > 0);
     let stdout = text(folder.path().join("stdout"));
     assert!(stdout.contains("■ roundtrip at free") && stdout.contains("Ended early"), "{stdout}");
-    assert!(text(folder.path().join("stderr")).contains("interrupted: the record is valid"));
+    let stderr = text(folder.path().join("stderr"));
+    let how = "interrupted: the record is valid, and holds what was measured until then; \
+               `weighbridge report r.jsonl --format html --out r.html` makes a page of it\n";
+    assert!(stderr.ends_with(how), "{stderr}");
+    let made = ["report", "r.jsonl", "--format", "html", "--out", "r.html"];
+    weighbridge(folder.path()).args(made).assert().success();
+    assert!(text(folder.path().join("r.html")).contains("Ended early"));
 }
 
 #[test]

@@ -74,6 +74,10 @@ fn a_page_that_does_not_fit_leaves_the_record_and_the_table() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("error: cannot create `r.html`: No space left on device"), "{stderr}");
+    assert!(
+        stderr.contains("`weighbridge report r.jsonl --format html --out FILE` makes the page"),
+        "{stderr}"
+    );
     assert!(String::from_utf8(output.stdout).unwrap().contains("■ roundtrip at free"), "the table is shown");
     assert!(
         matches!(valid_record(folder.path().join("r.jsonl")).lines.last(), Some(Line::End(end)) if end.complete)

@@ -123,7 +123,7 @@ fn a_precision_a_budget_and_a_number_of_runs_that_make_no_sense() {
             ["--budget", "5ms"],
             "error: --budget 5 ms is too small for one run, which takes about [..] ms; give more\n",
         ),
-        (["--max-runs", "0"], "error: --max-runs: 0 is not in 1..=40\n"),
+        (["--max-runs", "0"], "error: --max-runs takes 1 to 40, not `0`\n"),
     ] {
         refused(folder.path(), &["run", "roundtrip/mock/1/free", args[0], args[1]], stderr);
     }
@@ -189,8 +189,8 @@ fn a_selection_that_this_machine_skips_altogether() {
     weighbridge(folder.path()).args(["plan", "roundtrip/pipe/0/free"]).assert().code(2).stdout_eq(str![[
         r#"
 skipped:
-roundtrip/pipe/0/free
-    a byte stream cannot carry an empty message; the smallest is 1 byte
+  a byte stream cannot carry an empty message; the smallest is 1 byte
+    pipe: 0 B at free (roundtrip)
 
 0 of 1 cases would be measured.
 

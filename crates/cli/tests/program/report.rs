@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use snapbox::str;
-
 use crate::{files, folder, text, weighbridge};
 
 fn measure(folder: &Path, name: &str) {
@@ -84,41 +82,48 @@ fn foreign_lines_in_a_record_are_named_and_left_out() {
         .stderr_eq("warning: `mixed.jsonl`, line 2: not a line of a record: [..]\n");
 }
 
-#[test]
-fn a_file_that_is_no_record_is_refused_with_its_lines() {
-    let folder = folder();
-    std::fs::write(folder.path().join("kdbus.txt"), "# size time\n1 32580\n").unwrap();
-    weighbridge(folder.path()).args(["report", "kdbus.txt"]).assert().code(2).stdout_eq("").stderr_eq(str![
-        [r#"
-warning: `kdbus.txt`, line 1: not a line of a record: expected value
-warning: `kdbus.txt`, line 2: not a line of a record: [..]
-error: `kdbus.txt` holds nothing of a record
-
-"#]
-    ]);
-    let many = "nonsense\n".repeat(1000);
-    weighbridge(folder.path()).args(["report", "-"]).stdin(many).assert().code(2).stdout_eq("").stderr_eq(
-        "warning: standard input, line 1: [..]\n...\nwarning: standard input: 995 more lines that are not valid\n\
-         error: standard input holds nothing of a record\n",
-    );
+fn refused(folder: &Path, name: &str, sentence: &str) {
+    let sentence = format!("error: {sentence}\n");
+    weighbridge(folder).args(["report", name]).assert().code(2).stdout_eq("").stderr_eq(sentence);
 }
 
+const WAY_OUT: &str = "a record is the .jsonl file that `weighbridge run` writes";
+
 #[test]
-fn an_empty_file_and_a_missing_one_are_refused() {
+fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
     let folder = folder();
-    std::fs::write(folder.path().join("empty"), "").unwrap();
-    weighbridge(folder.path())
-        .args(["report", "empty"])
+    let folder = folder.path();
+    let file = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    file("kdbus.txt", &"# size time\n1 32580\n".repeat(1000));
+    refused(folder, "kdbus.txt", &format!("`kdbus.txt` is no record; {WAY_OUT}"));
+    file("other.jsonl", "{\"bytes\":1}\n{\"kind\":\"other\"}\n");
+    refused(folder, "other.jsonl", &format!("`other.jsonl` is no record; {WAY_OUT}"));
+    file("empty", "");
+    refused(folder, "empty", &format!("`empty` is empty; {WAY_OUT}"));
+    file("other.html", "<!doctype html>\n");
+    refused(folder, "other.html", "`other.html` is no record; the record of that page is `other.jsonl`");
+    file("cut", "{\"kind\":\"head");
+    refused(
+        folder,
+        "cut",
+        &format!("`cut` ends in the middle of its only line, so nothing can be shown; {WAY_OUT}"),
+    );
+    file("newer", "{\"kind\":\"header\",\"schema\":99,\"gone\":1}\n{\"kind\":\"new\"}\n");
+    refused(
+        folder,
+        "newer",
+        "`newer` was written with schema 99; this program reads up to 1, so take a newer one",
+    );
+    std::fs::create_dir(folder.join("sub")).unwrap();
+    refused(folder, "sub", "`sub` is a folder; name the records in it, as in sub/*.jsonl");
+    refused(folder, "missing", "cannot read `missing`: No such file or directory (os error 2)");
+    weighbridge(folder)
+        .args(["report", "-"])
+        .stdin("nonsense\n".repeat(1000))
         .assert()
         .code(2)
         .stdout_eq("")
-        .stderr_eq("...\nerror: `empty` holds nothing of a record\n");
-    weighbridge(folder.path())
-        .args(["report", "missing"])
-        .assert()
-        .code(2)
-        .stdout_eq("")
-        .stderr_eq("error: cannot read `missing`: No such file or directory (os error 2)\n");
+        .stderr_eq(format!("error: standard input is no record; {WAY_OUT}\n"));
 }
 
 #[test]
@@ -139,11 +144,18 @@ fn cases_are_held_against_one_of_them() {
     let cases = ["roundtrip/mock/1/free", "roundtrip/mock/1/free/latency-ns=3000"];
     let run = ["--max-runs", "6", "-q", "--html", "none", "--out", "r.jsonl"];
     weighbridge(folder.path()).arg("run").args(cases).args(run).assert().success();
-    weighbridge(folder.path()).args(["report", "r.jsonl", "--against", cases[0]]).assert().success().stdout_eq(
-        "| case | figure | times `roundtrip/mock/1/free` (1.00 µs/roundtrip) | 95 % interval | pairs | CPU ns |\n\
-         |---|--:|--:|--:|--:|--:|\n\
-         | `roundtrip/mock/1/free/latency-ns=3000` | 3.00 µs/roundtrip | 3.00 | 3.00 to 3.00 | 6 | [..] |\n",
-    );
+    weighbridge(folder.path())
+        .args(["report", "r.jsonl", "--against", cases[0]])
+        .assert()
+        .success()
+        .stdout_eq(
+            "Times what `roundtrip/mock/1/free` has: median over pairs of runs of one round.\n\n\
+         **its figure**, there 1.00 µs/roundtrip:\n\n\
+         | case                                    |              here | times | 95 % interval | pairs |\n\
+         |-----------------------------------------|------------------:|------:|--------------:|------:|\n\
+         | `roundtrip/mock/1/free/latency-ns=3000` | 3.00 µs/roundtrip |  3.00 |  3.00 to 3.00 |     6 |\n\
+         ...\n",
+        );
     weighbridge(folder.path())
         .args(["report", "r.jsonl", "--against", "roundtrip/pipe/1/free"])
         .assert()

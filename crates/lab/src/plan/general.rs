@@ -45,6 +45,7 @@ const SOME_SIZES: Sizes = Sizes::These(&[1, 4 * KIB, 64 * KIB, MIB]);
 const POLLED: Group =
     Group::of(ROUNDTRIP, &["pipe", "unix-stream", "unix-seqpacket", "tcp"], SOME_SIZES, BOTH);
 
+/// Six runs of each of its hundred cases take a minute; the rest of the budget goes to those with the widest intervals.
 pub(super) const QUICK: Suite = Suite {
     name: "quick",
     about: "every mechanism, a few sizes, one CPU and two, within two minutes",
@@ -56,7 +57,11 @@ pub(super) const QUICK: Suite = Suite {
         HARNESS,
         Group::of(ROUNDTRIP, EVERY, Sizes::These(&[1, 4 * KIB]), BOTH),
         Group::of(ROUNDTRIP, LARGE, Sizes::These(&[64 * KIB]), BOTH),
+        Group::of(ROUNDTRIP, &["causeway-sw"], Sizes::These(&[1, 4 * KIB, 64 * KIB]), BOTH),
+        // What one order for many writers costs shows at one size.
+        Group::of(ROUNDTRIP, &["causeway-mw"], Sizes::These(&[4 * KIB]), BOTH),
         Group::of(STREAM, EVERY, Sizes::These(&[64 * KIB]), &["two-cpus"]),
+        Group::of(STREAM, &["causeway-sw"], Sizes::These(&[64 * KIB]), &["two-cpus"]),
     ],
 };
 

@@ -247,7 +247,8 @@ mod tests {
         let cases = suite.cases(&Changes::default());
         assert!(cases.len() >= 60, "{}", cases.len());
         let mechanisms: BTreeSet<_> = cases.iter().map(|id| id.mechanism.as_str()).collect();
-        assert!(general::EVERY.iter().all(|mechanism| mechanisms.contains(mechanism)));
+        let mut wanted = general::EVERY.iter().chain(&["causeway-sw", "causeway-mw"]);
+        assert!(wanted.all(|mechanism| mechanisms.contains(mechanism)), "{mechanisms:?}");
         let unbounded = estimate(cases.len(), suite.timing, Duration::MAX, 40);
         assert!(unbounded.least < suite.budget, "{unbounded:?}");
     }

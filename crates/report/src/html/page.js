@@ -53,7 +53,7 @@
       out.height = Math.max(names > 8 ? 580 : 440, 110 + 20 * names);
     } else {
       // Below the chart, in as many rows as it takes, with the height that these rows need.
-      const columns = Math.max(1, Math.floor((width - 110) / (text + 42)));
+      const columns = Number(box.dataset.columns) || Math.max(1, Math.floor((width - 110) / (text + 42)));
       const rows = Math.ceil(names / columns) * 20 + 8;
       // The library gives a legend below the chart at most half of the whole height.
       out.height = Math.max((names > 8 ? 440 : 360) + rows, 2 * rows + 20);
@@ -64,6 +64,21 @@
       Object.assign(out, { "margin.r": 12, "margin.b": 56 + rows });
     }
     return out;
+  }
+
+  // A legend below the chart has as many columns as the library finds room for, which depends on the labels of the axis:
+  // looked up once they are there, so that no blank is left where fewer rows are needed.
+  async function settle(box) {
+    delete box.dataset.columns;
+    const look = looks(box);
+    await Plotly.relayout(box, look);
+    if (look["legend.orientation"] !== "h") return;
+    const lefts = [...box.querySelectorAll(".legend .traces")].map((name) => Math.round(name.getBoundingClientRect().left));
+    box.dataset.columns = new Set(lefts).size;
+    const settled = looks(box);
+    if (settled.height === look.height) return;
+    box.style.minHeight = settled.height + "px";
+    await Plotly.relayout(box, settled);
   }
 
   // The line under the pointer, or the one whose name is, stands out against the others.
@@ -93,7 +108,7 @@
     box.dataset.axes = Object.keys(chart.layout).filter((name) => /^[xy]axis\d*$/.test(name)).join(" ");
     chart.layout.height = looks(box).height;
     await Plotly.newPlot(box, chart.data, chart.layout, config);
-    await Plotly.relayout(box, looks(box));
+    await settle(box);
     if (box.dataset.kind === "lines") dims(box);
     box.dataset.drawn = "done";
   }
@@ -119,9 +134,9 @@
     cancelAnimationFrame(asked);
     asked = requestAnimationFrame(() => {
       for (const box of boxes) {
-        const look = looks(box);
-        box.style.minHeight = look.height + "px";
-        if (box.data) Plotly.relayout(box, look);
+        delete box.dataset.columns;
+        box.style.minHeight = looks(box).height + "px";
+        if (box.data) settle(box);
       }
     });
   }

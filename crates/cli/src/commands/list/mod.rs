@@ -27,6 +27,11 @@ const CAPS: &[(Caps, &str)] = &[
     (Caps::VIRTUAL_TIME, "virtual time"),
 ];
 
+/// What nothing but the lack of a capability says: what carries payload and is no byte stream hands out whole messages.
+const BOUNDARIES: &str = "keeps message boundaries";
+/// Operations: their payload is not handed to anybody.
+const OPERATIONS: &[&str] = &["solo", "parallel"];
+
 /// Lists it, or tells everything about what is named.
 pub fn list(args: &List) -> Result<Exit, Failure> {
     let host = look_at_host()?;
@@ -52,7 +57,14 @@ fn details(name: &str, host: &Host) -> Result<String, Failure> {
 }
 
 fn caps(subject: &Subject) -> Vec<&'static str> {
-    CAPS.iter().filter(|(cap, _)| subject.caps.has(*cap)).map(|(_, word)| *word).collect()
+    let mut caps: Vec<&str> =
+        CAPS.iter().filter(|(cap, _)| subject.caps.has(*cap)).map(|(_, word)| *word).collect();
+    let exchanges = subject.patterns.iter().any(|pattern| !OPERATIONS.contains(&pattern.id));
+    let has = |cap| subject.caps.has(cap);
+    if exchanges && has(Caps::PAYLOAD) && !has(Caps::BYTE_STREAM) && !has(Caps::HARNESS) {
+        caps.insert(1, BOUNDARIES);
+    }
+    caps
 }
 
 fn pattern_ids(subject: &Subject) -> Vec<&'static str> {

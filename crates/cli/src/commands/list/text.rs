@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use weighbridge_lab::axis::{self, Axis};
+use weighbridge_lab::contract::Caps;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::pattern;
 use weighbridge_lab::placement;
@@ -107,9 +108,61 @@ fn by_patterns() -> Vec<(Vec<&'static str>, Vec<&'static Subject>)> {
 fn pattern_details(out: &mut String, pattern: &pattern::Info) {
     let _ = writeln!(out, "pattern {}: {}", pattern.id, pattern.about);
     let drives = |subject: &&Subject| pattern_ids(subject).contains(&pattern.id);
-    let subjects: Vec<&str> = subject::all().filter(drives).map(|subject| subject.id).collect();
-    let _ = writeln!(out, "  drives {}", subjects.join(", "));
-    axes(out, pattern.axes);
+    let subjects: Vec<&Subject> = subject::all().filter(drives).collect();
+    let _ = writeln!(out, "  drives {}", ids(&subjects));
+    for (waits, who) in together(&subjects, |subject| waits_line(subject).into_iter().collect()) {
+        if who.iter().any(is_meant) {
+            let _ = writeln!(out, "  {waits}{}", of(&who, &subjects));
+        }
+    }
+    // A family may drive its subjects by a pattern of the same name with axes of its own.
+    let own = |subject: &Subject| {
+        let of_pattern = subject.patterns.iter().filter(|own| own.id == pattern.id);
+        let all = of_pattern.flat_map(|own| own.axes).chain(subject.axes);
+        all.map(|axis| (axis.name, axis.about, values(axis))).collect()
+    };
+    for ((name, about, values), who) in together(&subjects, own) {
+        let _ = writeln!(out, "  axis {name}{}: {about}\n    {values}", of(&who, &subjects));
+    }
+}
+
+/// What each subject has, once, with all that have it, in the order in which it first comes.
+fn together<T: PartialEq>(
+    subjects: &[&'static Subject],
+    of: impl Fn(&'static Subject) -> Vec<T>,
+) -> Vec<(T, Vec<&'static Subject>)> {
+    let mut found: Vec<(T, Vec<&Subject>)> = Vec::new();
+    for subject in subjects {
+        for what in of(subject) {
+            match found.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, who)) => who.push(subject),
+                None => found.push((what, vec![subject])),
+            }
+        }
+    }
+    found
+}
+
+fn ids(subjects: &[&Subject]) -> String {
+    subjects.iter().map(|subject| subject.id).collect::<Vec<_>>().join(", ")
+}
+
+/// ` (pipe, tcp)`, or nothing where it is all of them, the harness aside.
+fn of(who: &[&Subject], all: &[&Subject]) -> String {
+    let meant = |subjects: &[&Subject]| subjects.iter().filter(|subject| is_meant(subject)).count();
+    if meant(who) == meant(all) { String::new() } else { format!(" ({})", ids(who)) }
+}
+
+fn is_meant(subject: &&Subject) -> bool {
+    !subject.caps.has(Caps::HARNESS)
+}
+
+/// How it waits, and how else it can; nothing where it never waits.
+fn waits_line(subject: &Subject) -> Option<String> {
+    let waits = waits(subject);
+    let (own, others) = waits.split_first()?;
+    let others = if others.is_empty() { String::new() } else { format!("; can {}", others.join(", ")) };
+    Some(format!("waits by {own}{others}"))
 }
 
 fn subject_details(out: &mut String, subject: &Subject) {
@@ -119,11 +172,14 @@ fn subject_details(out: &mut String, subject: &Subject) {
     if !caps.is_empty() {
         let _ = writeln!(out, "  {}", caps.join(", "));
     }
-    if let [own, others @ ..] = &waits(subject)[..] {
-        let others = if others.is_empty() { String::new() } else { format!("; can {}", others.join(", ")) };
-        let _ = writeln!(out, "  waits by {own}{others}");
+    if let Some(waits) = waits_line(subject) {
+        let _ = writeln!(out, "  {waits}");
     }
     axes(out, subject.axes);
+    for pattern in subject.patterns.iter().filter(|pattern| !pattern.axes.is_empty()) {
+        let names: Vec<&str> = pattern.axes.iter().map(|axis| axis.name).collect();
+        let _ = writeln!(out, "  axes of {0}: {1} (`weighbridge list {0}`)", pattern.id, names.join(", "));
+    }
 }
 
 fn axes(out: &mut String, axes: &[Axis]) {

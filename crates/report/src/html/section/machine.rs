@@ -6,7 +6,7 @@ use crate::html::escape::escaped;
 use crate::html::{Page, Section};
 use crate::machine::{Fact, fact, headline};
 use crate::notes;
-use crate::units::{significant, size};
+use crate::units::{amount, significant, size};
 
 pub const SECTION: Section = Section { id: "machine", title: "Machine", body };
 
@@ -111,7 +111,10 @@ fn memory(header: &Header) -> Vec<Fact> {
     });
     let nodes = header.machine.nodes.iter().map(|node| {
         let cpus: Vec<String> = node.cpus.iter().map(u32::to_string).collect();
-        fact(&format!("Node {}", node.node), &format!("{}, CPUs {}", size(node.memory_bytes), cpus.join(" ")))
+        fact(
+            &format!("Node {}", node.node),
+            &format!("{}, CPUs {}", amount(node.memory_bytes), cpus.join(" ")),
+        )
     });
     caches.chain(nodes).collect()
 }
