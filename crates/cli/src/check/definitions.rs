@@ -402,7 +402,7 @@ pub const ALL: &[Definition] = &[
             warm_up: "calibrated; the median of eleven tries",
         },
         band: [0.8, 1.2],
-        because: "the same messages on the same CPU; it uses read and write where we may use recv and send",
+        because: "the same system calls on the same CPU",
         outside: "a perf event attached to either side adds a microsecond to each context switch",
     },
     Definition {
@@ -565,6 +565,10 @@ pub const UNEQUAL: &[Unequal] = &[
               ours is such a loop",
     },
     Unequal {
+        name: "lmbench-lat_proc exec, shell",
+        why: "they fork before they start a program, which copies the page tables of lmbench; our posix_spawn copies none",
+    },
+    Unequal {
         name: "lmbench-lat_ctx",
         why: "it takes what it holds to be the cost of the pipe off a round trip; the difference of two measurements has no equal \
               here, and what switches cost stands in our rows as switches per operation",
@@ -572,6 +576,11 @@ pub const UNEQUAL: &[Unequal] = &[
     Unequal {
         name: "lmbench-lat_tcp, bw_tcp",
         why: "their server puts itself into the background, where its end cannot be waited for; see iperf3 for TCP",
+    },
+    Unequal {
+        name: "perf-syscall-getpgid, fork, execve",
+        why: "getpgid is no operation of ours; a fork copies the page tables of its process, and perf with its libraries is ten \
+              times dearer to fork than a peer of ours",
     },
     Unequal {
         name: "perf-futex-hash, requeue, lock-pi; perf-epoll-ctl",
