@@ -38,15 +38,16 @@ Examples:
   weighbridge run --suite akbench                        what akbench measures, beside its published figures
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
+// A line is as wide as the reader's terminal: paragraphs are one line each here.
 const AFTER_CHECK_HELP: &str = "\
-Each turn runs the other tool and our case alternately, one to five times, on the same CPUs. The result is the median over
-the turns of the ratio ours/theirs. It is inside or outside the band in which it is expected when its whole 95 % interval is,
+Each turn runs the other tool and our case alternately, one to five times, on the same CPUs. The result is the median over \
+the turns of the ratio ours/theirs. It is inside or outside the band in which it is expected when its whole 95 % interval is, \
 and inconclusive when the interval reaches over an end of the band. Tools that are missing are listed with their package.
 
 A tool runs in a session of its own, on given CPUs, with a deadline; whatever it started ends with it, and with us.
 
-Exit code: 0 when no ratio is outside its band, also when tools are missing or a verdict is inconclusive; 1 when one is
-outside; 2 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing could be
+Exit code: 0 when no ratio is outside its band, also when tools are missing or a verdict is inconclusive; 1 when one is \
+outside; 2 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing could be \
 compared; 130 interrupted.
 
 Examples:
@@ -224,7 +225,7 @@ pub struct Check {
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub turns: u16,
     /// Time for all turns together, as in 90s or 5m
-    #[arg(long, value_name = "TIME", default_value = "6m", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
     pub budget: Duration,
     /// Time for one run of a tool, after which it is killed and its check fails
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = values::duration)]

@@ -9,6 +9,7 @@
 
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 
+pub mod all_to_all;
 pub mod allocator;
 pub mod axis;
 mod board;

@@ -17,7 +17,7 @@ use crate::host::Host;
 use crate::link::{Link, Wait};
 use crate::pattern::Pattern;
 use crate::shared::MAX_ROLES;
-use crate::{fan_in, fan_out, lock, mechanism, op, pattern, placement, shape, signal};
+use crate::{all_to_all, fan_in, fan_out, lock, mechanism, op, pattern, placement, shape, signal};
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
@@ -117,7 +117,8 @@ pub(crate) fn further() -> &'static [Family] {
     FURTHER.get_or_init(|| &[])
 }
 
-const FAMILIES: &[&[Subject]] = &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL];
+const FAMILIES: &[&[Subject]] =
+    &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL, all_to_all::ALL];
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static pattern::Info> {

@@ -21,6 +21,7 @@ pub fn pattern(name: &str) -> String {
         "stream" => "Stream".into(),
         "fan-in" => "Fan-in".into(),
         "fan-out" => "Fan-out".into(),
+        "all-to-all" => "All-to-all".into(),
         "handoff" => "Hand-off".into(),
         "contend" => "Contention".into(),
         "solo" => "One process alone".into(),

@@ -56,6 +56,15 @@ fn figures(out: &mut String, all: &[Compared], width: usize) {
         }
         out.push('\n');
     }
+    let _ = writeln!(out, "{}\n", summary(all));
+}
+
+/// How many of each outcome: the one line for a reader in a hurry.
+fn summary(all: &[Compared]) -> String {
+    let of = |word: &str| all.iter().filter(|compared| compared.outcome() == word).count();
+    let counts = ["inside", "outside", "inconclusive", "failed", "not measured"].map(|word| (of(word), word));
+    let some = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    format!("{} compared: {}", all.len(), some.collect::<Vec<_>>().join(", "))
 }
 
 fn line(out: &mut String, cells: &[String; 7], widths: &[usize]) {
@@ -146,6 +155,7 @@ mod tests {
         assert!(inside.contains("5.00 µs/roundtrip") && inside.contains("5.10 µs/roundtrip"), "{text}");
         assert!(inside.contains("1.02 to 1.02") && inside.ends_with("0.85 to 1.15  inside"), "{text}");
         assert!(line("lmbench-lat_pipe").ends_with("outside"), "{text}");
+        assert!(text.contains("\n2 compared: 1 inside, 1 outside\n"), "{text}");
         assert_eq!(text.matches("known reasons").count(), 1, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
     }
@@ -162,6 +172,7 @@ mod tests {
         let text = table(&scope, 100);
         assert!(text.contains("stopped after 0 turns: perf ended with exit status: 1: no"), "{text}");
         assert!(text.contains("3 turns give no interval; 6 do"), "{text}");
+        assert!(text.contains("2 compared: 1 inconclusive, 1 not measured"), "{text}");
         assert!(text.contains("hackbench: rt-tests (hackbench, hackbench-pipe)"), "{text}");
     }
 }

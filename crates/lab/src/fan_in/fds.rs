@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 
 /// `read(2)`.
 #[inline]
-pub(super) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: pointer and length come from one slice.
     let count = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
@@ -17,7 +17,7 @@ pub(super) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// `write(2)`, again until all of `bytes` are written. Returns how many calls were interrupted.
 #[inline]
-pub(super) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<u64> {
+pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<u64> {
     let mut interrupted = 0;
     while !bytes.is_empty() {
         // SAFETY: pointer and length come from one slice.
@@ -34,7 +34,7 @@ pub(super) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<u64> {
 }
 
 /// Makes a descriptor that its owner has lent return instead of wait.
-pub(super) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+pub(crate) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the request takes a pointer to an int, which lives across the call.
     match unsafe { libc::ioctl(fd, libc::FIONBIO, &raw const on) } {
@@ -45,7 +45,7 @@ pub(super) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
 
 /// Sum of bytes: the same in whatever pieces they are read.
 #[inline]
-pub(super) fn sum(bytes: &[u8]) -> u64 {
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     match bytes {
         [byte] => u64::from(*byte),
         bytes => bytes.iter().map(|byte| u64::from(*byte)).sum(),

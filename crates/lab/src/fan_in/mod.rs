@@ -10,7 +10,7 @@
 //! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
 mod causeway;
-mod fds;
+pub(crate) mod fds;
 mod limits;
 mod noop;
 mod reader;

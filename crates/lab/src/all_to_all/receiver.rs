@@ -1,0 +1,265 @@
+//! A receiver: every message of every sender of its group. The first one has the clock.
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Crowd, DONE, MESSAGES, SUM, sender};
+use crate::board::Board;
+use crate::buffer::Buffer;
+use crate::contract::Facts;
+use crate::ctx::{Ctx, Flow};
+use crate::fan_in::fds;
+use crate::link::{Link, Touch};
+use crate::shared::Step;
+
+/// Word of the leading receiver's line: messages of the timed part.
+pub(super) const COUNTED_OPS: usize = 3;
+/// The others have nothing to do any more but to read what was sent.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+
+/// The whole life of this role.
+pub(super) fn drive(end: OwnedFd, board: &Board, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let crowd = Crowd::of(link);
+    let mut receiver = Receiver {
+        end,
+        buffer: Buffer::new(link.payload_bytes)?,
+        len: link.payload_bytes,
+        is_touched: link.touch == Touch::All,
+        role: cx.role,
+        board,
+        messages: 0,
+        sum: 0,
+        is_at_end: false,
+    };
+    cx.set_step(Step::Prefault);
+    receiver.buffer.prefault()?;
+    cx.set_step(Step::Verify);
+    receiver.verify(crowd.senders)?;
+    if cx.role == 0 { lead(receiver, crowd, cx) } else { follow(receiver, cx) }
+}
+
+fn lead(receiver: Receiver<'_>, crowd: Crowd, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let mut leader = Leader { receiver, crowd, in_flight: Vec::with_capacity(1024) };
+    cx.lead_intervals(&mut leader)?;
+    // The first edge stands before the first sample.
+    cx.note_series("in_flight_messages", leader.in_flight.split_off(1));
+    let received = leader.receiver.board_sum(leader.crowd.receiver_roles(), MESSAGES);
+    Ok(Facts::from([
+        ("first_run_messages_received".into(), received.to_string()),
+        ("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string()),
+    ]))
+}
+
+fn follow(receiver: Receiver<'_>, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let board = receiver.board;
+    let receiver = RefCell::new(receiver);
+    let mut drained = Ok(());
+    let done = || drained = receiver.borrow_mut().drain();
+    cx.follow_intervals(|| receiver.borrow_mut().take(), done, || board.word(0, COUNTED_OPS).load(Acquire))?;
+    drained.map(|()| Facts::new())
+}
+
+struct Receiver<'a> {
+    end: OwnedFd,
+    buffer: Buffer,
+    len: usize,
+    is_touched: bool,
+    role: usize,
+    board: &'a Board,
+    messages: u64,
+    sum: u64,
+    is_at_end: bool,
+}
+
+impl Receiver<'_> {
+    /// One message, and a note of it; nothing once all senders have closed their ends.
+    #[inline]
+    fn take(&mut self) -> io::Result<()> {
+        let message = &mut self.buffer.bytes_mut()[..self.len];
+        if !fill(self.end.as_raw_fd(), message)? {
+            // The senders close when they are told to stop, and this role is told the same. Whoever comes here again was
+            // not told: they are gone.
+            return match std::mem::replace(&mut self.is_at_end, true) {
+                false => Ok(()),
+                true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "all senders closed their ends")),
+            };
+        }
+        if self.is_touched {
+            self.sum = self.sum.wrapping_add(fds::sum(message));
+        }
+        self.messages += 1;
+        self.board.word(self.role, MESSAGES).store(self.messages, Relaxed);
+        Ok(())
+    }
+
+    /// What is still on its way, and the word that this is all.
+    fn drain(&mut self) -> io::Result<()> {
+        while !self.is_at_end {
+            self.take()?;
+        }
+        self.board.word(self.role, SUM).store(self.sum, Relaxed);
+        self.board.word(self.role, DONE).store(1, Release); // PAIR crossed
+        Ok(())
+    }
+
+    /// The first message of each sender, whole, each once.
+    fn verify(&mut self, senders: usize) -> io::Result<()> {
+        let mut marks = Vec::with_capacity(senders);
+        for _ in 0..senders {
+            let message = &mut self.buffer.bytes_mut()[..self.len];
+            if !fill(self.end.as_raw_fd(), message)? {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the senders closed their ends"));
+            }
+            if message.iter().any(|byte| *byte != message[0]) {
+                return Err(io::Error::other("a message holds bytes of two senders"));
+            }
+            marks.push(message[0]);
+        }
+        let mut expected: Vec<u8> = (0..senders).map(sender::mark).collect();
+        marks.sort_unstable();
+        expected.sort_unstable();
+        if marks == expected { Ok(()) } else { Err(io::Error::other("not every sender is heard once")) }
+    }
+
+    fn board_sum(&self, roles: Range<usize>, word: usize) -> u64 {
+        roles.map(|role| self.board.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Fills `message`. `false` at the end of the stream.
+#[inline]
+fn fill(fd: RawFd, message: &mut [u8]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < message.len() {
+        match fds::read(fd, &mut message[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the last message is cut off")),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// The receiver with the clock. It counts what all receivers say that they have.
+struct Leader<'a> {
+    receiver: Receiver<'a>,
+    crowd: Crowd,
+    /// Sent and not yet received, at each edge: how full the buffers are.
+    in_flight: Vec<f64>,
+}
+
+impl Flow for Leader<'_> {
+    #[inline]
+    fn step(&mut self) -> io::Result<u64> {
+        self.receiver.take()?;
+        Ok(1)
+    }
+
+    fn count(&self) -> (u64, u64) {
+        let messages = self.receiver.board_sum(self.crowd.receiver_roles(), MESSAGES);
+        (messages, messages * self.receiver.len as u64)
+    }
+
+    fn warm_ops(&self) -> u64 {
+        (self.crowd.groups * self.crowd.senders * self.crowd.receivers) as u64
+    }
+
+    fn edge(&mut self, _now_ns: u64) {
+        let received = self.count().0;
+        let sent = self.receiver.board_sum(self.crowd.sender_roles(), MESSAGES);
+        // A sender notes what it has sent when it has been to every receiver, so it may be behind.
+        self.in_flight.push(sent.saturating_sub(received) as f64);
+    }
+
+    /// Nothing may be lost, nothing added, nothing changed.
+    fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
+        let Leader { receiver, crowd, .. } = self;
+        receiver.board.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
+        receiver.drain()?;
+        let since = Instant::now();
+        while is_one_behind(receiver.board, *crowd) {
+            if since.elapsed() > LOST_AFTER {
+                return Err(io::Error::other("not every role has come to its end"));
+            }
+            thread::yield_now();
+        }
+        let of = |roles: Range<usize>| {
+            (receiver.board_sum(roles.clone(), MESSAGES), receiver.board_sum(roles, SUM))
+        };
+        let (received, sent) = (of(crowd.receiver_roles()), of(crowd.sender_roles()));
+        if received == sent {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "{} messages with sum {:#x} were received, but {} with sum {:#x} sent",
+            received.0, received.1, sent.0, sent.1
+        )))
+    }
+}
+
+fn is_one_behind(board: &Board, crowd: Crowd) -> bool {
+    (0..crowd.roles()).any(|role| board.word(role, DONE).load(Acquire) == 0) // PAIR crossed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::all_to_all::sender::mark;
+    use rustix::pipe::pipe;
+
+    fn receiver(board: &Board, end: OwnedFd) -> Receiver<'_> {
+        let buffer = Buffer::new(2).unwrap();
+        Receiver {
+            end,
+            buffer,
+            len: 2,
+            is_touched: true,
+            role: 0,
+            board,
+            messages: 0,
+            sum: 0,
+            is_at_end: false,
+        }
+    }
+
+    fn board() -> Board {
+        Board::open(Board::create(1).unwrap(), 1).unwrap()
+    }
+
+    #[test]
+    fn a_message_of_two_senders_and_a_sender_that_is_heard_twice_are_found() {
+        let board = board();
+        for (bytes, why) in [([mark(0), mark(1)], "two senders"), ([mark(1), mark(1)], "heard once")] {
+            let (read, write) = pipe().unwrap();
+            rustix::io::write(&write, &bytes).unwrap();
+            rustix::io::write(&write, &bytes).unwrap();
+            let error = receiver(&board, read).verify(2).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_is_counted_and_a_cut_message_is_an_error() {
+        let board = board();
+        let (read, write) = pipe().unwrap();
+        rustix::io::write(&write, &[1, 2, 3, 4]).unwrap();
+        drop(write);
+        let mut all = receiver(&board, read);
+        all.drain().unwrap();
+        let word = |word| board.word(0, word).load(Relaxed);
+        assert_eq!((word(MESSAGES), word(SUM), word(DONE)), (2, 10, 1));
+        assert!(all.take().is_err(), "the senders are gone, and nobody said that they may");
+
+        let (read, write) = pipe().unwrap();
+        rustix::io::write(&write, &[1, 2, 3]).unwrap();
+        drop(write);
+        assert!(receiver(&board, read).drain().unwrap_err().to_string().contains("cut off"));
+    }
+}

@@ -1,0 +1,155 @@
+//! Many senders to many receivers: by runs of real peers, fresh processes of this very program.
+//!
+//! As in `conformance`, tests run one after the other in the main thread, and leave nothing behind.
+
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+#[path = "conformance/runs.rs"]
+#[allow(dead_code, reason = "shared with the conformance of mechanisms")]
+mod runs;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::all_to_all;
+use weighbridge_lab::contract::Caps;
+use weighbridge_lab::coordinator::{Measured, Outcome};
+use weighbridge_lab::host::Host;
+use weighbridge_lab::planner::Timing;
+use weighbridge_lab::subject::{Prepared, Subject};
+use weighbridge_record::CaseId;
+
+use runs::{PLACEMENTS, SHORT, prepare, run, trial};
+
+fn main() -> ExitCode {
+    runs::main(trials)
+}
+
+fn trials(host: &'static Host) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for subject in all_to_all::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
+        for (promise, test) in PROMISES {
+            let name = format!("all-to-all::{}::{promise}", subject.id);
+            trials.push(trial(name, move || test(host, subject)));
+        }
+    }
+    trials.push(trial("the_harness_itself_is_measured", move || {
+        for placement in PLACEMENTS {
+            measure(host, &CaseId::new("all-to-all", "noop", 100, placement).with("senders", "3"));
+        }
+    }));
+    trials.push(trial("what_exceeds_a_limit_is_refused_with_its_name", move || refusals(host)));
+    trials
+}
+
+type Promise = (&'static str, fn(&Host, &'static Subject));
+
+const PROMISES: &[Promise] = &[
+    ("every_receiver_has_every_message_of_every_sender", reaches_all),
+    ("groups_of_twenty_times_twenty_start_in_time", |host, subject| {
+        let id = CaseId::new("all-to-all", subject.id, 100, "free").with("groups", "2").with("touch", "none");
+        let measured = measure(host, &id).expect("eighty roles are no limit");
+        assert_eq!(measured.roles.len(), 80);
+    }),
+    ("a_killed_role_is_a_failure_that_names_it", killed),
+];
+
+/// One run that must give numbers: `None` and a printed reason where the machine does not allow it.
+fn measure(host: &Host, id: &CaseId) -> Option<Measured> {
+    let case = match prepare(host, id) {
+        Ok(case) => case,
+        Err(why) => {
+            eprintln!("skipped: {id}: {why}");
+            return None;
+        }
+    };
+    match run(host, &case, SHORT) {
+        Outcome::Measured(measured) => {
+            assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
+            Some(*measured)
+        }
+        other => panic!("{id}: {other:?}"),
+    }
+}
+
+/// That nothing is lost, doubled or changed is checked by the leading receiver, in every run; here by the counts as well.
+fn reaches_all(host: &Host, subject: &'static Subject) {
+    let of = |payload_bytes: u64, placement: &str, axes: &[(&str, &str)]| {
+        let id = CaseId::new("all-to-all", subject.id, payload_bytes, placement);
+        axes.iter().fold(id, |id, (name, value)| id.with(name, value))
+    };
+    for id in [
+        of(100, "same-cpu", &[("receivers", "3"), ("senders", "4")]),
+        of(1, "two-cpus", &[("receivers", "4"), ("senders", "3")]),
+        of(100, "free", &[("peers", "thread"), ("receivers", "5"), ("senders", "2")]),
+        of(4096, "two-cpus", &[("groups", "2"), ("receivers", "2"), ("senders", "2")]),
+        of(1000, "free", &[("receivers", "1"), ("senders", "1"), ("touch", "none")]),
+    ] {
+        let Some(measured) = measure(host, &id) else { continue };
+        let ops = measured.roles[0].counted.ops;
+        assert!(measured.roles.iter().all(|role| role.counted.ops == ops), "{id}: counts are those of all");
+        let samples = &measured.samples;
+        assert!(samples.iter().all(|sample| sample.bytes == sample.ops * id.payload_bytes), "{id}");
+        assert!(samples.iter().map(|sample| sample.ops).sum::<u64>() <= ops, "{id}");
+        assert_eq!(measured.roles[0].counted.series["in_flight_messages"].len(), samples.len(), "{id}");
+        let received: u64 = measured.facts["receiver.first_run_messages_received"].parse().unwrap();
+        let number = |name: &str| id.axes.get(name).map_or(1, |value| value.parse::<u64>().unwrap());
+        // Each sender went its round to the end.
+        assert!(received.is_multiple_of(number("receivers")), "{id}: {received}");
+        assert!(received > ops, "{id}: {received} with the warm-up, {ops} without");
+    }
+}
+
+fn refusals(host: &Host) {
+    for (id, words) in [
+        ("all-to-all/pipe/4097/free", &["PIPE_BUF", "4096"][..]),
+        ("all-to-all/unix-stream/0/free", &["empty message"]),
+        ("all-to-all/unix-stream/1/free/groups=13", &["520 roles", "512"]),
+    ] {
+        let why = prepare(host, &id.parse().unwrap()).map(|_| ()).expect_err(id);
+        for word in words {
+            assert!(why.contains(word), "{id}: {why}");
+        }
+    }
+}
+
+/// Nobody waits for the dead: a receiver with senders left, and a sender with receivers left.
+fn killed(host: &Host, subject: &'static Subject) {
+    let id = CaseId::new("all-to-all", subject.id, 100, "free").with("receivers", "2").with("senders", "2");
+    let case = prepare(host, &id).expect("this runs everywhere");
+    // A machine that is busy may end a run before the killer comes to it; then once more.
+    const ATTEMPTS: usize = 10;
+    for (role, name) in [(0, "receiver"), (1, "receiver"), (3, "sender")] {
+        let failed = (0..ATTEMPTS).find_map(|_| match run_and_kill(host, &case, role) {
+            Outcome::Failed { why, .. } => Some(why),
+            Outcome::Measured(_) => None,
+            other => panic!("{id}: {other:?}"),
+        });
+        assert_eq!(failed, Some(format!("{name} ended: signal 9 (SIGKILL)")), "{id}");
+    }
+}
+
+fn run_and_kill(host: &Host, case: &Prepared, role: usize) -> Outcome {
+    const LONG: Timing = Timing { sample_ns: 2_000_000, samples: 50, least_samples: 50, run_ns: 100_000_000 };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+                let pids = runs::children();
+                if pids.len() == case.role_names().len() {
+                    thread::sleep(Duration::from_millis(100));
+                    let _ = kill_process(Pid::from_raw(pids[role]).unwrap(), Signal::KILL);
+                    return;
+                }
+            }
+        });
+        let outcome = run(host, case, LONG);
+        is_over.store(true, Ordering::Relaxed);
+        outcome
+    })
+}
