@@ -1,6 +1,6 @@
 //! The measurements behind `docs/decisions/`: what the parts cost on this machine.
 //!
-//! `cargo run --release -p causeway --example measure [roundtrip|claim|doorbell|mapping|fanout]`
+//! `cargo run --release -p causeway --example measure [roundtrip|look|claim|doorbell|mapping|fanout]`
 //!
 //! Threads of one process stand for processes: the memory, the kernel calls and the cache lines are the same. For
 //! comparisons that are to be published use Weighbridge.
@@ -20,8 +20,9 @@ const PLACES: [(&str, [u32; 2]); 2] = [("same CPU", [0, 0]), ("two CPUs", [0, 1]
 
 fn main() {
     let wanted = std::env::args().nth(1);
-    let parts: [(&str, fn()); 5] = [
+    let parts: [(&str, fn()); 6] = [
         ("roundtrip", roundtrips),
+        ("look", looks),
         ("claim", claims),
         ("doorbell", doorbells),
         ("mapping", mappings),
@@ -80,12 +81,13 @@ enum Wait {
 
 fn take(subscriber: &mut Subscriber, wait: Wait) -> u64 {
     loop {
+        if wait == Wait::Spin {
+            let _ = subscriber.spin(None).expect("spin");
+        }
         if let Received::Message(message) = subscriber.receive().expect("receive") {
             return message.bytes.iter().map(|byte| u64::from(*byte)).sum();
         }
-        if wait == Wait::Spin {
-            std::hint::spin_loop();
-        } else {
+        if wait != Wait::Spin {
             let _ = subscriber.wait(None).expect("wait");
         }
     }
@@ -133,6 +135,106 @@ fn roundtrips() {
                 }
             }
         }
+    }
+}
+
+/// When to look first: round trips of 8 B between two CPUs, with so many pauses of the processor before the first look at
+/// what is due, of a bare word in each direction and of Causeway; and what publishing and receiving take by themselves.
+fn looks() {
+    const ROUNDS: usize = 5;
+    const PER_BATCH: u32 = 10_000;
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let pause = |times| (0..times).for_each(|_| std::hint::spin_loop());
+    let begin = Instant::now();
+    pause(100_000);
+    println!("one pause: {:.1} ns", begin.elapsed().as_nanos() as f64 / 1e5);
+
+    let words = || {
+        let word = || Apart(AtomicU64::new(0));
+        let (ping, pong) = (word(), word());
+        let (mut sent, mut answered) = (0, 0);
+        let here = || {
+            sent += 1;
+            ping.0.store(sent, Ordering::SeqCst);
+            while pong.0.load(Ordering::SeqCst) != sent {
+                std::hint::spin_loop();
+            }
+        };
+        let there = || {
+            answered += 1;
+            while ping.0.load(Ordering::SeqCst) != answered {
+                std::hint::spin_loop();
+            }
+            pong.0.store(answered, Ordering::SeqCst);
+        };
+        pair([0, 1], PER_BATCH, here, there)
+    };
+    let messages = |pauses: Option<u32>| {
+        let (_ping, mut ping_out, mut ping_in) = ends(false, Wait::Spin);
+        let (_pong, mut pong_out, mut pong_in) = ends(false, Wait::Spin);
+        let take = |subscriber: &mut Subscriber| {
+            match pauses {
+                None => drop(subscriber.spin(None).expect("spin")),
+                Some(pauses) => {
+                    pause(pauses);
+                    while !subscriber.is_ready().expect("look") {
+                        std::hint::spin_loop();
+                    }
+                }
+            }
+            received(subscriber)
+        };
+        let here = || {
+            publish(&mut ping_out, 1);
+            black_box(take(&mut pong_in));
+        };
+        let there = || {
+            let value = take(&mut ping_in);
+            publish(&mut pong_out, value);
+        };
+        pair([0, 1], PER_BATCH, here, there)
+    };
+    let mut bare = Vec::new();
+    let mut ways: Vec<(Option<u32>, Vec<f64>)> =
+        [Some(0), Some(1), Some(2), Some(3), Some(4), None].map(|way| (way, Vec::new())).into();
+    for _ in 0..ROUNDS {
+        bare.push(words());
+        for (way, values) in &mut ways {
+            values.push(messages(*way));
+        }
+    }
+    println!("two bare words: {:.0} ns/roundtrip", median(bare));
+    for (way, values) in ways {
+        let way = way.map_or("Subscriber::spin".into(), |pauses| format!("{pauses} pauses first"));
+        println!("Causeway, {way}: {:.0} ns/roundtrip", median(values));
+    }
+
+    let (_group, mut publisher, mut subscriber) = ends(false, Wait::Spin);
+    let begin = Instant::now();
+    for value in 0..1_000_000 {
+        publish(&mut publisher, value);
+        assert_eq!(received(&mut subscriber), value);
+    }
+    println!("publish and receive on one thread: {:.1} ns", begin.elapsed().as_nanos() as f64 / 1e6);
+}
+
+/// A word that has its cache lines to itself.
+#[repr(align(128))]
+struct Apart(AtomicU64);
+
+fn publish(publisher: &mut Publisher, value: u64) {
+    let mut loan = publisher.loan_within(8, None).expect("loan").expect("waits without end");
+    loan.copy_from_slice(&value.to_ne_bytes());
+    loan.commit().expect("commit");
+}
+
+fn received(subscriber: &mut Subscriber) -> u64 {
+    match subscriber.receive().expect("receive") {
+        Received::Message(message) => u64::from_ne_bytes(message.bytes.try_into().expect("eight bytes")),
+        other => panic!("{other:?}"),
     }
 }
 
