@@ -84,7 +84,7 @@ pub struct Pace {
 /// About 50 ns where the processor's pause takes 25.
 const PAUSES: u32 = 2;
 /// One look in so many is taken at once all the same: messages may be waiting by now.
-const AT_ONCE: u32 = 16;
+const AT_ONCE: u32 = 64;
 
 impl Pace {
     /// Pauses before the first look.

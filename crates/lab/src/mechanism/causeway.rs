@@ -192,9 +192,10 @@ impl Receiver {
     pub(crate) fn take(&mut self) -> io::Result<Read<'_>> {
         if self.wait == Wait::Spin {
             let _ = self.subscriber.spin(None).map_err(io::Error::other)?;
-        }
-        while !self.subscriber.is_ready().map_err(io::Error::other)? {
-            self.wait()?;
+        } else {
+            while !self.subscriber.is_ready().map_err(io::Error::other)? {
+                self.wait()?;
+            }
         }
         if self.in_place {
             let message = self.subscriber.receive_in_place().map_err(io::Error::other)?;
