@@ -181,9 +181,12 @@ impl Subscriber {
             if self.buffer.len() < length {
                 self.enlarge(length)?;
             }
-            // What shares the header's line is copied whole, in two loads.
-            let copied = if length <= SHORT_BYTES { SHORT_BYTES } else { length };
-            if !self.reader.copy(&frame, &mut self.buffer[..copied]) {
+            // What shares the header's line is copied whole, without a loop.
+            let whole = match self.buffer.first_chunk_mut::<SHORT_BYTES>() {
+                Some(short) if length <= SHORT_BYTES => self.reader.copy(&frame, short),
+                _ => self.reader.copy(&frame, &mut self.buffer[..length]),
+            };
+            if !whole {
                 continue; // overtaken while copying; the next look says by how much
             }
             self.pass(frame.end);

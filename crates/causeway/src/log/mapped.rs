@@ -47,6 +47,9 @@ pub struct MappedLog {
     prefix: Mapping,
     ring: Mapping,
     capacity: u64,
+    /// Makes a position the offset of its granule in the ring.
+    granule_mask: u64,
+    lap_shift: u32,
     kind: Kind,
     key: u32,
 }
@@ -134,7 +137,8 @@ impl MappedLog {
     fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
         let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
-        Ok(MappedLog { prefix, ring, capacity, kind, key: 1 })
+        let (granule_mask, lap_shift) = ((capacity - 1) & !(GRANULE_BYTES - 1), capacity.trailing_zeros());
+        Ok(MappedLog { prefix, ring, capacity, granule_mask, lap_shift, kind, key: 1 })
     }
 
     fn check_header(&self, capacity_log2: u32) -> Result<Kind> {
@@ -182,7 +186,7 @@ impl MappedLog {
     /// Start of the payload of the frame at `position`.
     #[inline(always)]
     fn payload(&self, position: u64) -> *mut u8 {
-        let offset = (position & (self.capacity - 1) & !63) + HEADER_BYTES;
+        let offset = (position & self.granule_mask) + HEADER_BYTES;
         // SAFETY: the offset is below capacity + 32, and the ring is mapped twice.
         unsafe { self.ring.as_ptr().add(offset as usize) }
     }
@@ -196,9 +200,10 @@ impl MappedLog {
     #[inline(always)]
     pub fn write_short(&self, position: u64, from: &[u64; SHORT_WORDS]) {
         assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
+        let to = self.payload(position);
         for (index, word) in from.iter().enumerate() {
             // SAFETY: aligned, and inside the granule of the frame's header.
-            let place = unsafe { AtomicU64::from_ptr(self.payload(position).add(index * 8).cast()) };
+            let place = unsafe { AtomicU64::from_ptr(to.add(index * 8).cast()) };
             place.store(*word, Ordering::Relaxed);
         }
     }
@@ -274,6 +279,11 @@ impl Memory for MappedLog {
     }
 
     #[inline(always)]
+    fn lap_shift(&self) -> u32 {
+        self.lap_shift
+    }
+
+    #[inline(always)]
     fn key(&self) -> u32 {
         self.key
     }
@@ -286,14 +296,14 @@ impl Memory for MappedLog {
 
     #[inline(always)]
     fn header(&self, position: u64) -> &AtomicU64 {
-        let offset = position & (self.capacity - 1) & !63;
+        let offset = position & self.granule_mask;
         // SAFETY: a multiple of 64 below the capacity.
         unsafe { &*self.ring.as_ptr().add(offset as usize).cast::<AtomicU64>() }
     }
 
     #[inline(always)]
     fn meta(&self, position: u64) -> &[AtomicU64; 3] {
-        let offset = position & (self.capacity - 1) & !63;
+        let offset = position & self.granule_mask;
         // SAFETY: a multiple of 64 below the capacity; 32 bytes from there on lie inside the granule.
         unsafe { &*self.ring.as_ptr().add(offset as usize + 8).cast::<[AtomicU64; 3]>() }
     }

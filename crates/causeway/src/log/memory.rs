@@ -24,22 +24,30 @@ pub trait Memory {
     /// What tells a free frame of this log from other bytes; see [`Word::free`].
     fn key(&self) -> u32;
 
+    /// Binary logarithm of the capacity: so far a position is shifted to tell its lap.
+    fn lap_shift(&self) -> u32 {
+        self.capacity_bytes().trailing_zeros()
+    }
+
     /// The word of a free frame at `position`.
     #[inline(always)]
     fn free(&self, position: u64) -> Word {
-        Word::free(position >> self.capacity_bytes().trailing_zeros(), self.key())
+        Word::free(position >> self.lap_shift(), self.key())
     }
 
     /// Lap of a position: its part of the header word.
     #[inline(always)]
     fn lap(&self, position: u64) -> u32 {
-        (position >> self.capacity_bytes().trailing_zeros()) as u32
+        (position >> self.lap_shift()) as u32
     }
 }
 
 impl<M: Memory> Memory for &M {
     fn capacity_bytes(&self) -> u64 {
         (**self).capacity_bytes()
+    }
+    fn lap_shift(&self) -> u32 {
+        (**self).lap_shift()
     }
     fn key(&self) -> u32 {
         (**self).key()
@@ -66,6 +74,10 @@ impl<M: Memory> Memory for std::sync::Arc<M> {
     #[inline(always)]
     fn capacity_bytes(&self) -> u64 {
         (**self).capacity_bytes()
+    }
+    #[inline(always)]
+    fn lap_shift(&self) -> u32 {
+        (**self).lap_shift()
     }
     #[inline(always)]
     fn key(&self) -> u32 {

@@ -154,10 +154,10 @@ impl<M: Memory> Reader<M> {
         if position > self.limit {
             return Glance::Other;
         }
-        let word = Word(self.memory.header(position).load(Ordering::Acquire)); // PAIR log-commit
-        let lap = self.memory.lap(position);
+        let (header, meta, lap) =
+            (self.memory.header(position), self.memory.meta(position), self.memory.lap(position));
+        let word = Word(header.load(Ordering::Acquire)); // PAIR log-commit
         if word.is_done(lap) {
-            let meta = self.memory.meta(position);
             let meta = [0, 1, 2].map(|index: usize| meta[index].load(Ordering::Relaxed));
             let frame = Frame::new(word, meta, position);
             if !self.overtaken() && frame.is_possible(word, self.memory.capacity_bytes()) {
