@@ -266,9 +266,7 @@ impl Subscriber {
         match self.reader.peek()? {
             Peek::Frame(frame) => return Ok(Some(frame)),
             Peek::Empty(_) => {
-                if self.reader.position() != self.announced {
-                    self.pass_padding();
-                }
+                self.pass_padding();
                 self.nothing_yet()?;
             }
             Peek::Lost(loss) => self.note_loss(loss)?,
@@ -338,6 +336,9 @@ impl Subscriber {
     #[cold]
     fn pass_padding(&mut self) {
         let (from, to) = (self.announced, self.reader.position());
+        if from == to {
+            return;
+        }
         self.announced = to;
         if moved_on(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
             self.wake_publishers();

@@ -149,6 +149,18 @@ fn loans_that_are_dropped_again_and_again_do_not_fill_a_log_that_is_read() {
 }
 
 #[test]
+fn a_receiver_that_asks_how_it_stands_does_not_keep_the_space_of_dropped_loans() {
+    let group = group(small().several_publishers());
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+    for round in 0..100 {
+        assert!(publisher.loan(900).unwrap().is_some(), "no room in round {round}");
+        assert_eq!(subscriber.health().unwrap().unfinished_by, None);
+        assert_eq!(subscriber.receive().unwrap(), Received::Empty);
+    }
+}
+
+#[test]
 fn a_lossy_receiver_holds_nobody_up_and_hears_exactly_what_it_missed() {
     for options in [small(), small().several_publishers()] {
         let group = group(options);
