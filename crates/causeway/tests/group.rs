@@ -300,7 +300,6 @@ fn a_wait_ends_with_its_time_on_the_futex_and_on_the_descriptor() {
     }
 }
 
-/// Sleepers of both kinds, woken again and again by a publisher that never waits for them.
 #[test]
 fn a_receiver_that_spins_gets_every_message_and_ends_with_its_time_or_with_the_group() {
     let group = group(small());
@@ -322,6 +321,7 @@ fn a_receiver_that_spins_gets_every_message_and_ends_with_its_time_or_with_the_g
     assert!(matches!(subscriber.spin(Some(LONG)), Err(Error::PeerGone(Gone::Publishers))));
 }
 
+/// Sleepers of both kinds, woken again and again by a publisher that never waits for them.
 #[test]
 fn no_wake_up_is_lost() {
     for own in [false, true] {
