@@ -454,6 +454,26 @@ fn a_sleeping_receiver_is_woken_when_the_group_is_dropped() {
     });
 }
 
+/// Receivers of the group's own process keep its server alive, and publishers may outlive it.
+#[test]
+fn a_group_that_was_dropped_ends_with_its_last_publisher_for_receivers_of_its_own_process_too() {
+    for options in [small(), small().several_publishers()] {
+        for (has_publisher, is_group_first) in [(false, true), (true, true), (true, false)] {
+            let group = group(options.clone());
+            let publisher = has_publisher.then(|| group.publisher().unwrap());
+            let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
+            let (first, last): (Box<dyn Send>, Box<dyn Send>) = match is_group_first {
+                true => (Box::new(group), Box::new(publisher)),
+                false => (Box::new(publisher), Box::new(group)),
+            };
+            drop(first);
+            drop(last);
+            let gone = subscriber.wait(Some(LONG));
+            assert!(matches!(gone, Err(Error::PeerGone(Gone::Publishers))), "{options:?}: {gone:?}");
+        }
+    }
+}
+
 #[test]
 fn slots_run_out_with_an_error_and_come_back() {
     let group = group(small());
