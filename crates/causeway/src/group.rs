@@ -204,3 +204,12 @@ impl Group {
         }
     }
 }
+
+/// Receivers of this process keep the server alive, but without this nobody here becomes a publisher any more.
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Way::Host(host) = &self.way {
+            host.admit_no_more_local_publishers();
+        }
+    }
+}

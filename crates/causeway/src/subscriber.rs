@@ -269,9 +269,7 @@ impl Subscriber {
         match self.reader.peek()? {
             Peek::Frame(frame) => return Ok(Some(frame)),
             Peek::Empty(_) => {
-                if self.reader.position() != self.announced {
-                    self.pass_padding();
-                }
+                self.pass_padding();
                 self.nothing_yet()?;
             }
             Peek::Lost(loss) => self.note_loss(loss)?,
@@ -341,6 +339,9 @@ impl Subscriber {
     #[cold]
     fn pass_padding(&mut self) {
         let (from, to) = (self.announced, self.reader.position());
+        if from == to {
+            return;
+        }
         self.announced = to;
         if moved_on(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
             self.wake_publishers();
@@ -350,14 +351,13 @@ impl Subscriber {
     /// Moves behind the message here, which goes to `end`, and lets publishers have its space.
     #[inline(always)]
     pub(crate) fn pass(&mut self, end: u64) {
-        // From the frame's start, not from the last cursor: padding before it only adds to what was passed.
-        let position = self.reader.position();
+        // From the last cursor, not from the frame's start: an eighth may have been crossed in the padding between.
+        let from = std::mem::replace(&mut self.announced, end);
         self.reader.advance_to(end);
-        self.announced = end;
         self.received += 1;
         let words = self.page.words();
         words.received.store(self.received, Ordering::Relaxed);
-        if moved_on(self.log.tail(), words, self.log.capacity_bytes(), position, end) {
+        if moved_on(self.log.tail(), words, self.log.capacity_bytes(), from, end) {
             self.wake_publishers();
         }
     }

@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -303,7 +305,8 @@ impl ControlGroup {
         };
         let group = ControlGroup(root.join(format!("causeway-test-{}", std::process::id())));
         std::fs::create_dir(&group.0)?;
-        std::fs::write(group.0.join(file), limit.to_string())?;
+        // Not made if it is missing: then this folder is no control group.
+        OpenOptions::new().write(true).open(group.0.join(file))?.write_all(limit.to_string().as_bytes())?;
         Ok(group)
     }
 }

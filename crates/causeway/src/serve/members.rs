@@ -145,12 +145,22 @@ impl State {
         let status = self.status.words();
         status.local_publishers.fetch_and(!(1 << slot), Ordering::Relaxed);
         let left = status.publishers.fetch_and(!(1 << slot), Ordering::AcqRel) & !(1 << slot);
-        let no_more = self.options.kind == Kind::Single || (self.options.remote_publishers > 0 && left == 0);
+        let nobody_comes = self.options.remote_publishers > 0 || !self.awaits_local_publishers;
+        let no_more = self.options.kind == Kind::Single || (nobody_comes && left == 0);
         if no_more && self.is_sealed() {
             status.phase.store(2, Ordering::Release);
         }
         // It may have died between its commit and its ring.
         self.wake_everybody();
+    }
+
+    pub(super) fn admit_no_more_local_publishers(&mut self) {
+        self.awaits_local_publishers = false;
+        let status = self.status.words();
+        if self.is_sealed() && status.publishers.load(Ordering::Relaxed) == 0 {
+            status.phase.store(2, Ordering::Release);
+            self.wake_everybody();
+        }
     }
 
     pub(super) fn bury_receiver(&mut self, slot: usize) {

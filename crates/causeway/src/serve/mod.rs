@@ -118,6 +118,11 @@ impl Host {
         .map_err(on("watch"))
     }
 
+    /// The group was dropped: publishers of this process are those that there are.
+    pub fn admit_no_more_local_publishers(&self) {
+        self.shared.lock().admit_no_more_local_publishers();
+    }
+
     /// What the group looks like now.
     pub fn report(&self) -> Result<Report> {
         self.shared.lock().report()

@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) generations: Vec<u32>,
     /// Remote publishers that have not mapped the log yet.
     pub(super) awaited: u32,
+    /// Whether publishers of this process may still come.
+    pub(super) awaits_local_publishers: bool,
     /// Receivers that asked before the log was sealed.
     pub(super) waiting: Vec<(u64, Policy)>,
     next_token: u64,
@@ -79,6 +81,7 @@ impl State {
         let (status_fd, status) = StatusPage::create()?;
         let mut state = State {
             awaited: options.remote_publishers,
+            awaits_local_publishers: true,
             options,
             log: Arc::new(log),
             log_fd,

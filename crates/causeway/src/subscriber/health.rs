@@ -33,7 +33,10 @@ impl Subscriber {
         let unfinished_by = match self.lost {
             Some(_) => None,
             None => match self.reader.peek()? {
-                Peek::Empty(owner) => owner,
+                Peek::Empty(owner) => {
+                    self.pass_padding();
+                    owner
+                }
                 Peek::Lost(loss) => self.note_loss(loss).map(|()| None)?,
                 Peek::Frame(_) | Peek::Sealed => None,
             },
