@@ -29,6 +29,7 @@ fn role() {
         "without-address-space" => without_address_space(&socket),
         "without-mappings" => without_mappings(),
         "without-memory" => without_memory(number as i32),
+        "without-reserving" => without_reserving(number as i32),
         "in-a-small-control-group" => in_a_small_control_group(&socket),
         "with-small-files" => with_small_files(),
         other => panic!("unknown role {other}"),
@@ -280,6 +281,22 @@ fn without_memory(errno: i32) {
     assert!(matches!(refused, Error::Refused(Refusal::Exhausted)), "{refused:?}");
     check_traffic(&mut publisher, &mut subscriber);
     check_traffic(&mut group.publisher().unwrap(), &mut subscriber);
+}
+
+#[test]
+fn a_kernel_that_cannot_reserve_memory_is_told_from_one_that_has_none() {
+    if !cfg!(target_arch = "x86_64") {
+        return eprintln!("skipped: the filter of system calls is written for x86-64");
+    }
+    for errno in [libc::ENOSYS, libc::EOPNOTSUPP, libc::EPERM] {
+        in_a_process_of_its_own("without-reserving", errno as u64);
+    }
+}
+
+fn without_reserving(errno: i32) {
+    forbid(libc::SYS_fallocate as u32, None, errno);
+    let refused = Group::create("new", small()).unwrap_err();
+    assert!(matches!(refused, Error::Kernel(lack) if lack.contains("fallocate")), "{refused:?}");
 }
 
 /// All of a log is there when it is made: later there is nothing left that could be refused, or end in a signal.
