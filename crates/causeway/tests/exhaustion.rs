@@ -320,12 +320,32 @@ impl ControlGroup {
             true => (version_1, "memory.limit_in_bytes"),
             false => (Path::new("/sys/fs/cgroup"), "memory.max"),
         };
-        let group = ControlGroup(root.join(format!("causeway-test-{}", std::process::id())));
+        remove_what_killed_tests_left(root)?;
+        let group = ControlGroup(root.join(format!("{PREFIX}{}", std::process::id())));
         std::fs::create_dir(&group.0)?;
         // Not made if it is missing: then this folder is no control group.
         OpenOptions::new().write(true).open(group.0.join(file))?.write_all(limit.to_string().as_bytes())?;
         Ok(group)
     }
+}
+
+/// What the name of a control group of a test begins with; the number of the test's process follows.
+const PREFIX: &str = "causeway-test-";
+
+/// Nothing drops in a process that is killed. The kernel keeps every folder in which a process is still at work.
+fn remove_what_killed_tests_left(root: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
+            continue;
+        };
+        // One of our own number is of somebody who had it before us.
+        if pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists() {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+    Ok(())
 }
 
 impl Drop for ControlGroup {
