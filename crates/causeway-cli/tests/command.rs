@@ -1,7 +1,14 @@
 //! The command, as a shell user sees it, also from containers.
+//!
+//! # Safety
+//!
+//! What a test starts is tied to the thread of the test between `fork` and `exec`. There, in the copy of one thread of many,
+//! only what needs no lock of another thread may be done: two system calls.
+#![allow(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
 use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,10 +31,41 @@ impl Drop for Running {
     }
 }
 
-fn causeway(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+/// A command that is killed when the test that starts it ends, however it ends. With pipes to all three streams.
+fn tied(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let own = std::process::id();
+    // SAFETY: `die_with` makes two system calls. It does more only where there is nobody left to wait for this process (it
+    // ends it) or where the kernel refuses what no kernel is known to refuse.
+    unsafe { command.pre_exec(move || Ok(causeway_os::process::die_with(own)?)) };
     command
+}
+
+fn causeway(arguments: &[&str]) -> Command {
+    let mut command = tied(env!("CARGO_BIN_EXE_causeway"));
+    command.args(arguments);
+    command
+}
+
+/// Sends a signal as a shell does: not every machine has a program for it.
+fn kill(signal: &str, pid: u32) {
+    let script = format!("kill -s {signal} {pid}");
+    assert!(tied("sh").args(["-c", &script]).status().unwrap().success(), "{script}");
+}
+
+#[test]
+fn what_a_test_starts_ends_with_the_thread_of_the_test() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("group");
+    let serve = || {
+        let server = Running(causeway(&["serve", path.to_str().unwrap()]).spawn().unwrap());
+        eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+        server
+    };
+    let mut server = std::thread::scope(|scope| scope.spawn(serve).join().unwrap());
+    eventually("the server goes on", || server.0.try_wait().unwrap().is_some());
+    assert_eq!(server.0.wait().unwrap().signal(), Some(9));
 }
 
 #[test]
@@ -56,7 +94,7 @@ fn lines_cross_from_publish_to_subscribe_and_stat_sees_both() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(String::from_utf8(out.stdout).unwrap(), "one\ntwo\n\nthree\n");
     // Asked to end, the server takes its socket along.
-    Command::new("kill").arg(server.0.id().to_string()).status().unwrap();
+    kill("TERM", server.0.id());
     assert!(server.0.wait().unwrap().success());
     assert!(!path.exists());
 }
@@ -98,9 +136,8 @@ fn a_socket_that_is_bind_mounted_into_another_namespace_is_enough() {
     std::fs::write(&elsewhere, "").unwrap();
     let script = "mount --make-rprivate / && mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
     let inside = |arguments: &[&str]| {
-        let mut command = Command::new("unshare");
+        let mut command = tied("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(&path).arg(&elsewhere).args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
     let _server = Running(causeway(&["serve", path.to_str().unwrap()]).spawn().unwrap());
@@ -133,9 +170,8 @@ fn contained(socket: &Path, elsewhere: &Path, arguments: &[&str]) -> Command {
     const SCRIPT: &str = "mount --make-rprivate / && mount -t tmpfs none \"$2\" && touch \"$2/group\" \
         && mount --bind \"$1\" \"$2/group\" && mount -t tmpfs none \"${1%/*}\" && test ! -e \"$1\" \
         && shift 2 && exec \"$@\"";
-    let mut command = Command::new("unshare");
+    let mut command = tied("unshare");
     command.args(CONTAINER).args(["sh", "-c", SCRIPT, "sh"]).arg(socket).arg(elsewhere).args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -188,7 +224,7 @@ fn containers_that_share_one_bind_mounted_socket_share_the_group_and_the_news_of
     });
     // Killed, with its input still open: only the kernel can say that it is gone, across the namespaces.
     let pid = report(&path).publishers[0].pid;
-    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    kill("KILL", pid);
     for receiver in receivers {
         assert_eq!(printed(receiver), "from a container\n");
     }
@@ -199,8 +235,8 @@ fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("group");
     let contained = |arguments: &[&str]| {
-        let mut command = Command::new("unshare");
-        command.args(CONTAINER).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut command = tied("unshare");
+        command.args(CONTAINER).args(arguments);
         command
     };
     if let Some(why) = no_containers(contained(&["true"])) {

@@ -54,8 +54,10 @@ fn lacks(missing: &'static str) -> impl Fn(causeway_os::Error) -> Obstacle {
 }
 
 fn try_out() -> std::result::Result<(), Obstacle> {
-    let fd = crate::room::memory_file("causeway-facts", 4096)
+    let fd = memory::memfd("causeway-facts", 4096)
         .map_err(lacks("it gives no memory files (memfd_create, Linux 3.17)"))?;
+    crate::room::reserve(&fd, 4096)
+        .map_err(lacks("it reserves no memory for memory files (fallocate, Linux 3.5)"))?;
     let mapping = Mapping::shared(&fd, 4096, Access::ReadWrite).map_err(lacks("it maps no memory files"))?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL)
         .map_err(lacks("it does not know F_SEAL_FUTURE_WRITE (Linux 5.1)"))?;

@@ -195,6 +195,8 @@ fn process(pid: i32, stat: &str) -> Option<Process> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -205,10 +207,24 @@ mod tests {
         assert!(super::process(17, "").is_none());
     }
 
-    /// A child in a session of its own, because ours may have begun outside this PID namespace and have no number here.
+    /// This test again, as a process that begins a session; ours may have begun outside this PID namespace and have no number
+    /// here.
     #[test]
     fn a_child_is_found_by_its_parent_and_by_the_session_that_it_began() {
-        let mut child = Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
+        const PARENT: &str = "WEIGHBRIDGE_TEST_PARENT";
+        if let Ok(parent) = std::env::var(PARENT) {
+            die_with(parent.parse().unwrap()).unwrap();
+            rustix::process::setsid().unwrap();
+            return std::thread::sleep(Duration::from_secs(60));
+        }
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let own = format!("{module}::a_child_is_found_by_its_parent_and_by_the_session_that_it_began");
+        let mut child = Command::new("/proc/self/exe")
+            .args(["--exact", &own])
+            .env(PARENT, std::process::id().to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let pid = child.id().cast_signed();
         let begun = || processes().any(|process| process.pid == pid && process.session == pid);
         let deadline = Instant::now() + Duration::from_secs(30);
