@@ -269,7 +269,7 @@ impl Subscriber {
         match self.reader.peek()? {
             Peek::Frame(frame) => return Ok(Some(frame)),
             Peek::Empty(_) => {
-                self.pass_padding();
+                self.announce();
                 self.nothing_yet()?;
             }
             Peek::Lost(loss) => self.note_loss(loss)?,
@@ -321,8 +321,7 @@ impl Subscriber {
         let words = self.page.words();
         words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
         words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
-        self.announced = self.reader.position();
-        words.cursor.store(self.announced, Ordering::Release);
+        self.announce();
         if self.is_expelled() && matches!(self.policy, Policy::DeadlineOrLeave(_)) {
             return Err(Error::Late);
         }
@@ -334,10 +333,10 @@ impl Subscriber {
         self.log.tail().expelled[self.slot].load(Ordering::Acquire) == self.generation
     }
 
-    /// The reader has moved over frames that carry nothing, and nothing has come after them: publishers may have their
-    /// space all the same.
+    /// The reader has moved over what nobody receives, padding or messages that were lost: publishers may have its space all
+    /// the same. A publisher may sleep until then that saw this receiver before another one stopped to wait for it.
     #[cold]
-    fn pass_padding(&mut self) {
+    fn announce(&mut self) {
         let (from, to) = (self.announced, self.reader.position());
         if from == to {
             return;
