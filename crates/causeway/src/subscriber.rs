@@ -100,6 +100,11 @@ pub struct Subscriber {
 /// Payload that shares the line of its header.
 const SHORT_BYTES: usize = (GRANULE_BYTES - HEADER_BYTES) as usize;
 
+/// So often a receiver is overtaken while it copies the same message, before it takes the log for corrupt. The floor only
+/// rises: the first look after a copy that was overtaken finds the loss. Only a publisher that moves the floor to and fro gets
+/// further.
+const COPY_ATTEMPTS: usize = 100;
+
 /// So many looks in vain make a program one that only looks.
 const LOOKS: u32 = 64;
 
@@ -175,26 +180,45 @@ impl Subscriber {
     /// leaves; [`Error::Corrupt`] when a publisher broke the protocol.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<Received<'_>> {
-        loop {
-            let Some(frame) = self.find()? else { return Ok(self.nothing_to_receive()) };
-            let length = frame.payload_bytes as usize;
-            if self.buffer.len() < length {
-                self.enlarge(length)?;
+        let Some(mut frame) = self.find()? else { return Ok(self.nothing_to_receive()) };
+        if !self.copy(&frame)? {
+            match self.find_and_copy_again()? {
+                Some(another) => frame = another,
+                None => return Ok(self.nothing_to_receive()),
             }
-            // What shares the header's line is copied whole, without a loop.
-            let whole = match self.buffer.first_chunk_mut::<SHORT_BYTES>() {
-                Some(short) if length <= SHORT_BYTES => self.reader.copy(&frame, short),
-                _ => self.reader.copy(&frame, &mut self.buffer[..length]),
-            };
-            if !whole {
-                continue; // overtaken while copying; the next look says by how much
-            }
-            self.pass(frame.end);
-            let Frame { position, publisher, sequence, topic, .. } = frame;
-            let bytes = &self.buffer[..length];
-            let position = Position(position);
-            return Ok(Received::Message(Message { bytes, position, publisher, sequence, topic }));
         }
+        self.pass(frame.end);
+        let Frame { position, publisher, sequence, topic, .. } = frame;
+        let bytes = &self.buffer[..frame.payload_bytes as usize];
+        let position = Position(position);
+        Ok(Received::Message(Message { bytes, position, publisher, sequence, topic }))
+    }
+
+    /// Copies the payload into the buffer. False if it was overwritten meanwhile.
+    #[inline(always)]
+    fn copy(&mut self, frame: &Frame) -> Result<bool> {
+        let length = frame.payload_bytes as usize;
+        if self.buffer.len() < length {
+            self.enlarge(length)?;
+        }
+        // What shares the header's line is copied whole, without a loop.
+        Ok(match self.buffer.first_chunk_mut::<SHORT_BYTES>() {
+            Some(short) if length <= SHORT_BYTES => self.reader.copy(frame, short),
+            _ => self.reader.copy(frame, &mut self.buffer[..length]),
+        })
+    }
+
+    /// This receiver was overtaken while it copied. The next look says by how much: `None`, with the loss in `lost`.
+    #[cold]
+    #[inline(never)]
+    fn find_and_copy_again(&mut self) -> Result<Option<Frame>> {
+        for _ in 0..COPY_ATTEMPTS {
+            let Some(frame) = self.find()? else { return Ok(None) };
+            if self.copy(&frame)? {
+                return Ok(Some(frame));
+            }
+        }
+        Err(Error::Corrupt { position: self.reader.position() })
     }
 
     #[inline(never)]
@@ -269,7 +293,7 @@ impl Subscriber {
         match self.reader.peek()? {
             Peek::Frame(frame) => return Ok(Some(frame)),
             Peek::Empty(_) => {
-                self.pass_padding();
+                self.announce();
                 self.nothing_yet()?;
             }
             Peek::Lost(loss) => self.note_loss(loss)?,
@@ -321,8 +345,7 @@ impl Subscriber {
         let words = self.page.words();
         words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
         words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
-        self.announced = self.reader.position();
-        words.cursor.store(self.announced, Ordering::Release);
+        self.announce();
         if self.is_expelled() && matches!(self.policy, Policy::DeadlineOrLeave(_)) {
             return Err(Error::Late);
         }
@@ -334,10 +357,10 @@ impl Subscriber {
         self.log.tail().expelled[self.slot].load(Ordering::Acquire) == self.generation
     }
 
-    /// The reader has moved over frames that carry nothing, and nothing has come after them: publishers may have their
-    /// space all the same.
+    /// The reader has moved over what nobody receives, padding or messages that were lost: publishers may have its space all
+    /// the same. A publisher may sleep until then that saw this receiver before another one stopped to wait for it.
     #[cold]
-    fn pass_padding(&mut self) {
+    fn announce(&mut self) {
         let (from, to) = (self.announced, self.reader.position());
         if from == to {
             return;

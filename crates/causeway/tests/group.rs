@@ -1,21 +1,12 @@
 //! What a group promises its publishers and receivers, within one process.
 #![cfg(not(loom))]
 
-mod common;
-
-use std::mem::offset_of;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway::log::layout::{PAGE_BYTES, PREFIX_BYTES, TAIL_OFFSET, Tail};
 use causeway::{
     Error, Gone, Group, GroupOptions, Policy, Published, Received, Refusal, SubscribeOptions, Waited,
 };
-use causeway_os::futex::Outcome;
-use causeway_os::memory::{Access, Mapping};
-use causeway_os::socket::{recv_with_fds, send_with_fds};
-use common::wire::message;
 
 /// Long enough for any machine; a test that needs it has failed.
 const LONG: Duration = Duration::from_secs(20);
@@ -166,48 +157,6 @@ fn a_receiver_that_asks_how_it_stands_does_not_keep_the_space_of_dropped_loans()
         assert!(publisher.loan(900).unwrap().is_some(), "no room in round {round}");
         assert_eq!(subscriber.health().unwrap().unfinished_by, None);
         assert_eq!(subscriber.receive().unwrap(), Received::Empty);
-    }
-}
-
-/// The one that sleeps speaks the protocol itself, because a publisher of the library looks again after a while.
-#[test]
-fn a_publisher_that_waits_for_space_is_woken_when_padding_takes_a_receiver_into_the_next_eighth() {
-    const EIGHTH: usize = 8192;
-    let options = GroupOptions::new().capacity_bytes(8 * EIGHTH as u64);
-    let group = group(options.several_publishers().remote_publishers(1));
-    let remote = group.invite().unwrap();
-    let take_fds = || recv_with_fds(&remote, &mut [0; 64], 4).unwrap().1;
-    send_with_fds(&remote, &message(1, &[]), &[]).unwrap();
-    let log = Mapping::shared(&take_fds()[1], PREFIX_BYTES as usize, Access::ReadWrite).unwrap();
-    send_with_fds(&remote, &message(2, &[]), &[]).unwrap();
-    let mut publisher = group.publisher().unwrap();
-    let options = SubscribeOptions::new(Policy::Reliable).within(LONG);
-    let mut subscriber = group.subscribe(options).unwrap();
-    let page = Mapping::shared(&take_fds()[0], PAGE_BYTES as usize, Access::ReadOnly).unwrap();
-    let cursor = page.load_u32(if cfg!(target_endian = "little") { 0 } else { 4 });
-    let waiting = log.atomic_u64(TAIL_OFFSET as usize + offset_of!(Tail, writers_waiting));
-    waiting.store(1, Ordering::SeqCst);
-
-    assert!(matches!(publisher.publish(b"short").unwrap(), Published::At(_)));
-    assert_eq!(next(&mut subscriber), b"short");
-    let start = Instant::now();
-    loop {
-        // Padding to the end of this eighth, and a short message that lies in the next one.
-        drop(publisher.loan(EIGHTH - 64 - 32).unwrap().expect("everything was read"));
-        assert!(matches!(publisher.publish(b"short").unwrap(), Published::At(_)));
-        let seen = cursor.load(Ordering::Relaxed);
-        let outcome = std::thread::scope(|scope| {
-            let asleep = scope.spawn(|| cursor.wait(seen, Some(LONG)).unwrap());
-            std::thread::sleep(Duration::from_millis(2));
-            assert_eq!(next(&mut subscriber), b"short");
-            asleep.join().unwrap()
-        });
-        match outcome {
-            Outcome::Woken => return,
-            Outcome::TimedOut => panic!("nobody woke it"),
-            // It did not sleep yet; once more.
-            _ => assert!(start.elapsed() < LONG, "it is never caught asleep"),
-        }
     }
 }
 

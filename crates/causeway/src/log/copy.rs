@@ -44,10 +44,10 @@ pub unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
 }
 
 /// Copies payload into a log, where other processes may look at it meanwhile. As [`copy_out`], the other way round. Bytes
-/// after the last one, up to a multiple of 8, become 0.
+/// after the last one, up to a multiple of 8, are left as they are or become 0.
 ///
 /// # Safety
-/// `to` lies in a log that is mapped for writing, is a multiple of 8, and is valid for `length` bytes rounded up to a
+/// `to` lies in a log that is mapped for writing, is a multiple of 8 unless `length` is 0, and is valid for `length` bytes rounded up to a
 /// multiple of 8, all of which belong to a frame of the caller's. `from` is valid for `length` bytes that nobody changes.
 #[inline(always)]
 pub unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {

@@ -7,8 +7,8 @@
 //! inside the mapping because its size was checked when it was made and positions are taken modulo the capacity.
 //! The words of a mapping made for reading are only loaded: nothing outside this crate gets hold of them, and inside it
 //! only a publisher's claim, made with its own writable mapping, stores.
-//! Payload bytes of other processes are copied as [`copy`](super::copy) says, never through
-//! a Rust reference.
+//! Payload bytes of other processes are copied as [`copy`](super::copy) says or loaded by atomics, a word each, never through
+//! a Rust reference. The two slices of a frame in place are made where somebody promises that nobody writes meanwhile.
 #![allow(unsafe_code)]
 
 use std::os::fd::OwnedFd;
@@ -240,16 +240,18 @@ impl MappedLog {
     #[inline]
     pub fn for_each_word(&self, position: u64, length: usize, mut each: impl FnMut(u64)) {
         let (from, length) = (self.payload(position), self.bounded(length));
-        for at in (0..length & !7).step_by(8) {
-            // SAFETY: inside the ring, and aligned: frames are, and headers are a multiple of 8.
-            each(unsafe { from.add(at).cast::<u64>().read_volatile() });
+        let word_at = |at: usize| {
+            // SAFETY: aligned: the ring and frames are, headers are a multiple of 8, and so is `at`. Inside the ring: it is
+            // mapped twice, and `length`, rounded up to a multiple of 8, is at most the capacity less 32.
+            unsafe { AtomicU64::from_ptr(from.add(at).cast()) }.load(Ordering::Relaxed)
+        };
+        let whole = length & !7;
+        for at in (0..whole).step_by(8) {
+            each(word_at(at));
         }
-        if !length.is_multiple_of(8) {
-            let mut last = [0; 8];
-            for (index, byte) in last[..length % 8].iter_mut().enumerate() {
-                // SAFETY: inside the payload.
-                *byte = unsafe { from.add((length & !7) + index).read_volatile() };
-            }
+        if whole < length {
+            let mut last = word_at(whole).to_ne_bytes();
+            last[length - whole..].fill(0);
             each(u64::from_ne_bytes(last));
         }
     }
@@ -322,8 +324,8 @@ impl Memory for MappedLog {
         let length = self.bounded(from.len());
         // What shares the header's line is written last, just before the header: receivers look at that line.
         let beside = length.min((GRANULE_BYTES - HEADER_BYTES) as usize);
-        // SAFETY: as above, the other way round; both parts lie inside both ranges. A frame is a multiple of 64 bytes, so
-        // that what is rounded up is in it.
+        // SAFETY: as above, the other way round; both parts lie inside both ranges. The first begins at a multiple of 8 or is
+        // empty. A frame is a multiple of 64 bytes, so that what is rounded up is in it.
         unsafe {
             let (from, to) = (from.as_ptr(), self.payload(position));
             copy_in(from.add(beside), to.add(beside), length - beside);

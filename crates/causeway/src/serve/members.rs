@@ -54,13 +54,15 @@ impl State {
         let both = [self.status_fd.as_fd(), self.log_fd.as_fd()];
         let fds = if local { &both[..1] } else { &both[..] };
         granted.send(&connection.socket, fds).map_err(|_| Refusal::PublisherStuck)?;
-        connection.role = Role::Publisher { slot, mapped: local };
         for member in &self.members {
             let page = self.pages.get(&member.slot).ok_or(Refusal::NotUnderstood)?;
             joined(member.slot, member.generation, member.policy)
                 .send(&connection.socket, &[page.as_fd(), member.bell.as_fd()])
                 .map_err(|_| Refusal::PublisherStuck)?;
         }
+        // A publisher from here on, and not before: one that could not be told of everybody leaves as it came, and its slot
+        // may be another's by then.
+        connection.role = Role::Publisher { slot, mapped: local };
         let status = self.status.words();
         if local {
             status.local_publishers.fetch_or(1 << slot, Ordering::Relaxed);
@@ -194,4 +196,47 @@ impl State {
 fn joined(slot: usize, generation: u32, policy: Policy) -> Message {
     let [kind, deadline] = policy.to_words();
     Message::new(Op::Joined, &[slot as u32, generation, kind, deadline])
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_os::socket::seqpacket_pair;
+    use rustix::event::epoll::{self, CreateFlags};
+    use rustix::net::sockopt;
+
+    use super::*;
+    use crate::options::GroupOptions;
+
+    /// More receivers than the smallest buffer of a socket holds notices.
+    const RECEIVERS: usize = 40;
+
+    #[test]
+    fn a_publisher_that_could_not_be_told_of_every_receiver_leaves_no_trace() {
+        for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
+            let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+            let mut state = State::new("stuck", options.capacity_bytes(4096)).unwrap();
+            let mut ends = Vec::new();
+            let mut connect = |state: &mut State, is_small: bool| {
+                let (near, far) = seqpacket_pair().unwrap();
+                if is_small {
+                    sockopt::set_socket_send_buffer_size(&near, 1).unwrap();
+                }
+                state.connect(&epoll, near, true, None).unwrap();
+                ends.push(far);
+                *state.connections.keys().next_back().unwrap()
+            };
+            for _ in 0..RECEIVERS {
+                let token = connect(&mut state, false);
+                state.grant_receiver(token, Policy::Lossy).unwrap();
+            }
+            let stuck = connect(&mut state, true);
+            assert_eq!(state.grant_publisher(stuck), Err(Refusal::PublisherStuck));
+            let next = connect(&mut state, false);
+            state.grant_publisher(next).unwrap();
+            state.leave(&epoll, stuck);
+            let status = state.status.words();
+            assert_eq!(status.phase.load(Ordering::Relaxed), 1, "the group has ended");
+            assert_eq!(status.publishers.load(Ordering::Relaxed), 1, "another publisher was buried");
+        }
+    }
 }

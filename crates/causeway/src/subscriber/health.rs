@@ -34,7 +34,7 @@ impl Subscriber {
             Some(_) => None,
             None => match self.reader.peek()? {
                 Peek::Empty(owner) => {
-                    self.pass_padding();
+                    self.announce();
                     owner
                 }
                 Peek::Lost(loss) => self.note_loss(loss).map(|()| None)?,
