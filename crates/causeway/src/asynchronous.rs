@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 
 use crate::error::{Error, Result};
 use crate::publisher::{Position, Published, Publisher};
-use crate::subscriber::{Received, Subscriber};
+use crate::subscriber::{HUSH_READS, Received, Subscriber};
 
 /// A receiver in a tokio program. Its doorbell is registered with the runtime, edge-triggered.
 ///
@@ -68,8 +68,13 @@ impl AsyncSubscriber {
                 .readable()
                 .await
                 .map_err(|error| Error::os("wait for", "a receiver's doorbell", error))?;
-            // Emptied, so that the runtime waits for a new edge. The end of it is noticed by the next arming.
-            while self.bell.try_read(&mut [0; 64]).is_ok_and(|rings| rings > 0) {}
+            // Emptied, so that the runtime waits for a new edge. The end of it is noticed by the next arming. Somebody may
+            // fill it all the time: what is left costs a wait that ends early.
+            for _ in 0..HUSH_READS {
+                if !self.bell.try_read(&mut [0; 64]).is_ok_and(|rings| rings > 0) {
+                    break;
+                }
+            }
         }
         self.subscriber.disarm();
         self.subscriber.receive()

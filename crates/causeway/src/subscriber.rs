@@ -4,6 +4,8 @@ mod health;
 mod wait;
 
 pub use health::Health;
+#[cfg(feature = "tokio")]
+pub(crate) use wait::HUSH_READS;
 pub use wait::Waited;
 
 use std::os::fd::OwnedFd;

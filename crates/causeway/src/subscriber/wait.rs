@@ -28,7 +28,7 @@ pub enum Waited {
 
 /// So many reads empty a doorbell that is full: a ring is one byte, and takes some hundred of the 208 KiB that the buffer of
 /// a socket usually has. What is left after them costs a wait that ends early, and nothing else.
-const HUSH_READS: usize = 4096;
+pub(crate) const HUSH_READS: usize = 4096;
 
 impl Subscriber {
     /// Waits for something to receive without ever sleeping, for a thread that has a CPU to itself. At most for `timeout`;

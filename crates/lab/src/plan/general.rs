@@ -24,6 +24,23 @@ pub(super) const EVERY: &[&str] = &[
     "vmsplice",
     "process-vm",
 ];
+const SIGNALS: &[&str] = &[
+    "atomic",
+    "spin-yield",
+    "barrier",
+    "futex",
+    "sem-posix",
+    "sem-sysv",
+    "condvar",
+    "eventfd",
+    "pipe-byte",
+    "socket-byte",
+    "signal",
+    "uring-msg",
+];
+const LOCKS: &[&str] = &["mutex", "futex-mutex", "spin-lock", "ticket-lock"];
+/// What carries no payload.
+const EMPTY: Sizes = Sizes::These(&[0]);
 /// One of each kind.
 const MAIN: &[&str] =
     &["pipe", "unix-stream", "unix-seqpacket", "tcp", "mq-posix", "ring-spin", "ring-futex", "memfd-pass"];
@@ -81,7 +98,7 @@ pub(super) const IPC: Suite = Suite {
 
 pub(super) const FULL: Suite = Suite {
     name: "full",
-    about: "every mechanism, every size, one CPU and two and free, and the ways to wait of each",
+    about: "every mechanism, every size, one CPU and two and free, and the ways to wait of each; signals and locks",
     timing: Timing { sample_ns: 10_000_000, samples: 30, least_samples: 5, run_ns: 450_000_000 },
     budget: Duration::from_secs(6 * 60 * 60),
     precision: 0.01,
@@ -100,5 +117,15 @@ pub(super) const FULL: Suite = Suite {
         POLLED.with(&[("wait", &["uring"])]),
         Group::of(ROUNDTRIP, &["ring-futex", "ring-eventfd"], SOME_SIZES, BOTH)
             .with(&[("wait", &["spin-block"])]),
+        Group {
+            patterns: &["roundtrip", "stream"],
+            mechanisms: &["causeway-sw", "causeway-mw"],
+            sizes: Sizes::PowersOfTwo,
+            placements: &["same-cpu", "two-cpus", "free"],
+            axes: &[],
+        },
+        Group::of(&["handoff"], SIGNALS, EMPTY, BOTH),
+        Group::of(&["contend"], LOCKS, EMPTY, BOTH),
+        Group::of(&["all-to-all"], &["pipe", "unix-stream"], Sizes::These(&[100]), &["free"]),
     ],
 };
