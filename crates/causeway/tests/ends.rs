@@ -1,6 +1,6 @@
 //! A group ends with its last publisher, once nobody can become one any more: whatever was dropped in which order, and for
 //! receivers of every kind.
-#![cfg(all(not(loom), feature = "tokio"))]
+#![cfg(not(loom))]
 
 mod common;
 

@@ -16,6 +16,8 @@ mod faults;
 mod limits;
 #[path = "conformance/many.rs"]
 mod many;
+#[path = "conformance/pairs.rs"]
+mod pairs;
 #[path = "conformance/runs.rs"]
 mod runs;
 #[path = "conformance/search.rs"]
@@ -27,8 +29,6 @@ use libtest_mimic::Trial;
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::{host::Host, mechanism};
 
-use runs::Promises;
-
 fn main() -> ExitCode {
     runs::main(trials)
 }
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 fn trials(host: &'static Host) -> Vec<Trial> {
     let mut trials = Vec::new();
     for subject in mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
-        trials.extend(runs::trials_of(host, subject, PROMISES));
+        trials.extend(runs::trials_of(host, subject, pairs::PROMISES));
     }
     for (name, test) in TESTS {
         trials.push(runs::trial(*name, move || test(host)));
@@ -46,17 +46,6 @@ fn trials(host: &'static Host) -> Vec<Trial> {
 
 /// A promise of the laboratory as a whole.
 type Test = (&'static str, fn(&Host));
-
-const PROMISES: Promises = &[
-    ("carries_every_size_whole_and_in_order_or_names_the_limit", carrying::every_size),
-    ("waits_in_every_way_that_it_offers", carrying::every_wait),
-    ("works_between_threads_too", carrying::threads),
-    ("carries_empty_replies_and_is_touched_as_the_case_says", carrying::directions_and_touches),
-    ("takes_no_page_fault_for_a_message_unless_it_maps", carrying::no_faults_when_warm),
-    ("fresh_memory_faults_and_warm_memory_does_not", carrying::fresh_memory_faults_and_warm_does_not),
-    ("a_killed_peer_is_a_failure_with_its_step", faults::killed_while_it_exchanges),
-    ("goes_on_when_a_stopped_peer_does", faults::stopped_for_a_while),
-];
 
 const TESTS: &[Test] = &[
     ("settings_are_made_and_read_back", limits::settings_are_read_back),

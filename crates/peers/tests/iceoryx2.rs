@@ -17,6 +17,8 @@ mod faults;
 mod killed;
 #[path = "../../lab/tests/fan/measured.rs"]
 mod measured;
+#[path = "../../lab/tests/conformance/pairs.rs"]
+mod pairs;
 #[path = "../../lab/tests/conformance/runs.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod runs;
@@ -50,16 +52,8 @@ fn main() -> ExitCode {
     runs::main(trials)
 }
 
-/// Of the mechanism between two ends.
+/// Of the mechanism between two ends, beyond what all between two ends promise.
 const OF_PAIRS: Promises = &[
-    ("carries_every_size_whole_and_in_order_or_names_the_limit", carrying::every_size),
-    ("waits_in_every_way_that_it_offers", carrying::every_wait),
-    ("works_between_threads_too", carrying::threads),
-    ("carries_empty_replies_and_is_touched_as_the_case_says", carrying::directions_and_touches),
-    ("takes_no_page_fault_for_a_message_unless_it_maps", carrying::no_faults_when_warm),
-    ("fresh_memory_faults_and_warm_memory_does_not", carrying::fresh_memory_faults_and_warm_does_not),
-    ("a_killed_peer_is_a_failure_with_its_step", faults::killed_while_it_exchanges),
-    ("goes_on_when_a_stopped_peer_does", faults::stopped_for_a_while),
     ("settings_are_made_and_read_back", settings),
     ("queues_that_shared_memory_does_not_hold_are_refused_with_its_size", too_deep),
     ("keeps_its_names_only_while_it_runs_and_not_when_both_peers_are_killed", both_killed),
@@ -78,7 +72,8 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         ours.find(|subject| subject.patterns[0].id == pattern).expect("the family was added")
     };
     let (pair, many) = (subject("roundtrip"), subject("fan-out"));
-    runs::trials_of(host, pair, OF_PAIRS)
+    runs::trials_of(host, pair, pairs::PROMISES)
+        .chain(runs::trials_of(host, pair, OF_PAIRS))
         .chain(runs::trials_of(host, many, fan_out::PROMISES))
         .chain(runs::trials_of(host, many, OF_MANY))
         .collect()
