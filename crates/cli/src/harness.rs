@@ -6,7 +6,7 @@
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::ctx::Time;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::subject::{self, Prepared};
+use weighbridge_lab::target::{self, Prepared};
 use weighbridge_record::CaseId;
 
 /// The mechanism of every pattern that does nothing.
@@ -19,14 +19,14 @@ pub fn missing(globs: &[String], cases: &[Prepared], host: &Host) -> Vec<Prepare
         return Vec::new();
     }
     let mut found: Vec<Prepared> = Vec::new();
-    for case in cases.iter().filter(|case| case.subject.time() == Time::Raw) {
+    for case in cases.iter().filter(|case| case.target.time() == Time::Raw) {
         let is_there =
-            |known: &Prepared| known.pattern.id == case.pattern.id && known.subject.caps.has(Caps::HARNESS);
+            |known: &Prepared| known.pattern.id == case.pattern.id && known.target.caps.has(Caps::HARNESS);
         if cases.iter().chain(&found).any(is_there) {
             continue;
         }
         // A pattern without a harness, or a place where it cannot run, has none to show.
-        found.extend(subject::prepare(&noop(case, cases), host).ok());
+        found.extend(target::prepare(&noop(case, cases), host).ok());
     }
     found
 }
@@ -37,12 +37,17 @@ fn is_complete(glob: &str) -> bool {
 
 fn noop(case: &Prepared, cases: &[Prepared]) -> CaseId {
     let of_pattern = cases.iter().filter(|other| other.pattern.id == case.pattern.id);
-    let smallest = of_pattern.map(|other| other.link.id.payload_bytes).min().unwrap_or(0);
-    let of_op = case.link.id.pattern == "solo" || case.link.id.pattern == "parallel";
+    let smallest = of_pattern.map(|other| other.params.id.payload_bytes).min().unwrap_or(0);
+    let of_op = case.params.id.pattern == "solo" || case.params.id.pattern == "parallel";
     let payload = if of_op { 0 } else { smallest };
-    let id = CaseId::new(case.pattern.id, NOOP, payload, &case.link.id.placement);
+    let id = CaseId::new(case.pattern.id, NOOP, payload, &case.params.id.placement);
     let own = |name: &str| case.pattern.axes.iter().any(|axis| axis.name == name);
-    case.link.id.axes.iter().filter(|(name, _)| own(name)).fold(id, |id, (name, value)| id.with(name, value))
+    case.params
+        .id
+        .axes
+        .iter()
+        .filter(|(name, _)| own(name))
+        .fold(id, |id, (name, value)| id.with(name, value))
 }
 
 #[cfg(test)]
@@ -51,11 +56,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn prepared(host: &Host, ids: &[&str]) -> Vec<Prepared> {
-        ids.iter().map(|id| subject::prepare(&id.parse().unwrap(), host).unwrap()).collect()
+        ids.iter().map(|id| target::prepare(&id.parse().unwrap(), host).unwrap()).collect()
     }
 
     fn ids(cases: &[Prepared]) -> Vec<String> {
-        cases.iter().map(|case| case.link.id.to_string()).collect()
+        cases.iter().map(|case| case.params.id.to_string()).collect()
     }
 
     #[test]
@@ -66,7 +71,7 @@ mod tests {
             &[
                 "roundtrip/pipe/4096/same-cpu",
                 "roundtrip/pipe/64/same-cpu",
-                "handoff/futex/0/same-cpu",
+                "pingpong/futex/0/same-cpu",
                 "solo/memcpy/64/same-cpu",
                 "fan-out/unix-stream/64/same-cpu/receivers=3",
                 "stream/mock/1/free",
@@ -76,7 +81,7 @@ mod tests {
         );
         let wanted = [
             "roundtrip/noop/64/same-cpu",
-            "handoff/noop/0/same-cpu",
+            "pingpong/noop/0/same-cpu",
             "solo/noop/0/same-cpu",
             "fan-out/noop/64/same-cpu/receivers=3",
         ];
@@ -91,11 +96,11 @@ mod tests {
 
     #[test]
     fn every_pattern_has_a_harness() {
-        let with_harness: BTreeSet<&str> = subject::all()
-            .filter(|subject| subject.id == NOOP && subject.caps.has(Caps::HARNESS))
-            .flat_map(|subject| subject.patterns.iter().map(|pattern| pattern.id))
+        let with_harness: BTreeSet<&str> = target::all()
+            .filter(|target| target.id == NOOP && target.caps.has(Caps::HARNESS))
+            .flat_map(|target| target.patterns.iter().map(|pattern| pattern.id))
             .collect();
-        let all: BTreeSet<&str> = subject::patterns().iter().map(|pattern| pattern.id).collect();
+        let all: BTreeSet<&str> = target::patterns().iter().map(|pattern| pattern.id).collect();
         assert_eq!(with_harness, all);
     }
 }

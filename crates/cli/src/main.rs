@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use weighbridge_lab::peer;
 
-use check::warden;
+use check::supervisor;
 
 /// How a command ended, other than by a [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +58,13 @@ impl fmt::Display for Failure {
 
 fn main() -> ExitCode {
     #[cfg(feature = "peers")]
-    weighbridge_lab::subject::add(weighbridge_peers::FAMILIES);
+    weighbridge_lab::target::add(weighbridge_peers::FAMILIES);
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {
         Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
-        Some(first) if first == warden::ARGUMENT => return warden::main(typed),
-        Some(first) if first == warden::WARD => return warden::ward(typed),
+        Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
+        Some(first) if first == supervisor::WARD => return supervisor::child(typed),
         _ => {}
     }
     match args::parse().map(commands::execute) {

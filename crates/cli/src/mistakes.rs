@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(typed(&["run", "--max-runs", "41"]), "--max-runs takes 1 to 40, not `41`");
     }
 
-    /// Under whatever name the program was started: a link, a copy.
+    /// Under whatever name the program was started: a params, a copy.
     #[test]
     fn the_help_is_named_by_the_name_of_the_program() {
         for name in ["/tmp/wb", "weighbridge", "./weighbridge-1.2"] {

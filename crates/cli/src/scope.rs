@@ -6,7 +6,7 @@ use std::time::Duration;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::plan::{self, Changes, Estimate, SUITES, Suite};
 use weighbridge_lab::session::expected_run;
-use weighbridge_lab::subject::{self, Prepared, Refusal};
+use weighbridge_lab::target::{self, Prepared, Refusal};
 use weighbridge_record::Skipped;
 use weighbridge_stats::stopping::LOOKS;
 
@@ -58,7 +58,7 @@ impl Scope {
             if id.payload_bytes > memory_bytes / 8 {
                 return Err(too_large(id.payload_bytes, memory_bytes));
             }
-            match subject::prepare(&id, host) {
+            match target::prepare(&id, host) {
                 Ok(case) => scope.cases.push(case),
                 Err(Refusal::NotHere(why)) => {
                     scope.skipped.push(Skipped { case: id, step: "fit".into(), why })
@@ -219,7 +219,7 @@ mod tests {
             machine: Machine::default(),
         };
         let lines = cases.iter().flat_map(|id| {
-            let (_, pattern, link) = subject::resolve(id).unwrap();
+            let (_, pattern, params) = target::resolve(id).unwrap();
             let unit = pattern.unit.name(id.payload_bytes);
             let series =
                 [("alloc_ns", 60.0), ("free_ns", 40.0)].map(|(name, value)| (name.to_owned(), value));
@@ -232,7 +232,7 @@ mod tests {
                 resolved_placement: id.placement.clone(),
                 cpus: Vec::new(),
                 roles: Vec::new(),
-                axes: link.axes,
+                axes: params.axes,
                 unit: unit.clone(),
                 higher_is_better: pattern.unit.higher_is_better(),
                 facts: BTreeMap::new(),

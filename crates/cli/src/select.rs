@@ -6,7 +6,7 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use weighbridge_lab::plan::{self, Changes, SUITES, Suite};
-use weighbridge_lab::subject;
+use weighbridge_lab::target;
 use weighbridge_record::CaseId;
 
 use crate::{Failure, nearest};
@@ -70,7 +70,7 @@ fn complete_id(word: &str) -> Result<Option<CaseId>, Failure> {
         return Ok(None);
     }
     let Ok(id) = word.parse::<CaseId>() else { return Ok(None) };
-    match subject::resolve(&id) {
+    match target::resolve(&id) {
         Ok(_) => Ok(Some(plan::without_defaults(id))),
         Err(why) => Err(Failure::new(format!("no case `{word}`: {why}{}", suggestions(word)))),
     }
@@ -90,7 +90,7 @@ fn with_axes(bases: Vec<CaseId>, axes: &[(String, Vec<String>)]) -> (Vec<CaseId>
         if !seen.insert(id.clone()) {
             continue;
         }
-        match subject::resolve(&id) {
+        match target::resolve(&id) {
             Ok(_) => existing.push(id),
             Err(why) => left_out.push((id, why)),
         }
@@ -107,10 +107,10 @@ fn check_axis(axis: &str, value: &str, ids: &[CaseId]) -> Result<(), Failure> {
     let mut refusal = None;
     let mut known: Vec<&str> = Vec::new();
     for id in ids {
-        let Ok((subject, pattern, _)) = subject::resolve(id) else { continue };
-        let declared = subject.axes_in(pattern);
+        let Ok((target, pattern, _)) = target::resolve(id) else { continue };
+        let declared = target.axes_in(pattern);
         let has_axis = declared.iter().any(|declared| declared.name == axis);
-        match subject::resolve(&id.clone().with(axis, value)) {
+        match target::resolve(&id.clone().with(axis, value)) {
             Ok(_) => return Ok(()),
             Err(why) if has_axis => refusal = refusal.or(Some(why)),
             Err(_) => {}
@@ -206,8 +206,8 @@ impl Pattern {
 
     fn nothing(&self) -> String {
         let word = &self.word;
-        if let Some(subject) = subject::all().find(|subject| subject.id == word) {
-            let pattern = subject.patterns.first().map_or("roundtrip", |pattern| pattern.id);
+        if let Some(target) = target::all().find(|target| target.id == word) {
+            let pattern = target.patterns.first().map_or("roundtrip", |pattern| pattern.id);
             return format!("no suite has `{word}`; name a case in full, as in {pattern}/{word}/1/same-cpu");
         }
         if word.matches('/').count() >= 3

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::axis::{Axis, Values};
 use crate::contract::Fit;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// The axis.
 pub const ALLOCATOR: Axis = Axis {
@@ -58,19 +58,19 @@ fn find(known: &Known) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-fn wanted(link: &Link) -> Option<&'static Known> {
-    let name = link.axes.get(ALLOCATOR.name)?;
+fn wanted(params: &CaseParams) -> Option<&'static Known> {
+    let name = params.axes.get(ALLOCATOR.name)?;
     KNOWN.iter().find(|known| known.name == name)
 }
 
 /// The library that a peer of this case must have loaded; none for the C library's own allocator.
-pub fn library(link: &Link) -> Option<PathBuf> {
-    wanted(link).and_then(find)
+pub fn library(params: &CaseParams) -> Option<PathBuf> {
+    wanted(params).and_then(find)
 }
 
 /// Is the allocator that the case asks for installed?
-pub fn fit(link: &Link) -> Fit {
-    match wanted(link) {
+pub fn fit(params: &CaseParams) -> Fit {
+    match wanted(params) {
         Some(known) if find(known).is_none() => Fit::No(format!(
             "{} is not installed here; Debian has it in the package {}",
             known.name, known.package
@@ -83,10 +83,10 @@ pub fn fit(link: &Link) -> Fit {
 ///
 /// # Errors
 /// The library was not loaded, or another one was.
-pub fn loaded(link: &Link) -> io::Result<String> {
+pub fn loaded(params: &CaseParams) -> io::Result<String> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     let is_loaded = |known: &Known| known.files.iter().any(|file| maps.contains(file));
-    match (wanted(link), KNOWN.iter().find(|known| is_loaded(known))) {
+    match (wanted(params), KNOWN.iter().find(|known| is_loaded(known))) {
         (None, None) => Ok("the C library's".into()),
         (Some(wanted), Some(found)) if wanted.name == found.name => {
             Ok(find(found).map_or_else(|| found.name.into(), |path| path.display().to_string()))
@@ -104,23 +104,23 @@ mod tests {
     use super::*;
     use weighbridge_record::CaseId;
 
-    fn link(allocator: &str) -> Link {
+    fn params(allocator: &str) -> CaseParams {
         let id = CaseId::new("solo", "alloc-reuse", 8, "free").with("allocator", allocator);
-        Link::new(&id, &[ALLOCATOR], &[]).unwrap()
+        CaseParams::new(&id, &[ALLOCATOR], &[]).unwrap()
     }
 
     #[test]
     fn every_allocator_of_the_axis_is_known_or_the_systems() {
         let Values::OneOf(names) = ALLOCATOR.values else { panic!("a list") };
         for name in names {
-            assert_eq!(wanted(&link(name)).map_or("system", |known| known.name), *name);
+            assert_eq!(wanted(&params(name)).map_or("system", |known| known.name), *name);
         }
     }
 
     #[test]
     fn an_allocator_that_is_missing_is_refused_with_its_package() {
         for known in KNOWN {
-            match (fit(&link(known.name)), library(&link(known.name))) {
+            match (fit(&params(known.name)), library(&params(known.name))) {
                 (Fit::Yes, Some(path)) => assert!(path.exists()),
                 (Fit::No(why), None) => assert!(why.contains(known.package), "{why}"),
                 other => panic!("{other:?}"),
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_has_another_allocator_than_it_should_says_so() {
-        assert!(loaded(&link("system")).is_ok());
-        let why = loaded(&link("jemalloc")).unwrap_err().to_string();
+        assert!(loaded(&params("system")).is_ok());
+        let why = loaded(&params("jemalloc")).unwrap_err().to_string();
         assert!(why.contains("should be jemalloc, and is the C library's"), "{why}");
     }
 }

@@ -1,7 +1,7 @@
 //! The contracts: what a mechanism promises a pattern, and what a pattern may rely on.
 //!
 //! A mechanism never learns which pattern drives it, and a pattern never learns which mechanism it drives. What a
-//! pattern needs to know about a mechanism is in [`Caps`]; what a mechanism needs to know about a case is in [`Link`].
+//! pattern needs to know about a mechanism is in [`Caps`]; what a mechanism needs to know about a case is in [`CaseParams`].
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use crate::axis::Axis;
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// What a mechanism can do, and what must be known to judge its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum Fit {
     No(String),
 }
 
-/// The two ends of a link. What each of them does is the pattern's business.
+/// The two ends of a params. What each of them does is the pattern's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The end that speaks first.
@@ -74,7 +74,7 @@ pub enum Side {
 
 /// What the coordinator gives to one end.
 #[derive(Debug, Default)]
-pub struct Handoff {
+pub struct EndResources {
     /// Descriptors, in an order that the mechanism knows.
     pub fds: Vec<OwnedFd>,
     /// Plain numbers, likewise.
@@ -84,10 +84,10 @@ pub struct Handoff {
     pub guard: Option<Box<dyn Any + Send>>,
 }
 
-impl Handoff {
+impl EndResources {
     /// Descriptors only.
-    pub fn of(fds: impl IntoIterator<Item = OwnedFd>) -> Handoff {
-        Handoff { fds: fds.into_iter().collect(), ..Handoff::default() }
+    pub fn of(fds: impl IntoIterator<Item = OwnedFd>) -> EndResources {
+        EndResources { fds: fds.into_iter().collect(), ..EndResources::default() }
     }
 
     /// Takes the next descriptor.
@@ -119,7 +119,7 @@ pub trait Mechanism: 'static {
     type End: Endpoint;
 
     /// May this case run here? A case that cannot says why; it is never clamped and never silently dropped.
-    fn fit(_host: &Host, _link: &Link) -> Fit {
+    fn fit(_host: &Host, _link: &CaseParams) -> Fit {
         Fit::Yes
     }
 
@@ -127,13 +127,13 @@ pub trait Mechanism: 'static {
     ///
     /// # Errors
     /// That of the kernel; the case is then skipped with it.
-    fn plan(host: &Host, link: &Link) -> io::Result<[Handoff; 2]>;
+    fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]>;
 
     /// In the peer, after it is pinned.
     ///
     /// # Errors
     /// That of the kernel.
-    fn attach(side: Side, handoff: Handoff, link: &Link) -> io::Result<Self::End>;
+    fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End>;
 }
 
 /// One end of a mechanism in one peer: loan and commit, take and release, so that copying and zero-copy mechanisms

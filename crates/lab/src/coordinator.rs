@@ -15,12 +15,12 @@ use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
 
 use crate::allocator;
-use crate::contract::{Facts, Handoff};
+use crate::contract::{EndResources, Facts};
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
-use crate::subject::Prepared;
+use crate::target::Prepared;
 use crate::{host::Host, interrupt::Interrupt, mechanism};
 use running::{Peer, Running, State};
 
@@ -105,7 +105,7 @@ impl<'a> Coordinator<'a> {
     /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings. Takes
     /// away what programs that were killed have left behind.
     pub fn new(host: &'a Host, interrupt: &'a Interrupt, program: PathBuf, seed: u64) -> Coordinator<'a> {
-        mechanism::sweep();
+        mechanism::cleanup();
         Coordinator {
             host,
             interrupt,
@@ -131,23 +131,23 @@ impl<'a> Coordinator<'a> {
     }
 
     fn start(&mut self, case: &Prepared, timing: Timing) -> io::Result<Running> {
-        self.stay_off(&case.link.cpus)?;
+        self.stay_off(&case.params.cpus)?;
         let noise = SystemNoise::read();
         let shared = Shared::create()?;
-        let mut handoffs = (case.subject.plan)(self.host, &case.link)?;
-        let guards = handoffs.iter_mut().filter_map(|handoff| handoff.guard.take()).collect();
+        let mut resources_by_role = (case.target.create)(self.host, &case.params)?;
+        let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
         let role_names = case.role_names();
-        assert_eq!(handoffs.len(), role_names.len(), "a plan hands something to every role");
-        let processes: Vec<Vec<(usize, Handoff)>> = match case.link.axis("peers") {
-            "thread" => vec![handoffs.into_iter().enumerate().collect()],
-            _ => handoffs.into_iter().enumerate().map(|role| vec![role]).collect(),
+        assert_eq!(resources_by_role.len(), role_names.len(), "a plan hands something to every role");
+        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.axis("peers") {
+            "thread" => vec![resources_by_role.into_iter().enumerate().collect()],
+            _ => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
         };
         let mut peers = Vec::with_capacity(processes.len());
         for roles in processes {
             let peer = self.start_peer(case, timing, &shared, roles, role_names.len())?;
             peers.push(peer);
         }
-        let deadlines = self.deadlines.for_payload(case.link.payload_bytes, role_names.len());
+        let deadlines = self.deadlines.for_payload(case.params.payload_bytes, role_names.len());
         Ok(Running { shared, peers, guards, role_names, noise, deadlines })
     }
 
@@ -156,7 +156,7 @@ impl<'a> Coordinator<'a> {
         case: &Prepared,
         timing: Timing,
         shared: &Shared,
-        roles: Vec<(usize, Handoff)>,
+        roles: Vec<(usize, EndResources)>,
         role_count: usize,
     ) -> io::Result<Peer> {
         let (control, theirs) = socket::seqpacket_pair()?;
@@ -166,27 +166,27 @@ impl<'a> Coordinator<'a> {
             .arg(parent.to_string())
             .env("WEIGHBRIDGE_PADDING", self.paddings.next())
             .fd(theirs);
-        let spawn = match allocator::library(&case.link) {
+        let spawn = match allocator::library(&case.params) {
             Some(library) => spawn.env(allocator::PRELOAD, library),
             None => spawn,
         };
         let child = Child::spawn(spawn)?;
         let assignment = Assignment {
-            case: case.link.id.clone(),
-            cpus: case.link.cpus.clone(),
+            case: case.params.id.clone(),
+            cpus: case.params.cpus.clone(),
             allowed_cpus: self.host.measured_cpus.clone(),
             coordinator: parent,
             role_count,
             roles: roles
                 .iter()
-                .map(|(role, handoff)| (*role, handoff.fds.len(), handoff.words.clone()))
+                .map(|(role, resources)| (*role, resources.fds.len(), resources.words.clone()))
                 .collect(),
             timing,
         };
-        let (indices, handoffs): (Vec<usize>, Vec<Handoff>) = roles.into_iter().unzip();
-        peer::send_assignment(control.as_fd(), &assignment, shared, &handoffs)?;
+        let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
+        peer::send_assignment(control.as_fd(), &assignment, shared, &resources_by_role)?;
         // From here on only the peer holds its ends, so that its death is seen at the other end.
-        drop(handoffs);
+        drop(resources_by_role);
         Ok(Peer { child, control, roles: indices, state: State::Working })
     }
 

@@ -1,4 +1,4 @@
-//! What a pattern works with inside a peer: the meeting point, the clock around work, and in files of their own the ways to
+//! What a pattern works with inside a peer: the starting barrier, the clock around work, and in files of their own the ways to
 //! take samples: batches, windows, intervals, crowds, single operations.
 //!
 //! Only `Ctx::sample` and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
@@ -6,15 +6,15 @@
 
 mod alone;
 mod batches;
+mod concurrent;
 mod counted;
-mod crowd;
 mod each;
 mod interval;
 mod time;
 mod windows;
 
+pub use concurrent::Concurrent;
 pub use counted::Counted;
-pub use crowd::Crowd;
 pub use each::{RATE, TIME};
 pub use interval::Flow;
 pub use time::{Time, advance_virtual_time};
@@ -27,7 +27,7 @@ use causeway_os::clock;
 use causeway_os::counters::{Events, TaskSwitches, ThreadMigrations};
 
 use crate::axis::COUNTERS;
-use crate::link::Link;
+use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared, Step};
 use counted::Began;
@@ -82,7 +82,7 @@ impl Tally {
 #[derive(Debug)]
 pub struct Ctx<'a> {
     /// The case.
-    pub link: &'a Link,
+    pub params: &'a CaseParams,
     /// Index of this role.
     pub role: usize,
     /// Number of roles.
@@ -106,7 +106,7 @@ impl<'a> Ctx<'a> {
     /// For the role `role` of `roles`. `coordinator` is the process whose wake-ups the leading role watches.
     pub fn new(
         shared: &'a Shared,
-        link: &'a Link,
+        params: &'a CaseParams,
         (role, roles): (usize, usize),
         timing: Timing,
         time: Time,
@@ -114,9 +114,9 @@ impl<'a> Ctx<'a> {
     ) -> Ctx<'a> {
         // An attached event makes every context switch of the thread dearer, by a microsecond where we looked; see
         // docs/decisions. So the case must ask for it.
-        let events = if link.axis(COUNTERS.name) == "events" { Events::open() } else { Events::none() };
+        let events = if params.axis(COUNTERS.name) == "events" { Events::open() } else { Events::none() };
         Ctx {
-            link,
+            params,
             role,
             roles,
             shared,
@@ -181,11 +181,11 @@ impl<'a> Ctx<'a> {
     }
 
     /// Waits for the other roles and for the common beginning.
-    fn meet(&mut self) -> io::Result<()> {
+    fn barrier(&mut self) -> io::Result<()> {
         self.set_step(Step::Ready);
-        let begin_ns = self.shared.meet(self.roles, || clock::now_ns() + LEAD_IN_NS)?;
+        let begin_ns = self.shared.barrier(self.roles, || clock::now_ns() + LEAD_IN_NS)?;
         // Who shares a CPU must not spin on it; there the first batch, which is dropped, takes up the difference.
-        if !self.link.same_cpu() {
+        if !self.params.same_cpu() {
             while clock::now_ns() < begin_ns {
                 std::hint::spin_loop();
             }

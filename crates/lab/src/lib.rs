@@ -1,6 +1,6 @@
 //! Mechanisms, patterns, and the processes that measure them.
 //!
-//! The way of a case through this crate: [`plan`] makes a list of case ids · [`subject::prepare`] checks each against this
+//! The way of a case through this crate: [`plan`] makes a list of case ids · [`target::prepare`] checks each against this
 //! machine · [`session`] orders their runs and decides when a case has enough · [`coordinator`] makes one run by starting
 //! [`peer`]s · a peer attaches its end of a [`mechanism`] and drives a [`pattern`] with it · [`summary`] turns what came back
 //! into lines of the record.
@@ -12,31 +12,31 @@
 pub mod all_to_all;
 pub mod allocator;
 pub mod axis;
-mod board;
 pub mod buffer;
 pub mod contract;
 pub mod coordinator;
+pub mod counter_check;
+pub mod crossover;
 pub mod ctx;
 mod descriptors;
 pub mod fan_in;
 pub mod fan_out;
 pub mod host;
 pub mod interrupt;
-pub mod link;
 pub mod lock;
 pub mod machine;
 pub mod mechanism;
-pub mod meeting;
 pub mod op;
+pub mod params;
 pub mod pattern;
 pub mod peer;
 pub mod placement;
 pub mod plan;
 pub mod planner;
 pub mod session;
-pub mod shape;
 pub mod shared;
+mod shared_counters;
 pub mod signal;
-pub mod subject;
 pub mod summary;
+pub mod target;
 pub mod touch;

@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use weighbridge_record::CaseId;
 
 use crate::axis;
-use crate::contract::{Facts, Handoff};
+use crate::contract::{EndResources, Facts};
 use crate::ctx::{Counted, Ctx};
-use crate::link::Link;
+use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
-use crate::subject::{self, Subject};
+use crate::target::{self, Target};
 
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
@@ -94,11 +94,12 @@ pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: &Assignment,
     shared: &Shared,
-    handoffs: &[Handoff],
+    resources_by_role: &[EndResources],
 ) -> io::Result<()> {
     let text = serde_json::to_vec(assignment).expect("an assignment is plain data");
     socket::send_with_fds(control, &text, &[shared.fd()])?;
-    let fds: Vec<_> = handoffs.iter().flat_map(|handoff| &handoff.fds).map(AsFd::as_fd).collect();
+    let fds: Vec<_> =
+        resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd).collect();
     for fds in fds.chunks(FDS_PER_MESSAGE) {
         socket::send_with_fds(control, &[0], fds)?;
     }
@@ -136,13 +137,13 @@ fn play(control: BorrowedFd<'_>) -> Report {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
-    let Received { assignment, shared, handoffs } = received;
-    let (subject, _, mut link) =
-        subject::resolve(&assignment.case).expect("the coordinator has checked the case");
-    link.cpus.clone_from(&assignment.cpus);
-    let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(handoffs).collect();
-    let play = move |(role, handoff): (usize, Handoff)| {
-        play_role(role, handoff, subject, &link, &assignment, &shared)
+    let Received { assignment, shared, resources_by_role } = received;
+    let (target, _, mut params) =
+        target::resolve(&assignment.case).expect("the coordinator has checked the case");
+    params.cpus.clone_from(&assignment.cpus);
+    let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
+    let play = move |(role, resources): (usize, EndResources)| {
+        play_role(role, resources, target, &params, &assignment, &shared)
             .map_err(|error| Report::failed(role, &error))
     };
     play_all(roles, play).map_or_else(|failed| failed, Report::Done)
@@ -151,8 +152,8 @@ fn play(control: BorrowedFd<'_>) -> Report {
 /// Plays the roles, in threads where there are several. The first failure is told at once: the other roles may wait for
 /// the one that failed, and end with this process.
 fn play_all(
-    mut roles: Vec<(usize, Handoff)>,
-    play: impl Fn((usize, Handoff)) -> Result<RoleReport, Report> + Send + Sync + 'static,
+    mut roles: Vec<(usize, EndResources)>,
+    play: impl Fn((usize, EndResources)) -> Result<RoleReport, Report> + Send + Sync + 'static,
 ) -> Result<Vec<RoleReport>, Report> {
     if roles.len() == 1 {
         return play(roles.remove(0)).map(|report| vec![report]);
@@ -176,7 +177,7 @@ fn play_all(
 struct Received {
     assignment: Assignment,
     shared: Shared,
-    handoffs: Vec<Handoff>,
+    resources_by_role: Vec<EndResources>,
 }
 
 fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
@@ -195,22 +196,22 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
         fds.extend(more);
     }
     let mut fds = fds.into_iter();
-    let handoffs = assignment
+    let resources_by_role = assignment
         .roles
         .iter()
         .map(|(_, count, words)| {
             let fds = fds.by_ref().take(*count).collect();
-            Handoff { fds, words: words.clone(), guard: None }
+            EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared: Shared::open(shared)?, handoffs })
+    Ok(Received { assignment, shared: Shared::open(shared)?, resources_by_role })
 }
 
 fn play_role(
     role: usize,
-    handoff: Handoff,
-    subject: &Subject,
-    link: &Link,
+    resources: EndResources,
+    target: &Target,
+    params: &CaseParams,
     assignment: &Assignment,
     shared: &Shared,
 ) -> io::Result<RoleReport> {
@@ -219,29 +220,35 @@ fn play_role(
         Some(cpu) => sched::pin(&[*cpu])?,
         None => sched::pin(&assignment.allowed_cpus)?,
     }
-    set_policy_and_nice(role, link)?;
+    set_policy_and_nice(role, params)?;
     let coordinator = TaskSwitches::open(assignment.coordinator).ok();
     shared.prefault()?;
-    let mut cx =
-        Ctx::new(shared, link, (role, assignment.role_count), assignment.timing, subject.time(), coordinator);
-    let mut facts = (subject.drive)(&link.id.pattern, handoff, link, &mut cx)?;
+    let mut cx = Ctx::new(
+        shared,
+        params,
+        (role, assignment.role_count),
+        assignment.timing,
+        target.time(),
+        coordinator,
+    );
+    let mut facts = (target.drive)(&params.id.pattern, resources, params, &mut cx)?;
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());
     Ok(RoleReport { role, counted: cx.into_counted(), facts })
 }
 
-fn set_policy_and_nice(role: usize, link: &Link) -> io::Result<()> {
+fn set_policy_and_nice(role: usize, params: &CaseParams) -> io::Result<()> {
     let refused = |what: &str, value: &str, error: causeway_os::Error| {
         let why =
             format!("{what}={value} is refused: {error}; it needs root, CAP_SYS_NICE or a higher ulimit");
         io::Error::new(error.os().kind(), why)
     };
-    let nice = axis::of_role(link.axis("nice"), role);
+    let nice = axis::of_role(params.axis("nice"), role);
     if nice != "0" {
         let value = nice.parse().expect("the axis was checked");
         sched::set_nice(value).map_err(|error| refused("nice", nice, error))?;
     }
-    let policy = axis::of_role(link.axis("sched"), role);
+    let policy = axis::of_role(params.axis("sched"), role);
     if policy != "other" {
         let value = axis::parse_policy(policy).expect("the axis was checked");
         sched::set_policy(value).map_err(|error| refused("sched", policy, error))?;

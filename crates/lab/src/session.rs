@@ -14,8 +14,8 @@ use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule};
 use crate::coordinator::{Coordinator, Outcome};
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
-use crate::subject::Prepared;
 use crate::summary;
+use crate::target::Prepared;
 
 /// What is asked of a session.
 #[derive(Clone, Debug)]
@@ -198,7 +198,7 @@ impl<'a> Session<'a> {
                     _ => CaseState::Stopped(StoppedBy::Budget),
                 };
                 if self.cases[index].runs.is_empty() {
-                    let id = self.cases[index].case.link.id.clone();
+                    let id = self.cases[index].case.params.id.clone();
                     let why = "the budget was used up before its first run; raise it with --budget".into();
                     sink.line(Line::Skipped(record::Skipped { case: id, step: "plan".into(), why }))?;
                 }
@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
         let open = &mut self.cases[index];
         // The dearest run so far, so that the budget holds.
         open.cost = if open.runs.is_empty() { began.elapsed() } else { open.cost.max(began.elapsed()) };
-        let id = open.case.link.id.clone();
+        let id = open.case.params.id.clone();
         let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
         match outcome {
             Outcome::Interrupted => return Ok(false),
@@ -270,7 +270,7 @@ impl<'a> Session<'a> {
         let runs_left = |open: &Open| self.settings.max_runs.saturating_sub(open.runs.len()) as u32;
         let needed: Duration = open.clone().map(|open| open.cost * runs_left(open)).sum();
         Progress {
-            case: &self.cases[index].case.link.id,
+            case: &self.cases[index].case.params.id,
             runs: self.runs,
             closed: self.cases.len() - open.count(),
             cases: self.cases.len(),
@@ -283,25 +283,25 @@ impl<'a> Session<'a> {
     fn summarise(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let measured = self.cases.iter().filter(|open| !open.runs.is_empty());
         let by_id: BTreeMap<&CaseId, &Open> =
-            measured.clone().map(|open| (&open.case.link.id, open)).collect();
+            measured.clone().map(|open| (&open.case.params.id, open)).collect();
         for open in measured {
             let CaseState::Stopped(stopped_by) = open.state else {
                 unreachable!("a measured case has stopped")
             };
             let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
-            if let Some(odd) = twin_disagrees(open, &by_id) {
+            if let Some(odd) = equivalent_disagrees(open, &by_id) {
                 line.shape.push(odd);
             }
             sink.line(Line::Summary(line))?;
         }
         for open in by_id.values() {
-            let Some(baseline) = baseline_of(&open.case.link.id).and_then(|id| by_id.get(&id)) else {
+            let Some(baseline) = baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id)) else {
                 continue;
             };
             let pairs = pairs(baseline, open);
             if !pairs.is_empty() {
                 let higher_is_better = open.case.pattern.unit.higher_is_better();
-                let (a, b) = (&baseline.case.link.id, &open.case.link.id);
+                let (a, b) = (&baseline.case.params.id, &open.case.params.id);
                 sink.line(Line::Comparison(summary::comparison_line(a, b, &pairs, higher_is_better)))?;
             }
         }
@@ -318,11 +318,11 @@ fn baseline_of(id: &CaseId) -> Option<CaseId> {
     (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)
 }
 
-fn twin_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option<String> {
-    let id = &open.case.link.id;
-    let twin_id = crate::shape::twin_of(id)?;
+fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option<String> {
+    let id = &open.case.params.id;
+    let twin_id = crate::counter_check::equivalent_case(id)?;
     let pairs = pairs(by_id.get(&twin_id)?, open);
-    if pairs.is_empty() { None } else { crate::shape::twins(id, &twin_id, &pairs) }
+    if pairs.is_empty() { None } else { crate::counter_check::disagree(id, &twin_id, &pairs) }
 }
 
 /// The values of two cases in the rounds in which both ran.

@@ -98,7 +98,7 @@ impl Shared {
         Step::ALL.get(word).copied().unwrap_or(Step::Hello)
     }
 
-    /// Has anybody passed the meeting point?
+    /// Has anybody passed the starting barrier?
     pub fn has_started(&self) -> bool {
         self.u32(GO).load(Relaxed) != 0
     }
@@ -112,12 +112,12 @@ impl Shared {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn meet(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
+    pub fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
         let go = self.u32(GO);
-        // PAIR meet: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
+        // PAIR barrier: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
         if self.u32(READY).fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == roles as u32 {
             self.u64(START_NS).store(begin_ns(), Relaxed);
-            go.store(1, Release); // PAIR meet
+            go.store(1, Release); // PAIR barrier
             futex::wake(go, u32::MAX >> 1)?;
         }
         while go.load(Acquire) == 0 {
@@ -151,13 +151,13 @@ impl Shared {
     }
 
     /// Decides what followers do in batch `index`. Called before the batch in front of it begins.
-    pub fn plan(&self, index: usize, planned: Planned) {
+    pub fn publish_batch(&self, index: usize, planned: Planned) {
         assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
         self.u64(PLAN + index * 8).store(planned.to_word(), Release); // PAIR plan
     }
 
     /// What to do in batch `index`, if it is decided.
-    pub fn planned(&self, index: usize) -> Option<Planned> {
+    pub fn batch_at(&self, index: usize) -> Option<Planned> {
         assert!(index < MAX_BATCHES, "a run has at most {MAX_BATCHES} batches");
         Planned::from_word(self.u64(PLAN + index * 8).load(Acquire)) // PAIR plan
     }
@@ -291,13 +291,13 @@ mod tests {
     #[test]
     fn a_plan_is_undecided_until_it_is_decided() {
         let shared = Shared::create().unwrap();
-        assert_eq!(shared.planned(3), None);
-        shared.plan(3, Planned::Batch { ops: 1 << 40, counted: true });
-        assert_eq!(shared.planned(3), Some(Planned::Batch { ops: 1 << 40, counted: true }));
-        shared.plan(4, Planned::Batch { ops: 0, counted: false });
-        assert_eq!(shared.planned(4), Some(Planned::Batch { ops: 0, counted: false }));
-        shared.plan(5, Planned::End);
-        assert_eq!(shared.planned(5), Some(Planned::End));
+        assert_eq!(shared.batch_at(3), None);
+        shared.publish_batch(3, Planned::Batch { ops: 1 << 40, counted: true });
+        assert_eq!(shared.batch_at(3), Some(Planned::Batch { ops: 1 << 40, counted: true }));
+        shared.publish_batch(4, Planned::Batch { ops: 0, counted: false });
+        assert_eq!(shared.batch_at(4), Some(Planned::Batch { ops: 0, counted: false }));
+        shared.publish_batch(5, Planned::End);
+        assert_eq!(shared.batch_at(5), Some(Planned::End));
     }
 
     #[test]

@@ -10,16 +10,16 @@ use weighbridge_stats as stats;
 
 use crate::contract::{Caps, Facts};
 use crate::coordinator::Measured;
+use crate::counter_check;
 use crate::ctx::Time;
 use crate::pattern::Unit;
 use crate::peer::RoleReport;
-use crate::shape;
 use crate::shared::Sample;
-use crate::subject::Prepared;
+use crate::target::Prepared;
 
 /// The line of a case, with the settings that its endpoints read back.
 pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
-    let id = &case.link.id;
+    let id = &case.params.id;
     record::Case {
         case: id.clone(),
         pattern: id.pattern.clone(),
@@ -27,9 +27,9 @@ pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
         payload_bytes: id.payload_bytes,
         placement: id.placement.clone(),
         resolved_placement: case.resolved_placement.into(),
-        cpus: case.link.cpus.clone(),
+        cpus: case.params.cpus.clone(),
         roles: case.role_names().into_iter().map(String::from).collect(),
-        axes: case.link.axes.clone(),
+        axes: case.params.axes.clone(),
         unit: case.pattern.unit.name(id.payload_bytes),
         higher_is_better: case.pattern.unit.higher_is_better(),
         facts: facts.clone(),
@@ -46,7 +46,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         .iter()
         .map(|report| RoleCounters {
             role: names[report.role].into(),
-            cpu: case.link.cpus.get(report.role).copied(),
+            cpu: case.params.cpus.get(report.role).copied(),
             ops: report.counted.ops,
             received_bytes: report.counted.received_bytes,
             per_op: per_op(report),
@@ -55,7 +55,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
     let is_noise = comes_from_outside(case, names.len());
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let mut line = Run {
-        case: case.link.id.clone(),
+        case: case.params.id.clone(),
         run,
         round,
         value: stats::run_value(&samples),
@@ -82,12 +82,12 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         elapsed_ms: measured.elapsed_ms,
         flags: Vec::new(),
     };
-    if case.subject.time() == Time::Virtual {
+    if case.target.time() == Time::Virtual {
         // Nothing can disturb it.
         return line;
     }
     let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
-    line.flags = shape::flags(case, &line, copy_rate);
+    line.flags = counter_check::flags(case, &line, copy_rate);
     let noisy = line.samples.len() as u64;
     if line.noise.marked_samples * 10 > noisy {
         line.flags.push(format!("noisy: {marked} of {noisy} samples were preempted"));
@@ -101,10 +101,10 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
 /// they are free and may meet on it, preempt each other: how they do is what is measured. A role that yields looks the
 /// same to the kernel's counter. In virtual time nothing happens at all.
 fn comes_from_outside(case: &Prepared, roles: usize) -> bool {
-    let cpus = &case.link.cpus;
+    let cpus = &case.params.cpus;
     let has_own_cpu =
         roles == 1 || cpus.first().is_some_and(|own| cpus.iter().filter(|cpu| *cpu == own).count() == 1);
-    case.subject.time() == Time::Raw && !case.subject.caps.has(Caps::YIELDS) && has_own_cpu
+    case.target.time() == Time::Raw && !case.target.caps.has(Caps::YIELDS) && has_own_cpu
 }
 
 fn value_of(unit: Unit, sample: &Sample) -> f64 {
@@ -123,12 +123,12 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
     let summary = stats::summarise(&samples);
     let per_op = median(&runs.iter().map(|run| &run.per_op).collect::<Vec<_>>());
     let ops = runs.iter().map(|run| run.roles.iter().map(|role| role.ops).max().unwrap_or(0) as f64);
-    let mut shape = shape::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));
+    let mut shape = counter_check::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));
     shape.extend(repeated_flags(runs));
     let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
     Summary {
-        case: case.link.id.clone(),
-        unit: case.pattern.unit.name(case.link.id.payload_bytes),
+        case: case.params.id.clone(),
+        unit: case.pattern.unit.name(case.params.id.payload_bytes),
         runs: runs.len() as u32,
         median: summary.median,
         ci95: summary.ci95.map(|(low, high)| [low, high]),
@@ -184,7 +184,7 @@ fn repeated_flags(runs: &[Run]) -> Vec<String> {
         .into_values()
         .filter(|(count, _)| count * 2 > runs.len())
         .map(|(count, flag)| {
-            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("shape: "))
+            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("counter check: "))
         })
         .collect()
 }
@@ -237,12 +237,12 @@ fn median(all: &[&PerOp]) -> PerOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject;
+    use crate::target;
 
     fn is_noise(id: &str, cpus: &[u32], roles: usize) -> bool {
-        let (subject, pattern, mut link) = subject::resolve(&id.parse().unwrap()).unwrap();
-        link.cpus = cpus.to_vec();
-        comes_from_outside(&Prepared { link, subject, pattern, resolved_placement: "same-llc" }, roles)
+        let (target, pattern, mut params) = target::resolve(&id.parse().unwrap()).unwrap();
+        params.cpus = cpus.to_vec();
+        comes_from_outside(&Prepared { params, target, pattern, resolved_placement: "same-llc" }, roles)
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_yield_is_no_preemption_and_virtual_time_has_none() {
-        assert!(!is_noise("handoff/spin-yield/0/two-cpus", &[0, 1], 2));
+        assert!(!is_noise("pingpong/spin-yield/0/two-cpus", &[0, 1], 2));
         assert!(!is_noise("solo/sched-yield/0/same-cpu", &[0], 1));
         assert!(!is_noise("fan-in/pipe/1/two-cpus", &[0, 1], 2), "its reader yields where little has come");
         assert!(!is_noise("roundtrip/mock/1/two-cpus", &[0, 1], 2));

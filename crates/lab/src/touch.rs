@@ -4,7 +4,7 @@
 //! bytes, and counts as the number that they make. So the sum that a receiver takes over what it touches can be foretold
 //! from the word alone; it is compared after the clock has stopped.
 
-use crate::link::Touch;
+use crate::params::Touch;
 
 const LINE_BYTES: usize = 64;
 

@@ -20,7 +20,7 @@ use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::subject::{Prepared, Subject};
+use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_record::CaseId;
 
 use runs::{PLACEMENTS, SHORT, prepare, run, trial};
@@ -31,10 +31,10 @@ fn main() -> ExitCode {
 
 fn trials(host: &'static Host) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for subject in all_to_all::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
+    for target in all_to_all::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         for (promise, test) in PROMISES {
-            let name = format!("all-to-all::{}::{promise}", subject.id);
-            trials.push(trial(name, move || test(host, subject)));
+            let name = format!("all-to-all::{}::{promise}", target.id);
+            trials.push(trial(name, move || test(host, target)));
         }
     }
     trials.push(trial("the_harness_itself_is_measured", move || {
@@ -46,12 +46,12 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     trials
 }
 
-type Promise = (&'static str, fn(&Host, &'static Subject));
+type Promise = (&'static str, fn(&Host, &'static Target));
 
 const PROMISES: &[Promise] = &[
     ("every_receiver_has_every_message_of_every_sender", reaches_all),
-    ("groups_of_twenty_times_twenty_start_in_time", |host, subject| {
-        let id = CaseId::new("all-to-all", subject.id, 100, "free").with("groups", "2").with("touch", "none");
+    ("groups_of_twenty_times_twenty_start_in_time", |host, target| {
+        let id = CaseId::new("all-to-all", target.id, 100, "free").with("groups", "2").with("touch", "none");
         let measured = measure(host, &id).expect("eighty roles are no limit");
         assert_eq!(measured.roles.len(), 80);
     }),
@@ -77,9 +77,9 @@ fn measure(host: &Host, id: &CaseId) -> Option<Measured> {
 }
 
 /// That nothing is lost, doubled or changed is checked by the leading receiver, in every run; here by the counts as well.
-fn reaches_all(host: &Host, subject: &'static Subject) {
+fn reaches_all(host: &Host, target: &'static Target) {
     let of = |payload_bytes: u64, placement: &str, axes: &[(&str, &str)]| {
-        let id = CaseId::new("all-to-all", subject.id, payload_bytes, placement);
+        let id = CaseId::new("all-to-all", target.id, payload_bytes, placement);
         axes.iter().fold(id, |id, (name, value)| id.with(name, value))
     };
     for id in [
@@ -118,8 +118,8 @@ fn refusals(host: &Host) {
 }
 
 /// Nobody waits for the dead: a receiver with senders left, and a sender with receivers left.
-fn killed(host: &Host, subject: &'static Subject) {
-    let id = CaseId::new("all-to-all", subject.id, 100, "free").with("receivers", "2").with("senders", "2");
+fn killed(host: &Host, target: &'static Target) {
+    let id = CaseId::new("all-to-all", target.id, 100, "free").with("receivers", "2").with("senders", "2");
     let case = prepare(host, &id).expect("this runs everywhere");
     // A machine that is busy may end a run before the killer comes to it; then once more.
     const ATTEMPTS: usize = 10;

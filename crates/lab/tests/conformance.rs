@@ -35,8 +35,8 @@ fn main() -> ExitCode {
 
 fn trials(host: &'static Host) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for subject in mechanism::ALL.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
-        trials.extend(runs::trials_of(host, subject, pairs::PROMISES));
+    for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
+        trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
     for (name, test) in TESTS {
         trials.push(runs::trial(*name, move || test(host)));

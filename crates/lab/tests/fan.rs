@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use libtest_mimic::Trial;
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::subject::Subject;
+use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use measured::{measure, series};
@@ -32,14 +32,14 @@ fn main() -> ExitCode {
 }
 
 fn trials(host: &'static Host) -> Vec<Trial> {
-    let families: [(&'static [Subject], _); 2] = [
-        (weighbridge_lab::fan_in::ALL, fan_in::promises as fn(&Subject) -> Promises),
+    let families: [(&'static [Target], _); 2] = [
+        (weighbridge_lab::fan_in::ALL, fan_in::promises as fn(&Target) -> Promises),
         (weighbridge_lab::fan_out::ALL, |_| fan_out::PROMISES),
     ];
     let mut trials = Vec::new();
-    for (subjects, promises) in families {
-        for subject in subjects.iter().filter(|subject| !subject.caps.has(Caps::HARNESS)) {
-            trials.extend(runs::trials_of(host, subject, promises(subject)));
+    for (targets, promises) in families {
+        for target in targets.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
+            trials.extend(runs::trials_of(host, target, promises(target)));
         }
     }
     for (name, test) in TESTS {

@@ -20,7 +20,7 @@ use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::subject::{Prepared, Subject};
+use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_lab::{lock, op, signal};
 use weighbridge_record::CaseId;
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(host: &'static Host) -> Vec<Trial> {
-    let families: [(&'static [Subject], Promises); 3] = [
+    let families: [(&'static [Target], Promises); 3] = [
         (
             signal::ALL,
             &[
@@ -45,13 +45,13 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     ];
     families
         .into_iter()
-        .flat_map(|(subjects, promises)| {
-            subjects.iter().flat_map(move |subject| {
+        .flat_map(|(targets, promises)| {
+            targets.iter().flat_map(move |target| {
                 promises.iter().map(move |(promise, test)| {
-                    let pattern = subject.patterns[0].id;
-                    runs::trial(format!("{pattern}::{}::{promise}", subject.id), move || {
+                    let pattern = target.patterns[0].id;
+                    runs::trial(format!("{pattern}::{}::{promise}", target.id), move || {
                         let semaphores = semaphores();
-                        test(host, subject);
+                        test(host, target);
                         assert_eq!(self::semaphores(), semaphores, "semaphores are left behind");
                     })
                 })
@@ -67,7 +67,7 @@ fn semaphores() -> usize {
 /// One run that must give numbers.
 fn measure(host: &Host, case: &Prepared) -> Measured {
     let measured = measure_for(host, case, SHORT);
-    assert!(measured.samples.iter().all(|sample| sample.ops > 0), "{}", case.link.id);
+    assert!(measured.samples.iter().all(|sample| sample.ops > 0), "{}", case.params.id);
     measured
 }
 
@@ -82,11 +82,11 @@ fn measure_all_roles(host: &Host, case: &Prepared, has_all: impl Fn(&Measured) -
             return;
         }
     }
-    panic!("{}: {measured:?}", case.link.id);
+    panic!("{}: {measured:?}", case.params.id);
 }
 
 fn measure_for(host: &Host, case: &Prepared, timing: Timing) -> Measured {
-    let id = &case.link.id;
+    let id = &case.params.id;
     let measured = match run(host, case, timing) {
         Outcome::Measured(measured) => *measured,
         other => panic!("{id}: {other:?}"),
@@ -121,30 +121,30 @@ fn refused(id: &CaseId, why: &str) {
     eprintln!("skipped: {id}: {why}");
 }
 
-fn hands_over(host: &Host, subject: &'static Subject) {
+fn hands_over(host: &Host, target: &'static Target) {
     for placement in PLACEMENTS {
         for peers in ["process", "thread"] {
-            let mut id = CaseId::new("handoff", subject.id, 0, placement);
+            let mut id = CaseId::new("pingpong", target.id, 0, placement);
             if peers == "thread" {
                 id = id.with("peers", peers);
             }
             let Some(case) = prepare_or_refused(host, &id) else { continue };
             let measured = measure(host, &case);
             assert!(measured.samples.iter().all(|sample| sample.ops % 2 == 0), "{id}: a round has two hops");
-            if !subject.caps.has(Caps::HARNESS) {
+            if !target.caps.has(Caps::HARNESS) {
                 let [first, second] = &measured.roles[..] else { panic!("{id}: two roles") };
                 assert_eq!(first.counted.ops, second.counted.ops, "{id}: both count the same hops");
             }
         }
     }
-    let why = prepare(host, &CaseId::new("handoff", subject.id, 1, "same-cpu")).unwrap_err();
+    let why = prepare(host, &CaseId::new("pingpong", target.id, 1, "same-cpu")).unwrap_err();
     assert!(why.contains("carries no payload") || why.contains("spinning"), "{why}");
 }
 
-fn waits_in_every_way(host: &Host, subject: &'static Subject) {
-    for wait in subject.waits {
+fn waits_in_every_way(host: &Host, target: &'static Target) {
+    for wait in target.waits {
         for placement in PLACEMENTS {
-            let id = CaseId::new("handoff", subject.id, 0, placement).with("wait", wait.name());
+            let id = CaseId::new("pingpong", target.id, 0, placement).with("wait", wait.name());
             if let Some(case) = prepare_or_refused(host, &id) {
                 measure(host, &case);
             }
@@ -156,11 +156,11 @@ fn waits_in_every_way(host: &Host, subject: &'static Subject) {
 const LONG: Timing =
     Timing { sample_ns: 20_000_000, samples: 1000, least_samples: 1000, run_ns: 20_000_000_000 };
 
-fn killed(host: &Host, subject: &'static Subject) {
-    if subject.caps.has(Caps::HARNESS) {
+fn killed(host: &Host, target: &'static Target) {
+    if target.caps.has(Caps::HARNESS) {
         return;
     }
-    let id = CaseId::new("handoff", subject.id, 0, "two-cpus");
+    let id = CaseId::new("pingpong", target.id, 0, "two-cpus");
     let Some(case) = prepare_or_refused(host, &id) else { return };
     for victim in [0, 1] {
         let is_over = AtomicBool::new(false);
@@ -198,11 +198,11 @@ fn kill_when_started(victim: usize, is_over: &AtomicBool) {
 }
 
 /// The peers compare the number that they have all added to with what each has added; a run that gives numbers has passed.
-fn contended(host: &Host, subject: &'static Subject) {
+fn contended(host: &Host, target: &'static Target) {
     for placement in ["same-cpu", "two-cpus", "free"] {
         for (roles, peers) in [("1", "process"), ("2", "process"), ("2", "thread"), ("3", "process")] {
             let id =
-                CaseId::new("contend", subject.id, 0, placement).with("roles", roles).with("peers", peers);
+                CaseId::new("contend", target.id, 0, placement).with("roles", roles).with("peers", peers);
             let Some(case) = prepare_or_refused(host, &id) else { continue };
             let measured = measure(host, &case);
             let series = &measured.roles[0].counted.series;
@@ -221,14 +221,14 @@ fn contended(host: &Host, subject: &'static Subject) {
 }
 
 /// The peers compare the sum of all results with what it must be; a run that gives numbers has passed.
-fn operated(host: &Host, subject: &'static Subject) {
-    for pattern in subject.patterns {
-        let payload_bytes = if subject.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
+fn operated(host: &Host, target: &'static Target) {
+    for pattern in target.patterns {
+        let payload_bytes = if target.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
         let placement = if pattern.id == "solo" { "same-cpu" } else { "spread" };
-        let id = CaseId::new(pattern.id, subject.id, payload_bytes, placement);
+        let id = CaseId::new(pattern.id, target.id, payload_bytes, placement);
         let Some(case) = prepare_or_refused(host, &id) else { continue };
         let counts = |measured: &Measured| measured.roles.iter().filter(|role| role.counted.ops > 0).count();
-        let hands_over = subject.patterns.len() == 1;
+        let hands_over = target.patterns.len() == 1;
         let expected = if hands_over { 1 } else { case.role_names().len() };
         measure_all_roles(host, &case, |measured| counts(measured) >= expected);
     }

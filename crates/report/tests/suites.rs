@@ -121,9 +121,9 @@ fn the_speedup_of_a_chart_has_an_interval_from_runs_of_one_round() {
 #[test]
 fn akbench_in_its_order_and_units_with_the_published_means_put_right() {
     let cases = [
-        ("handoff/atomic/0/free/layout=one-line/peers=thread", "ns/hop", 31.0),
-        ("handoff/atomic/0/free/layout=one-line/order=acqrel/peers=thread", "ns/hop", 30.0),
-        ("handoff/barrier/0/free", "ns/hop", 95.0),
+        ("pingpong/atomic/0/free/layout=one-line/peers=thread", "ns/hop", 31.0),
+        ("pingpong/atomic/0/free/layout=one-line/order=acqrel/peers=thread", "ns/hop", 30.0),
+        ("pingpong/barrier/0/free", "ns/hop", 95.0),
         ("solo/getpid/0/free", "ns/op", 119.0),
         ("solo/memcpy/1073741824/free", "bytes/s", 18.0 * f64::from(1 << 30)),
         ("parallel/memcpy/536870912/free/roles=2", "bytes/s", 20.0 * f64::from(1 << 30)),

@@ -208,7 +208,7 @@ pub const ALL: &[Definition] = &[
         command: &["perf", "bench", "futex", "wake", "-t", "1"],
         server: None,
         place: Place::Own,
-        case: "handoff/futex/0/two-cpus",
+        case: "pingpong/futex/0/two-cpus",
         unit: "ns/hop",
         runs: LONG,
         reads: Reads::Before("ms (+-"),
@@ -411,7 +411,7 @@ pub const ALL: &[Definition] = &[
         command: &["lat_sem"],
         server: None,
         place: Place::Ours,
-        case: "handoff/sem-sysv/0/same-cpu",
+        case: "pingpong/sem-sysv/0/same-cpu",
         unit: "ns/hop",
         runs: LONG,
         reads: Reads::Before("microseconds"),
@@ -592,7 +592,7 @@ pub const UNEQUAL: &[Unequal] = &[
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use weighbridge_lab::{plan, subject};
+    use weighbridge_lab::{plan, target};
     use weighbridge_record::CaseId;
 
     #[test]
@@ -601,7 +601,7 @@ mod tests {
         for definition in ALL {
             let id: CaseId = definition.case.parse().unwrap();
             assert_eq!(id.to_string(), definition.case, "axes stand in order");
-            let Ok((_, pattern, _)) = subject::resolve(&id) else { continue };
+            let Ok((_, pattern, _)) = target::resolve(&id) else { continue };
             resolved += 1;
             assert_eq!(
                 plan::without_defaults(id.clone()),

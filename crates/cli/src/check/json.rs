@@ -80,14 +80,14 @@ mod tests {
     use super::*;
     use crate::check::definitions;
     use weighbridge_lab::host::Host;
-    use weighbridge_lab::subject;
+    use weighbridge_lab::target;
 
     #[test]
     fn every_turn_is_in_the_document_and_a_failure_has_no_figures() {
         let definition = &definitions::ALL[0];
         let host = Host::look().unwrap();
         let new = || {
-            let case = subject::prepare(&definition.case.parse().unwrap(), &host).unwrap();
+            let case = target::prepare(&definition.case.parse().unwrap(), &host).unwrap();
             Compared::new(definition, case, "/usr/bin/perf".into())
         };
         let mut good = new();

@@ -1,21 +1,21 @@
 //! Our numbers beside those of other tools, measured now, in turn.
 //!
 //! [`definitions`] says what is held against what, [`definition`] what such a definition is; [`foreign`] runs other
-//! people's programs under a [`warden`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
+//! people's programs under a [`supervisor`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
 //! judges the ratio, and [`table`] and [`json`] show it.
 
 pub mod definition;
 pub mod definitions;
-pub mod foreign;
+pub mod external;
 pub mod json;
 pub mod parse;
+pub mod supervisor;
 pub mod table;
 pub mod turns;
 pub mod verdict;
-pub mod warden;
 
 use weighbridge_lab::host::Host;
-use weighbridge_lab::subject::{self, Refusal};
+use weighbridge_lab::target::{self, Refusal};
 use weighbridge_record::CaseId;
 
 use definition::{Definition, Tool};
@@ -40,11 +40,11 @@ impl Scope {
         let is_everything = selected.len() == existing().count();
         let mut scope = Scope { is_everything, ..Scope::default() };
         for definition in selected {
-            let Some(program) = foreign::find(definition.command[0], definition.tool) else {
+            let Some(program) = external::find(definition.command[0], definition.tool) else {
                 scope.misses(definition);
                 continue;
             };
-            match subject::prepare(&case(definition), host) {
+            match target::prepare(&case(definition), host) {
                 Ok(case) => scope.compared.push(Compared::new(definition, case, program)),
                 Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
                     scope.refused.push((definition, why))
@@ -64,7 +64,7 @@ impl Scope {
 
 /// The comparisons whose case of ours this program has.
 pub fn existing() -> impl Iterator<Item = &'static Definition> {
-    definitions::ALL.iter().filter(|definition| subject::resolve(&case(definition)).is_ok())
+    definitions::ALL.iter().filter(|definition| target::resolve(&case(definition)).is_ok())
 }
 
 fn case(definition: &Definition) -> CaseId {

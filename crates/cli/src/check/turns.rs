@@ -8,12 +8,12 @@ use weighbridge_lab::coordinator::{Coordinator, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::subject::Prepared;
 use weighbridge_lab::summary::run_line;
+use weighbridge_lab::target::Prepared;
 use weighbridge_stats as stats;
 
 use super::definition::{Blanks, Definition, Place};
-use super::foreign::{Running, Stopped};
+use super::external::{Running, Stopped};
 use super::parse::{Captured, figure};
 use super::verdict::judge;
 
@@ -178,11 +178,11 @@ impl Turns<'_> {
 }
 
 fn ours_failed(compared: &Compared, why: &str) -> Stopped {
-    Stopped::Failed(format!("{}: {why}", compared.case.link.id))
+    Stopped::Failed(format!("{}: {why}", compared.case.params.id))
 }
 
 fn blanks(compared: &Compared, everywhere: &[u32]) -> Result<Blanks, Stopped> {
-    let mut cpus = compared.case.link.cpus.clone();
+    let mut cpus = compared.case.params.cpus.clone();
     if cpus.is_empty() {
         // Our roles run freely; so do theirs.
         cpus = everywhere.to_vec();

@@ -30,7 +30,7 @@ pub fn show(scope: &Scope) -> Result<Exit, Failure> {
 fn text(scope: &Scope) -> String {
     let mut out = String::new();
     for case in &scope.cases {
-        let _ = writeln!(out, "{}", case.link.id);
+        let _ = writeln!(out, "{}", case.params.id);
     }
     if !scope.skipped.is_empty() {
         out.push_str(if scope.cases.is_empty() { "skipped:\n" } else { "\nskipped:\n" });

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use weighbridge_lab::coordinator::Coordinator;
+use weighbridge_lab::crossover::{self, Listener, Search};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::machine;
-use weighbridge_lab::meeting::{self, Listener, Search};
 use weighbridge_lab::session::{Ended, Session, Settings, Sink};
-use weighbridge_lab::subject::Prepared;
+use weighbridge_lab::target::Prepared;
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 
@@ -72,9 +72,11 @@ fn measure(
         first_round: 0,
     };
     let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
-    let ended = opening.and_then(|()| match scope.suite.meet {
+    let ended = opening.and_then(|()| match scope.suite.crossover {
         None => Session::new(settings, coordinator(), interrupt, scope.cases).run(&mut recorder),
-        Some(meet) => chart(meet, scope.cases, &settings, host, interrupt, &coordinator, &mut recorder),
+        Some(crossover) => {
+            chart(crossover, scope.cases, &settings, host, interrupt, &coordinator, &mut recorder)
+        }
     });
     let complete = matches!(ended, Ok(Ended::Complete));
     let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
@@ -122,7 +124,7 @@ fn chart<'c>(
     }
     let budget = settings.budget.saturating_sub(began.elapsed());
     let settings = Settings { budget, first_round, ..settings.clone() };
-    meeting::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
+    crossover::run(Search::all(first, second, &summaries), host, &settings, interrupt, coordinator, recorder)
 }
 
 /// A record that ends early, and what it is good for.

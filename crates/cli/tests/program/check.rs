@@ -188,7 +188,7 @@ fn a_killed_program_takes_the_tool_along_with_all_that_it_started() {
 #[test]
 fn a_killed_warden_takes_the_tool_along_and_is_said() {
     let folder = folder();
-    // Here all stay in one session: who leaves it and loses the warden too is nobody's.
+    // Here all stay in one session: who leaves it and loses the supervisor too is nobody's.
     fake(folder.path(), "perf", "echo $PPID >> pids; echo $$ >> pids; sleep 1000 & echo $! >> pids; wait");
     let output = std::thread::scope(|scope| {
         let run = scope.spawn(|| check(folder.path(), &["perf-sched-pipe"]));
@@ -198,7 +198,7 @@ fn a_killed_warden_takes_the_tool_along_and_is_said() {
         run.join().unwrap()
     });
     assert_eq!(output.2, 2);
-    assert!(why(&output.0).contains("ended with its warden, by signal 9"), "{}", output.0);
+    assert!(why(&output.0).contains("ended with its supervisor, by signal 9"), "{}", output.0);
 }
 
 #[test]

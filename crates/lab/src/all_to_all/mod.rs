@@ -18,44 +18,46 @@ use causeway_os::socket;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::axis::{Axis, Values};
-use crate::board::Board;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 use crate::pattern::{Info, Unit};
-use crate::shape;
 use crate::shared::Step;
-use crate::subject::Subject;
+use crate::shared_counters::SharedCounters;
+use crate::target::Target;
 
 /// Everything that several may write to at once.
-pub const ALL: &[Subject] = &[
-    Subject {
+pub const ALL: &[Target] = &[
+    Target {
         caps: Caps::HARNESS,
         fit: |_, _| Fit::Yes,
-        plan: |_, link| Ok((0..Crowd::of(link).roles()).map(|_| Handoff::default()).collect()),
+        create: |_, params| {
+            Ok((0..Concurrent::of(params).roles()).map(|_| EndResources::default()).collect())
+        },
         drive: |_, _, _, cx| noop::drive(cx),
-        ..subject(
+        ..target(
             "noop",
             "the harness itself: the leading receiver's counting and its clock, without a call",
-            plan_pipes,
+            create_pipes,
         )
     },
-    subject("pipe", "a pipe for each receiver, which all senders of its group write to", plan_pipes),
-    subject(
+    target("pipe", "a pipe for each receiver, which all senders of its group write to", create_pipes),
+    target(
         "unix-stream",
         "a Unix stream socket pair for each receiver, which all senders of its group write to",
-        |_, link| plan(link, || Ok(socket::stream_pair()?)),
+        |_, params| create(params, || Ok(socket::stream_pair()?)),
     ),
 ];
 
-const fn subject(
+const fn target(
     id: &'static str,
     about: &'static str,
-    plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
-) -> Subject {
-    Subject {
+    create: fn(&Host, &CaseParams) -> io::Result<Vec<EndResources>>,
+) -> Target {
+    Target {
         id,
         about,
         caps: Caps::PAYLOAD.and(Caps::BYTE_STREAM),
@@ -63,9 +65,9 @@ const fn subject(
         axes: &[],
         patterns: &[ALL_TO_ALL],
         fit,
-        plan,
+        create,
         drive,
-        shape: |_, per_op| shape::faulted(per_op.minor_faults).into_iter().collect(),
+        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
     }
 }
 
@@ -73,8 +75,8 @@ const ALL_TO_ALL: Info = Info {
     id: "all-to-all",
     about: "groups of senders and receivers, each sender writing to every receiver of its group: messages per second",
     needs: Caps::NONE,
-    roles: |link| {
-        let crowd = Crowd::of(link);
+    roles: |params| {
+        let crowd = Concurrent::of(params);
         let receivers = std::iter::repeat_n("receiver", crowd.groups * crowd.receivers);
         receivers.chain(std::iter::repeat_n("sender", crowd.groups * crowd.senders)).collect()
     },
@@ -110,7 +112,7 @@ const TOUCH: Axis = Axis {
 
 /// The longest message that the kernel keeps whole while others write to the same end: PIPE_BUF.
 const LONGEST_BYTES: usize = 4096;
-/// Of each role, in the coordinator: process, control socket, board.
+/// Of each role, in the coordinator: process, control socket, counters.
 const FDS_OF_A_ROLE: usize = 8;
 const OTHER_FDS: usize = 64;
 
@@ -121,16 +123,16 @@ const DONE: usize = 2;
 
 /// How many there are of whom. Receivers come first among the roles, group by group, then senders, group by group.
 #[derive(Clone, Copy, Debug)]
-struct Crowd {
+struct Concurrent {
     groups: usize,
     senders: usize,
     receivers: usize,
 }
 
-impl Crowd {
-    fn of(link: &Link) -> Crowd {
-        let count = |axis: Axis| link.number(axis.name).expect("the axis takes nothing but numbers");
-        Crowd { groups: count(GROUPS), senders: count(SENDERS), receivers: count(RECEIVERS) }
+impl Concurrent {
+    fn of(params: &CaseParams) -> Concurrent {
+        let count = |axis: Axis| params.number(axis.name).expect("the axis takes nothing but numbers");
+        Concurrent { groups: count(GROUPS), senders: count(SENDERS), receivers: count(RECEIVERS) }
     }
 
     fn roles(self) -> usize {
@@ -157,30 +159,33 @@ impl Crowd {
     }
 }
 
-fn fit(_host: &Host, link: &Link) -> Fit {
-    if link.payload_bytes > LONGEST_BYTES {
+fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    if params.payload_bytes > LONGEST_BYTES {
         return Fit::No(format!(
             "messages of several senders to one end may mix above PIPE_BUF = {LONGEST_BYTES} bytes, which the kernel fixes"
         ));
     }
-    let crowd = Crowd::of(link);
+    let crowd = Concurrent::of(params);
     let ends = crowd.groups * crowd.receivers * (crowd.senders + 1);
     let roles = crowd.roles();
     descriptors::fit(ends + roles * FDS_OF_A_ROLE + OTHER_FDS, &format!("{roles} roles"))
 }
 
-fn plan_pipes(_host: &Host, link: &Link) -> io::Result<Vec<Handoff>> {
-    plan(link, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
+fn create_pipes(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    create(params, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
 }
 
 /// A pair for each receiver: one end for itself, and the other for each sender of its group. `pair` makes the end to read
 /// first.
-fn plan(link: &Link, pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>) -> io::Result<Vec<Handoff>> {
-    let crowd = Crowd::of(link);
-    let board = Board::create(crowd.roles())?;
-    let own = |_| board.try_clone().map(|board| Handoff::of([board]));
-    let mut handoffs = (0..crowd.roles()).map(own).collect::<io::Result<Vec<Handoff>>>()?;
-    let (receivers, senders) = handoffs.split_at_mut(crowd.all_receivers());
+fn create(
+    params: &CaseParams,
+    pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>,
+) -> io::Result<Vec<EndResources>> {
+    let crowd = Concurrent::of(params);
+    let counters = SharedCounters::create(crowd.roles())?;
+    let own = |_| counters.try_clone().map(|counters| EndResources::of([counters]));
+    let mut resources_by_role = (0..crowd.roles()).map(own).collect::<io::Result<Vec<EndResources>>>()?;
+    let (receivers, senders) = resources_by_role.split_at_mut(crowd.all_receivers());
     for (receivers, senders) in receivers.chunks_mut(crowd.receivers).zip(senders.chunks_mut(crowd.senders)) {
         for receiver in receivers {
             let (read, write) = pair()?;
@@ -190,17 +195,22 @@ fn plan(link: &Link, pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>) -> io::R
             }
         }
     }
-    Ok(handoffs)
+    Ok(resources_by_role)
 }
 
-fn drive(_pattern: &str, mut handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive(
+    _pattern: &str,
+    mut resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let crowd = Crowd::of(link);
-    let board = Board::open(handoff.take_fd(), crowd.roles())?;
+    let crowd = Concurrent::of(params);
+    let counters = SharedCounters::open(resources.take_fd(), crowd.roles())?;
     if crowd.sender_roles().contains(&cx.role) {
-        sender::drive(handoff.fds, &board, link, cx)
+        sender::drive(resources.fds, &counters, params, cx)
     } else {
-        receiver::drive(handoff.take_fd(), &board, link, cx)
+        receiver::drive(resources.take_fd(), &counters, params, cx)
     }
 }
 
@@ -211,14 +221,14 @@ mod tests {
     #[test]
     fn a_sender_has_an_end_of_each_receiver_of_its_group_and_of_no_other() {
         let id = "all-to-all/pipe/1/free/groups=2/receivers=3/senders=2".parse().unwrap();
-        let (_, _, link) = crate::subject::resolve(&id).unwrap();
-        let handoffs = plan_pipes(&Host::look().unwrap(), &link).unwrap();
-        let fds: Vec<usize> = handoffs.iter().map(|handoff| handoff.fds.len() - 1).collect();
+        let (_, _, params) = crate::target::resolve(&id).unwrap();
+        let resources_by_role = create_pipes(&Host::look().unwrap(), &params).unwrap();
+        let fds: Vec<usize> = resources_by_role.iter().map(|resources| resources.fds.len() - 1).collect();
         assert_eq!(fds, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3]);
         // The last sender writes to its second receiver: the fifth of all.
-        rustix::io::write(&handoffs[9].fds[2], b"x").unwrap();
-        for (receiver, handoff) in handoffs[..6].iter().enumerate() {
-            let bytes = rustix::io::ioctl_fionread(&handoff.fds[1]).unwrap();
+        rustix::io::write(&resources_by_role[9].fds[2], b"x").unwrap();
+        for (receiver, resources) in resources_by_role[..6].iter().enumerate() {
+            let bytes = rustix::io::ioctl_fionread(&resources.fds[1]).unwrap();
             assert_eq!(bytes, u64::from(receiver == 4));
         }
     }

@@ -11,7 +11,7 @@ pub(super) fn drive(cx: &mut Ctx<'_>) -> io::Result<Facts> {
     if cx.role > 0 {
         cx.follow_nothing()?;
     } else {
-        cx.lead_intervals(&mut Nothing { messages: 0, len: cx.link.payload_bytes as u64 })?;
+        cx.lead_intervals(&mut Nothing { messages: 0, len: cx.params.payload_bytes as u64 })?;
     }
     Ok(Facts::new())
 }

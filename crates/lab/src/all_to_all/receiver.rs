@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Crowd, DONE, MESSAGES, SUM, sender};
-use crate::board::Board;
+use super::{Concurrent, DONE, MESSAGES, SUM, sender};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
 use crate::fan_in::fds;
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 
 /// Word of the leading receiver's line: messages of the timed part.
 pub(super) const COUNTED_OPS: usize = 3;
@@ -23,15 +23,20 @@ pub(super) const COUNTED_OPS: usize = 3;
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
 /// The whole life of this role.
-pub(super) fn drive(end: OwnedFd, board: &Board, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-    let crowd = Crowd::of(link);
+pub(super) fn drive(
+    end: OwnedFd,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let crowd = Concurrent::of(params);
     let mut receiver = Receiver {
         end,
-        buffer: Buffer::new(link.payload_bytes)?,
-        len: link.payload_bytes,
-        is_touched: link.touch == Touch::All,
+        buffer: Buffer::new(params.payload_bytes)?,
+        len: params.payload_bytes,
+        is_touched: params.touch == Touch::All,
         role: cx.role,
-        board,
+        counters,
         messages: 0,
         sum: 0,
         is_at_end: false,
@@ -43,7 +48,7 @@ pub(super) fn drive(end: OwnedFd, board: &Board, link: &Link, cx: &mut Ctx<'_>) 
     if cx.role == 0 { lead(receiver, crowd, cx) } else { follow(receiver, cx) }
 }
 
-fn lead(receiver: Receiver<'_>, crowd: Crowd, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn lead(receiver: Receiver<'_>, crowd: Concurrent, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     let mut leader = Leader { receiver, crowd, in_flight: Vec::with_capacity(1024) };
     cx.lead_intervals(&mut leader)?;
     // The first edge stands before the first sample.
@@ -56,11 +61,15 @@ fn lead(receiver: Receiver<'_>, crowd: Crowd, cx: &mut Ctx<'_>) -> io::Result<Fa
 }
 
 fn follow(receiver: Receiver<'_>, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-    let board = receiver.board;
+    let counters = receiver.counters;
     let receiver = RefCell::new(receiver);
     let mut drained = Ok(());
     let done = || drained = receiver.borrow_mut().drain();
-    cx.follow_intervals(|| receiver.borrow_mut().take(), done, || board.word(0, COUNTED_OPS).load(Acquire))?;
+    cx.follow_intervals(
+        || receiver.borrow_mut().take(),
+        done,
+        || counters.word(0, COUNTED_OPS).load(Acquire),
+    )?;
     drained.map(|()| Facts::new())
 }
 
@@ -70,7 +79,7 @@ struct Receiver<'a> {
     len: usize,
     is_touched: bool,
     role: usize,
-    board: &'a Board,
+    counters: &'a SharedCounters,
     messages: u64,
     sum: u64,
     is_at_end: bool,
@@ -93,7 +102,7 @@ impl Receiver<'_> {
             self.sum = self.sum.wrapping_add(fds::sum(message));
         }
         self.messages += 1;
-        self.board.word(self.role, MESSAGES).store(self.messages, Relaxed);
+        self.counters.word(self.role, MESSAGES).store(self.messages, Relaxed);
         Ok(())
     }
 
@@ -102,8 +111,8 @@ impl Receiver<'_> {
         while !self.is_at_end {
             self.take()?;
         }
-        self.board.word(self.role, SUM).store(self.sum, Relaxed);
-        self.board.word(self.role, DONE).store(1, Release); // PAIR crossed
+        self.counters.word(self.role, SUM).store(self.sum, Relaxed);
+        self.counters.word(self.role, DONE).store(1, Release); // PAIR crossed
         Ok(())
     }
 
@@ -127,7 +136,7 @@ impl Receiver<'_> {
     }
 
     fn board_sum(&self, roles: Range<usize>, word: usize) -> u64 {
-        roles.map(|role| self.board.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
+        roles.map(|role| self.counters.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
     }
 }
 
@@ -150,7 +159,7 @@ fn fill(fd: RawFd, message: &mut [u8]) -> io::Result<bool> {
 /// The receiver with the clock. It counts what all receivers say that they have.
 struct Leader<'a> {
     receiver: Receiver<'a>,
-    crowd: Crowd,
+    crowd: Concurrent,
     /// Sent and not yet received, at each edge: how full the buffers are.
     in_flight: Vec<f64>,
 }
@@ -181,10 +190,10 @@ impl Flow for Leader<'_> {
     /// Nothing may be lost, nothing added, nothing changed.
     fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
         let Leader { receiver, crowd, .. } = self;
-        receiver.board.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
+        receiver.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
         receiver.drain()?;
         let mut patience = Patience::new(Instant::now());
-        while is_one_behind(receiver.board, *crowd) {
+        while is_one_behind(receiver.counters, *crowd) {
             let all = 0..crowd.roles();
             let counts = (receiver.board_sum(all.clone(), MESSAGES), receiver.board_sum(all, DONE));
             if patience.is_over(counts, Instant::now()) {
@@ -227,8 +236,8 @@ impl Patience {
     }
 }
 
-fn is_one_behind(board: &Board, crowd: Crowd) -> bool {
-    (0..crowd.roles()).any(|role| board.word(role, DONE).load(Acquire) == 0) // PAIR crossed
+fn is_one_behind(counters: &SharedCounters, crowd: Concurrent) -> bool {
+    (0..crowd.roles()).any(|role| counters.word(role, DONE).load(Acquire) == 0) // PAIR crossed
 }
 
 #[cfg(test)]
@@ -237,7 +246,7 @@ mod tests {
     use crate::all_to_all::sender::mark;
     use rustix::pipe::pipe;
 
-    fn receiver(board: &Board, end: OwnedFd) -> Receiver<'_> {
+    fn receiver(counters: &SharedCounters, end: OwnedFd) -> Receiver<'_> {
         let buffer = Buffer::new(2).unwrap();
         Receiver {
             end,
@@ -245,25 +254,25 @@ mod tests {
             len: 2,
             is_touched: true,
             role: 0,
-            board,
+            counters,
             messages: 0,
             sum: 0,
             is_at_end: false,
         }
     }
 
-    fn board() -> Board {
-        Board::open(Board::create(1).unwrap(), 1).unwrap()
+    fn counters() -> SharedCounters {
+        SharedCounters::open(SharedCounters::create(1).unwrap(), 1).unwrap()
     }
 
     #[test]
     fn a_message_of_two_senders_and_a_sender_that_is_heard_twice_are_found() {
-        let board = board();
+        let counters = counters();
         for (bytes, why) in [([mark(0), mark(1)], "two senders"), ([mark(1), mark(1)], "heard once")] {
             let (read, write) = pipe().unwrap();
             rustix::io::write(&write, &bytes).unwrap();
             rustix::io::write(&write, &bytes).unwrap();
-            let error = receiver(&board, read).verify(2).unwrap_err();
+            let error = receiver(&counters, read).verify(2).unwrap_err();
             assert!(error.to_string().contains(why), "{error}");
         }
     }
@@ -286,19 +295,19 @@ mod tests {
 
     #[test]
     fn what_was_sent_before_the_end_is_counted_and_a_cut_message_is_an_error() {
-        let board = board();
+        let counters = counters();
         let (read, write) = pipe().unwrap();
         rustix::io::write(&write, &[1, 2, 3, 4]).unwrap();
         drop(write);
-        let mut all = receiver(&board, read);
+        let mut all = receiver(&counters, read);
         all.drain().unwrap();
-        let word = |word| board.word(0, word).load(Relaxed);
+        let word = |word| counters.word(0, word).load(Relaxed);
         assert_eq!((word(MESSAGES), word(SUM), word(DONE)), (2, 10, 1));
         assert!(all.take().is_err(), "the senders are gone, and nobody said that they may");
 
         let (read, write) = pipe().unwrap();
         rustix::io::write(&write, &[1, 2, 3]).unwrap();
         drop(write);
-        assert!(receiver(&board, read).drain().unwrap_err().to_string().contains("cut off"));
+        assert!(receiver(&counters, read).drain().unwrap_err().to_string().contains("cut off"));
     }
 }

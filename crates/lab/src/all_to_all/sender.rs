@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Crowd, DONE, MESSAGES, SUM, receiver};
-use crate::board::Board;
+use super::{Concurrent, DONE, MESSAGES, SUM, receiver};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::Ctx;
 use crate::fan_in::fds;
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 
 /// What the first message of a sender is filled with.
 pub(super) fn mark(sender_in_group: usize) -> u8 {
@@ -19,15 +19,20 @@ pub(super) fn mark(sender_in_group: usize) -> u8 {
 }
 
 /// The whole life of this role.
-pub(super) fn drive(ends: Vec<OwnedFd>, board: &Board, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-    let (role, len) = (cx.role, link.payload_bytes);
-    let is_touched = link.touch == Touch::All;
+pub(super) fn drive(
+    ends: Vec<OwnedFd>,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let (role, len) = (cx.role, params.payload_bytes);
+    let is_touched = params.touch == Touch::All;
     let mut buffer = Buffer::new(len)?;
     cx.set_step(Step::Prefault);
     buffer.prefault()?;
     cx.set_step(Step::Verify);
     let message = &mut buffer.bytes_mut()[..len];
-    message.fill(mark(Crowd::of(link).sender_in_group(role)));
+    message.fill(mark(Concurrent::of(params).sender_in_group(role)));
     let fds: Vec<RawFd> = ends.iter().map(AsRawFd::as_raw_fd).collect();
     fds.iter().try_for_each(|fd| fds::write_all(*fd, message).map(|_| ()))?;
     message.fill(0);
@@ -43,15 +48,15 @@ pub(super) fn drive(ends: Vec<OwnedFd>, board: &Board, link: &Link, cx: &mut Ctx
             fds::write_all(*fd, message)?;
             messages += 1;
         }
-        board.word(role, MESSAGES).store(messages, Relaxed);
-        board.word(role, SUM).store(sum, Relaxed);
+        counters.word(role, MESSAGES).store(messages, Relaxed);
+        counters.word(role, SUM).store(sum, Relaxed);
         Ok(())
     };
     let done = || {
         // A receiver is at the end when the last sender of its group has closed.
         drop(ends);
-        board.word(role, DONE).store(1, Release); // PAIR crossed
+        counters.word(role, DONE).store(1, Release); // PAIR crossed
     };
-    cx.follow_intervals(work, done, || board.word(0, receiver::COUNTED_OPS).load(Acquire))?;
+    cx.follow_intervals(work, done, || counters.word(0, receiver::COUNTED_OPS).load(Acquire))?;
     Ok(Facts::new())
 }

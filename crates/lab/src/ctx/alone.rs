@@ -87,7 +87,7 @@ impl Ctx<'_> {
     /// No memory.
     pub fn measure_copy_rate(&mut self) -> io::Result<()> {
         const ENOUGH_NS: u64 = 1_000_000;
-        let len = self.link.payload_bytes.max(1);
+        let len = self.params.payload_bytes.max(1);
         let (mut from, mut to) = (Buffer::new(len)?, Buffer::new(len)?);
         from.prefault()?;
         to.prefault()?;

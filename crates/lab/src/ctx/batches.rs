@@ -36,13 +36,13 @@ impl Ctx<'_> {
     ) -> io::Result<()> {
         let mut planner = Planner::new(self.timing);
         let mut current = planner.decide();
-        self.shared.plan(0, current);
-        self.meet()?;
+        self.shared.publish_batch(0, current);
+        self.barrier()?;
         let (mut index, mut first, mut is_first_counted) = (0, 0, true);
         while let Planned::Batch { ops, counted } = current {
             index += 1;
             let next = if index + 1 < Shared::max_batches() { planner.decide() } else { Planned::End };
-            self.shared.plan(index, next);
+            self.shared.publish_batch(index, next);
             if counted {
                 self.begin_counting()?;
             }
@@ -85,11 +85,11 @@ impl Ctx<'_> {
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
         self.do_not_watch();
-        self.meet()?;
+        self.barrier()?;
         let mut first = 0;
         for index in 0.. {
             let planned = loop {
-                if let Some(planned) = self.shared.planned(index) {
+                if let Some(planned) = self.shared.batch_at(index) {
                     break planned;
                 }
                 thread::yield_now();
@@ -115,7 +115,7 @@ impl Ctx<'_> {
     /// # Errors
     /// The kernel's.
     pub fn follow_nothing(&mut self) -> io::Result<()> {
-        self.meet()?;
+        self.barrier()?;
         self.set_step(Step::Report);
         self.shared.set_feed_end(0);
         self.await_leader()

@@ -14,7 +14,7 @@ use weighbridge_record::Latencies;
 use super::time::{Time, advance_virtual_time, now_ns};
 use super::{Batch, Ctx, Noted, Tally};
 use crate::axis::{Axis, Values};
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// Is each operation timed?
 pub const TIME: Axis = Axis {
@@ -56,7 +56,7 @@ struct Stopwatch {
 }
 
 impl Stopwatch {
-    fn new(link: &Link, time: Time) -> io::Result<Stopwatch> {
+    fn new(params: &CaseParams, time: Time) -> io::Result<Stopwatch> {
         let mut histogram = Histogram::new_with_bounds(1, MOST_NS, DIGITS)
             .map_err(|error| io::Error::other(error.to_string()))?;
         // Writes to all of it, so that no page of it is touched for the first time between two operations.
@@ -64,7 +64,7 @@ impl Stopwatch {
         Ok(Stopwatch {
             time,
             clock_read_ns: clock_read_ns(time),
-            interval_ns: link.number(RATE.name).map(|per_s| 1e9 / per_s as f64),
+            interval_ns: params.number(RATE.name).map(|per_s| 1e9 / per_s as f64),
             began_ns: None,
             histogram,
             max_ns: 0,
@@ -150,7 +150,7 @@ fn clock_read_ns(time: Time) -> f64 {
 impl Ctx<'_> {
     /// Does the case want each operation timed?
     pub fn times_each(&self) -> bool {
-        self.link.axis(TIME.name) == "each" || self.link.number(RATE.name).is_some()
+        self.params.axis(TIME.name) == "each" || self.params.number(RATE.name).is_some()
     }
 
     /// As [`Ctx::lead`], with each operation timed by itself: `op` does the one with the given sequence number.
@@ -162,7 +162,7 @@ impl Ctx<'_> {
         mut op: impl FnMut(u64, &mut Tally) -> io::Result<()>,
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
-        let stopwatch = RefCell::new(Stopwatch::new(self.link, self.time)?);
+        let stopwatch = RefCell::new(Stopwatch::new(self.params, self.time)?);
         let work = |batch: Batch| {
             let mut stopwatch = stopwatch.borrow_mut();
             let mut tally = Tally::default();

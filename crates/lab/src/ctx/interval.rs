@@ -53,7 +53,7 @@ impl Ctx<'_> {
     /// # Errors
     /// That of the flow.
     pub fn lead_intervals(&mut self, flow: &mut impl Flow) -> io::Result<()> {
-        self.meet()?;
+        self.barrier()?;
         let interval_ns = self.interval_ns();
         for interval in 0..LONGEST_WARM_UP {
             self.interval(flow, self.now_ns() + interval_ns)?;
@@ -102,7 +102,7 @@ impl Ctx<'_> {
         ops: impl FnOnce() -> u64,
     ) -> io::Result<()> {
         self.do_not_watch();
-        self.meet()?;
+        self.barrier()?;
         loop {
             let phase = self.shared.phase();
             if phase >= Phase::Timed {
@@ -142,7 +142,7 @@ impl Ctx<'_> {
 
     /// Has every role a CPU that no other role uses?
     fn has_cpus_alone(&self) -> bool {
-        let mut cpus = self.link.cpus.clone();
+        let mut cpus = self.params.cpus.clone();
         cpus.sort_unstable();
         cpus.dedup();
         cpus.len() == self.roles

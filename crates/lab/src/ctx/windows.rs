@@ -24,7 +24,7 @@ impl Ctx<'_> {
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
-        self.meet()?;
+        self.barrier()?;
         let mut chunks = 0;
         let mut receive = |count: u64| -> io::Result<(Batch, Tally)> {
             let batch = Batch { first: chunks * chunk_ops, ops: count * chunk_ops };
@@ -91,7 +91,7 @@ impl Ctx<'_> {
         mut work: impl FnMut(Batch) -> io::Result<()>,
     ) -> io::Result<()> {
         self.do_not_watch();
-        self.meet()?;
+        self.barrier()?;
         let mut chunks = 0;
         loop {
             let phase = self.shared.phase();
@@ -119,7 +119,7 @@ impl Ctx<'_> {
 
     /// Ends that share a CPU take turns of some milliseconds each, so a window must hold many turns.
     fn window_timing(&self) -> Timing {
-        if self.link.same_cpu() { self.timing_of_turns() } else { self.timing }
+        if self.params.same_cpu() { self.timing_of_turns() } else { self.timing }
     }
 
     pub(super) fn timing_of_turns(&self) -> Timing {

@@ -5,23 +5,23 @@ use crate::axis;
 use crate::contract::Fit;
 use crate::descriptors;
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// Descriptors of a process beside those of the streams: its own, those of the roles, and some to spare.
 pub(super) const OTHERS: usize = 64;
-/// Of each role, in the coordinator: process, sockets, board.
+/// Of each role, in the coordinator: process, sockets, counters.
 pub(super) const EACH_ROLE: usize = 8;
 /// FD_SETSIZE of `select(2)`.
 pub(super) const SELECT_FDS: usize = 1024;
 
 /// May this case run here? Raises the limit of descriptors as far as the case needs and this process may.
-pub(super) fn fit(host: &Host, link: &Link) -> Fit {
-    let (streams, writers) = (count(link, STREAMS), writers(link));
+pub(super) fn fit(host: &Host, params: &CaseParams) -> Fit {
+    let (streams, writers) = (count(params, STREAMS), writers(params));
     if writers > streams {
         return Fit::No(format!("{writers} writers have nothing to write to among {streams} streams"));
     }
-    match link.axis(WAIT.name) {
-        "none" if link.axis(ORDER.name) == "random" => {
+    match params.axis(WAIT.name) {
+        "none" if params.axis(ORDER.name) == "random" => {
             return Fit::No(
                 "a reader that waits for one stream after the other blocks for good while its writer waits for room in \
                  another; wait=none needs order=cyclic"
@@ -42,7 +42,7 @@ pub(super) fn fit(host: &Host, link: &Link) -> Fit {
         }
         _ => {}
     }
-    let is_one_process = link.axis(axis::PEERS.name) == "thread";
+    let is_one_process = params.axis(axis::PEERS.name) == "thread";
     let ends = if is_one_process { streams * 2 } else { streams };
     // The reader keeps the writers' ends until a message for each is full.
     let on_the_way = if is_one_process { 0 } else { (writers * 200).min(streams) };

@@ -23,50 +23,53 @@ use std::io;
 use causeway_os::socket;
 
 use crate::axis::{Axis, Values};
-use crate::board::Board;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 use crate::pattern::{Info, Unit};
-use crate::shape;
 use crate::shared::Step;
-use crate::subject::Subject;
+use crate::shared_counters::SharedCounters;
+use crate::target::Target;
 use streams::Kind;
 
 /// Everything that can be read from by the thousand.
-pub const ALL: &[Subject] = &[
-    subject("pipe", "a pipe for each stream", &[], |_, handoff, link, cx| {
-        drive(Kind::Pipe, handoff, link, cx)
+pub const ALL: &[Target] = &[
+    target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
+        drive(Kind::Pipe, resources, params, cx)
     }),
-    subject("unix-stream", "a Unix stream socket pair for each stream", &[], |_, handoff, link, cx| {
-        drive(Kind::UnixStream, handoff, link, cx)
+    target("unix-stream", "a Unix stream socket pair for each stream", &[], |_, resources, params, cx| {
+        drive(Kind::UnixStream, resources, params, cx)
     }),
-    subject("tcp", "a TCP connection over loopback for each stream", &[NODELAY], |_, handoff, link, cx| {
-        drive(Kind::Tcp, handoff, link, cx)
-    }),
+    target(
+        "tcp",
+        "a TCP connection over loopback for each stream",
+        &[NODELAY],
+        |_, resources, params, cx| drive(Kind::Tcp, resources, params, cx),
+    ),
     causeway::ONE_WRITER,
     causeway::MANY_WRITERS,
-    Subject {
+    Target {
         caps: Caps::HARNESS,
         fit: |_, _| Fit::Yes,
-        plan: |_, link| Ok((0..=writers(link)).map(|_| Handoff::default()).collect()),
-        ..subject(
+        create: |_, params| Ok((0..=writers(params)).map(|_| EndResources::default()).collect()),
+        ..target(
             "noop",
             "the harness itself: the reader's loop and its clock, without a call",
             &[],
-            |_, _, link, cx| noop::drive(link, cx),
+            |_, _, params, cx| noop::drive(params, cx),
         )
     },
 ];
 
-const fn subject(
+const fn target(
     id: &'static str,
     about: &'static str,
     axes: &'static [Axis],
-    drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
-) -> Subject {
-    Subject {
+    drive: fn(&str, EndResources, &CaseParams, &mut Ctx<'_>) -> io::Result<Facts>,
+) -> Target {
+    Target {
         id,
         about,
         caps: Caps::PAYLOAD.and(Caps::BYTE_STREAM).and(Caps::YIELDS),
@@ -74,9 +77,9 @@ const fn subject(
         axes,
         patterns: &[FAN_IN],
         fit: limits::fit,
-        plan,
+        create,
         drive,
-        shape: |_, per_op| shape::faulted(per_op.minor_faults).into_iter().collect(),
+        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
     }
 }
 
@@ -85,7 +88,7 @@ const FAN_IN: Info = Info {
     about: "thousands of streams, or many publishers, into one reader: events per second, an event being a read that \
             returned data, or a message",
     needs: Caps::NONE,
-    roles: |link| std::iter::once("reader").chain(std::iter::repeat_n("writer", writers(link))).collect(),
+    roles: |params| std::iter::once("reader").chain(std::iter::repeat_n("writer", writers(params))).collect(),
     axes: &[STREAMS, WRITERS, WAIT, ORDER, MAX_EVENTS, YIELD_LIMIT, TOUCH],
     unit: Unit::PerSecond("events"),
     is_symmetric: false,
@@ -144,19 +147,19 @@ const NODELAY: Axis = Axis {
 /// Least bytes that a read asks for: those that epoll_bench asks for.
 const READ_BYTES: usize = 1024;
 
-fn writers(link: &Link) -> usize {
-    count(link, WRITERS)
+fn writers(params: &CaseParams) -> usize {
+    count(params, WRITERS)
 }
 
 /// The value of an axis of this family that is a number.
-fn count(link: &Link, axis: Axis) -> usize {
-    link.number(axis.name).expect("the axis takes nothing but numbers")
+fn count(params: &CaseParams, axis: Axis) -> usize {
+    params.number(axis.name).expect("the axis takes nothing but numbers")
 }
 
 /// In which order streams are written to.
-fn is_cyclic(link: &Link) -> bool {
-    match link.axis(ORDER.name) {
-        "default" => link.axis(WAIT.name) == "none",
+fn is_cyclic(params: &CaseParams) -> bool {
+    match params.axis(ORDER.name) {
+        "default" => params.axis(WAIT.name) == "none",
         order => order == "cyclic",
     }
 }
@@ -166,29 +169,34 @@ fn part(index: usize, writers: usize, streams: usize) -> impl Iterator<Item = us
     (index..streams).step_by(writers)
 }
 
-/// Nothing but the board, with a line for each role, and a socket from the reader to each writer. The streams are made by
+/// Nothing but the counters, with a line for each role, and a socket from the reader to each writer. The streams are made by
 /// the reader, so that no process ever holds both ends of all of them: half as many would fit.
-fn plan(_host: &Host, link: &Link) -> io::Result<Vec<Handoff>> {
-    let writers = writers(link);
-    let board = Board::create(writers + 1)?;
-    let mut handoffs = vec![Handoff::of([board.try_clone()?])];
+fn create(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    let writers = writers(params);
+    let counters = SharedCounters::create(writers + 1)?;
+    let mut resources_by_role = vec![EndResources::of([counters.try_clone()?])];
     for _ in 0..writers {
         let (of_reader, of_writer) = socket::seqpacket_pair()?;
-        handoffs[0].fds.push(of_reader);
-        handoffs.push(Handoff::of([board.try_clone()?, of_writer]));
+        resources_by_role[0].fds.push(of_reader);
+        resources_by_role.push(EndResources::of([counters.try_clone()?, of_writer]));
     }
-    Ok(handoffs)
+    Ok(resources_by_role)
 }
 
-fn drive(kind: Kind, mut handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive(
+    kind: Kind,
+    mut resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let (streams, writers) = (count(link, STREAMS), writers(link));
-    let board = Board::open(handoff.take_fd(), writers + 1)?;
+    let (streams, writers) = (count(params, STREAMS), writers(params));
+    let counters = SharedCounters::open(resources.take_fd(), writers + 1)?;
     match cx.role {
-        0 => reader::drive(&streams::make(kind, streams, link, handoff.fds)?, board, link, cx),
+        0 => reader::drive(&streams::make(kind, streams, params, resources.fds)?, counters, params, cx),
         role => {
-            let ends = streams::receive(handoff.take_fd(), part(role - 1, writers, streams).count())?;
-            writer::drive(role, &ends, board, link, cx)
+            let ends = streams::receive(resources.take_fd(), part(role - 1, writers, streams).count())?;
+            writer::drive(role, &ends, counters, params, cx)
         }
     }
 }

@@ -5,17 +5,17 @@ use std::io;
 use super::{MAX_EVENTS, STREAMS, count};
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// The leading role counts events that are not there; the others have nothing to do.
-pub(super) fn drive(link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     if cx.role > 0 {
         cx.follow_nothing()?;
         return Ok(Facts::new());
     }
     let mut nothing = Nothing {
-        ready: count(link, MAX_EVENTS).min(count(link, STREAMS)),
-        streams: count(link, STREAMS) as u64,
+        ready: count(params, MAX_EVENTS).min(count(params, STREAMS)),
+        streams: count(params, STREAMS) as u64,
         events: 0,
         bytes: 0,
     };

@@ -11,12 +11,12 @@ use rustix::pipe::fcntl_getpipe_size;
 
 use super::wait::{self, Waiter};
 use super::{MAX_EVENTS, READ_BYTES, STREAMS, WAIT, YIELD_LIMIT, count, fds, is_cyclic, writer, writers};
-use crate::board::Board;
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 
 /// Without a byte for so long although some are missing, they are lost.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(2);
@@ -24,45 +24,50 @@ pub(super) const LOST_AFTER: Duration = Duration::from_secs(2);
 pub(super) const COUNTED_OPS: usize = 0;
 
 /// The whole life of this role, from its ends to its facts.
-pub(super) fn drive(ends: &[OwnedFd], board: Board, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-    let max_events = count(link, MAX_EVENTS);
-    match link.axis(WAIT.name) {
-        "epoll-et" => run(wait::Epoll::edge(ends, max_events)?, ends, board, link, cx),
-        "epoll-lt" => run(wait::Epoll::level(ends, max_events)?, ends, board, link, cx),
-        "epoll-oneshot" => run(wait::Oneshot::new(ends, max_events)?, ends, board, link, cx),
-        "poll" => run(wait::Poll::new(ends), ends, board, link, cx),
-        "select" => run(wait::Select::new(ends)?, ends, board, link, cx),
-        "uring" => run(wait::Uring::new(ends, max_events)?, ends, board, link, cx),
-        _ => run(wait::Cyclic::new(ends), ends, board, link, cx),
+pub(super) fn drive(
+    ends: &[OwnedFd],
+    counters: SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let max_events = count(params, MAX_EVENTS);
+    match params.axis(WAIT.name) {
+        "epoll-et" => run(wait::Epoll::edge(ends, max_events)?, ends, counters, params, cx),
+        "epoll-lt" => run(wait::Epoll::level(ends, max_events)?, ends, counters, params, cx),
+        "epoll-oneshot" => run(wait::Oneshot::new(ends, max_events)?, ends, counters, params, cx),
+        "poll" => run(wait::Poll::new(ends), ends, counters, params, cx),
+        "select" => run(wait::Select::new(ends)?, ends, counters, params, cx),
+        "uring" => run(wait::Uring::new(ends, max_events)?, ends, counters, params, cx),
+        _ => run(wait::Cyclic::new(ends), ends, counters, params, cx),
     }
 }
 
 fn run<W: Waiter>(
     waiter: W,
     ends: &[OwnedFd],
-    board: Board,
-    link: &Link,
+    counters: SharedCounters,
+    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let mut reader = Reader {
         waiter,
-        intake: Intake::new::<W>(ends, link)?,
+        intake: Intake::new::<W>(ends, params)?,
         calls: 0,
-        yield_limit: count(link, YIELD_LIMIT),
-        board,
-        writers: writers(link),
+        yield_limit: count(params, YIELD_LIMIT),
+        counters,
+        writers: writers(params),
         edges: Vec::with_capacity(1024),
     };
     cx.set_step(Step::Prefault);
     reader.intake.buffer.prefault()?;
     cx.set_step(Step::Verify);
-    reader.intake.verify(link.payload_bytes)?;
+    reader.intake.verify(params.payload_bytes)?;
     for end in ends {
         rustix::io::ioctl_fionbio(end, !W::BLOCKS)?;
     }
     cx.lead_intervals(&mut reader)?;
     note(&reader.edges, cx);
-    let mut facts = facts(ends, link)?;
+    let mut facts = facts(ends, params)?;
     facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
     facts.extend(reader.accounts());
     Ok(facts)
@@ -73,7 +78,7 @@ struct Reader<W> {
     intake: Intake,
     calls: u64,
     yield_limit: usize,
-    board: Board,
+    counters: SharedCounters,
     writers: usize,
     edges: Vec<Edge>,
 }
@@ -146,7 +151,7 @@ impl<W: Waiter> Flow for Reader<W> {
     }
 
     fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
-        self.board.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
+        self.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
         if W::BLOCKS {
             for fd in &self.intake.fds {
                 fds::set_nonblocking(*fd)?;
@@ -156,9 +161,9 @@ impl<W: Waiter> Flow for Reader<W> {
         self.intake.least_bytes = 1;
         let mut since = Instant::now();
         loop {
-            // Before the sweep: what a writer has written before it said so is there to be read.
+            // Before the cleanup: what a writer has written before it said so is there to be read.
             let is_over =
-                (1..=self.writers).all(|role| self.board.word(role, writer::DONE).load(Acquire) != 0); // PAIR written
+                (1..=self.writers).all(|role| self.counters.word(role, writer::DONE).load(Acquire) != 0); // PAIR written
             let before = self.intake.bytes;
             for index in 0..self.intake.fds.len() {
                 self.intake.take(index)?;
@@ -180,7 +185,7 @@ impl<W: Waiter> Flow for Reader<W> {
 
 impl<W: Waiter> Reader<W> {
     fn of_writers(&self, word: usize) -> u64 {
-        writer::sum(&self.board, self.writers, word)
+        writer::sum(&self.counters, self.writers, word)
     }
 
     /// Nothing may be lost, nothing added, nothing changed.
@@ -210,15 +215,15 @@ impl<W: Waiter> Reader<W> {
 }
 
 impl Intake {
-    fn new<W: Waiter>(ends: &[OwnedFd], link: &Link) -> io::Result<Intake> {
-        let read_bytes = READ_BYTES.max(link.payload_bytes);
+    fn new<W: Waiter>(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Intake> {
+        let read_bytes = READ_BYTES.max(params.payload_bytes);
         Ok(Intake {
             fds: ends.iter().map(AsRawFd::as_raw_fd).collect(),
             buffer: Buffer::new(read_bytes)?,
             read_bytes,
             until_empty: W::TELLS_ONCE,
-            least_bytes: if W::BLOCKS { link.payload_bytes } else { 1 },
-            is_touched: link.touch == Touch::All,
+            least_bytes: if W::BLOCKS { params.payload_bytes } else { 1 },
+            is_touched: params.touch == Touch::All,
             events: 0,
             bytes: 0,
             sum: 0,
@@ -312,10 +317,10 @@ fn rounded(figure: f64) -> f64 {
 }
 
 /// Effective settings of the streams.
-fn facts(ends: &[OwnedFd], link: &Link) -> io::Result<Facts> {
+fn facts(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Facts> {
     let mut facts = Facts::from([
-        ("streams".into(), count(link, STREAMS).to_string()),
-        ("order".into(), if is_cyclic(link) { "cyclic" } else { "random" }.into()),
+        ("streams".into(), count(params, STREAMS).to_string()),
+        ("order".into(), if is_cyclic(params) { "cyclic" } else { "random" }.into()),
     ]);
     let mut extremes = |name: &str, of: &dyn Fn(&OwnedFd) -> io::Result<usize>| -> io::Result<()> {
         let sizes = ends.iter().map(of).collect::<io::Result<Vec<usize>>>()?;
@@ -325,11 +330,11 @@ fn facts(ends: &[OwnedFd], link: &Link) -> io::Result<Facts> {
         }
         Ok(())
     };
-    match link.id.mechanism.as_str() {
+    match params.id.mechanism.as_str() {
         "pipe" => extremes("pipe_bytes", &|end| Ok(fcntl_getpipe_size(end)?)),
         _ => extremes("rcvbuf_bytes", &|end| Ok(sockopt::socket_recv_buffer_size(end)?)),
     }?;
-    if link.axis(WAIT.name) == "uring" {
+    if params.axis(WAIT.name) == "uring" {
         facts.insert("uring".into(), "multishot poll for each stream, then read".into());
     }
     Ok(facts)

@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::NODELAY;
 use super::limits::explain;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// What a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,10 @@ const FDS_PER_MESSAGE: usize = 200;
 pub(super) fn make(
     kind: Kind,
     streams: usize,
-    link: &Link,
+    params: &CaseParams,
     writers: Vec<OwnedFd>,
 ) -> io::Result<Vec<OwnedFd>> {
-    let nodelay = kind == Kind::Tcp && link.axis(NODELAY.name) == "yes";
+    let nodelay = kind == Kind::Tcp && params.axis(NODELAY.name) == "yes";
     let mut connections = Connections { listener: None, nodelay };
     let mut unsent: Vec<Vec<OwnedFd>> = writers.iter().map(|_| Vec::new()).collect();
     let mut ends = Vec::with_capacity(streams);

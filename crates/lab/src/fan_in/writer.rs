@@ -8,12 +8,12 @@ use causeway_os::counters::ThreadCounters;
 use rustix::net::sockopt;
 
 use super::{STREAMS, count, fds, is_cyclic, part, reader, writers};
-use crate::board::Board;
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::Ctx;
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 
 /// Words of a writer's line: what it has done so far, and whether that is all.
 pub(super) const WRITES: usize = 0;
@@ -30,8 +30,8 @@ const CHUNK: usize = 64;
 pub(super) const COUNTERS_EVERY: u64 = 16;
 
 /// The sum of a word over the lines of all writers.
-pub(super) fn sum(board: &Board, writers: usize, word: usize) -> u64 {
-    (1..=writers).map(|role| board.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
+pub(super) fn sum(counters: &SharedCounters, writers: usize, word: usize) -> u64 {
+    (1..=writers).map(|role| counters.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
 }
 
 /// What the first message of a stream is filled with.
@@ -43,16 +43,16 @@ pub(super) fn mark(stream: usize) -> u8 {
 pub(super) fn drive(
     role: usize,
     ends: &[OwnedFd],
-    board: Board,
-    link: &Link,
+    counters: SharedCounters,
+    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let mut writer = Writer {
         fds: ends.iter().map(AsRawFd::as_raw_fd).collect(),
-        message: Buffer::new(link.payload_bytes)?,
-        payload_bytes: link.payload_bytes,
-        is_touched: link.touch == Touch::All,
-        is_cyclic: is_cyclic(link),
+        message: Buffer::new(params.payload_bytes)?,
+        payload_bytes: params.payload_bytes,
+        is_touched: params.touch == Touch::All,
+        is_cyclic: is_cyclic(params),
         next: 0,
         random: Random(0x9e37_79b9_7f4a_7c15 ^ role as u64),
         until_yield: ends.len(),
@@ -63,24 +63,24 @@ pub(super) fn drive(
     cx.set_step(Step::Prefault);
     writer.message.prefault()?;
     cx.set_step(Step::Verify);
-    writer.introduce(part(role - 1, writers(link), count(link, STREAMS)))?;
+    writer.introduce(part(role - 1, writers(params), count(params, STREAMS)))?;
     let mut chunks = 0u64;
     let work = || {
         writer.chunk()?;
-        writer.publish(&board, role);
+        writer.publish(&counters, role);
         if chunks.is_multiple_of(COUNTERS_EVERY) {
-            publish_switches(&board, role);
+            publish_switches(&counters, role);
         }
         chunks += 1;
         Ok(())
     };
     let done = || {
-        publish_switches(&board, role);
-        board.word(role, DONE).store(1, Release); // PAIR written
+        publish_switches(&counters, role);
+        counters.word(role, DONE).store(1, Release); // PAIR written
     };
-    cx.follow_intervals(work, done, || board.word(0, reader::COUNTED_OPS).load(Acquire))?;
+    cx.follow_intervals(work, done, || counters.word(0, reader::COUNTED_OPS).load(Acquire))?;
     let mut facts = Facts::new();
-    if link.id.mechanism != "pipe" {
+    if params.id.mechanism != "pipe" {
         let sndbuf = ends.iter().map(sockopt::socket_send_buffer_size).next();
         facts.insert("sndbuf_bytes".into(), sndbuf.transpose()?.unwrap_or(0).to_string());
     }
@@ -147,18 +147,18 @@ impl Writer {
     }
 
     /// Lets the reader know. Only [`DONE`] is waited for, so only that is ordered.
-    fn publish(&self, board: &Board, role: usize) {
-        board.word(role, WRITES).store(self.writes, Relaxed);
-        board.word(role, BYTES).store(self.writes * self.payload_bytes as u64, Relaxed);
-        board.word(role, SUM).store(self.sum, Relaxed);
-        board.word(role, INTERRUPTED).store(self.interrupted, Relaxed);
+    fn publish(&self, counters: &SharedCounters, role: usize) {
+        counters.word(role, WRITES).store(self.writes, Relaxed);
+        counters.word(role, BYTES).store(self.writes * self.payload_bytes as u64, Relaxed);
+        counters.word(role, SUM).store(self.sum, Relaxed);
+        counters.word(role, INTERRUPTED).store(self.interrupted, Relaxed);
     }
 }
 
-pub(super) fn publish_switches(board: &Board, role: usize) {
-    let counters = ThreadCounters::read();
-    board.word(role, VOLUNTARY).store(counters.voluntary_switches, Relaxed);
-    board.word(role, INVOLUNTARY).store(counters.involuntary_switches, Relaxed);
+pub(super) fn publish_switches(counters: &SharedCounters, role: usize) {
+    let thread = ThreadCounters::read();
+    counters.word(role, VOLUNTARY).store(thread.voluntary_switches, Relaxed);
+    counters.word(role, INVOLUNTARY).store(thread.involuntary_switches, Relaxed);
 }
 
 /// xorshift64* (Vigna, 2016).

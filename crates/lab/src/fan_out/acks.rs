@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use causeway_os::futex;
 
-use crate::board::Board;
+use crate::shared_counters::SharedCounters;
 
 /// Line of the sender: what all receivers together will have acknowledged, and up to which message it waits no longer.
 const SENDER: usize = 0;
@@ -26,7 +26,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 /// The same before anything is timed, when some of them have yet to start.
 pub(super) const FIRST_PATIENCE: Duration = Duration::from_secs(8);
 
-/// Lines of the board.
+/// Lines of the counters.
 pub(super) fn lines(receivers: usize) -> usize {
     BEFORE_RECEIVERS + 1 + receivers
 }
@@ -39,7 +39,7 @@ pub(super) fn line(role: usize) -> usize {
 /// The sender's side.
 #[derive(Debug)]
 pub(super) struct Acks<'a> {
-    board: &'a Board,
+    counters: &'a SharedCounters,
     receivers: u64,
     target: u32,
     patience: Option<Duration>,
@@ -47,8 +47,12 @@ pub(super) struct Acks<'a> {
 
 impl<'a> Acks<'a> {
     /// A lossy mechanism needs an end of patience.
-    pub(super) fn new(board: &'a Board, receivers: usize, patience: Option<Duration>) -> Acks<'a> {
-        Acks { board, receivers: receivers as u64, target: 0, patience }
+    pub(super) fn new(
+        counters: &'a SharedCounters,
+        receivers: usize,
+        patience: Option<Duration>,
+    ) -> Acks<'a> {
+        Acks { counters, receivers: receivers as u64, target: 0, patience }
     }
 
     /// With another patience, where there is an end of it.
@@ -60,20 +64,20 @@ impl<'a> Acks<'a> {
     #[inline]
     pub(super) fn expect(&mut self, end: u64) {
         self.target = end.wrapping_mul(self.receivers) as u32;
-        self.board.word(SENDER, TARGET).store(u64::from(self.target), Release); // PAIR target
+        self.counters.word(SENDER, TARGET).store(u64::from(self.target), Release); // PAIR target
     }
 
     /// Sleeps until all receivers have the messages before `end`. `false` when patience is at its end.
     #[inline]
     pub(super) fn wait(&self, end: u64) -> io::Result<bool> {
-        let acked = self.board.futex(ACKED);
+        let acked = self.counters.futex(ACKED);
         loop {
             let count = acked.load(Acquire); // PAIR acked
             if count == self.target {
                 return Ok(true);
             }
             if futex::wait(acked, count, self.patience)? == futex::Outcome::TimedOut {
-                self.board.word(SENDER, GIVEN_UP).store(end, Release); // PAIR given-up
+                self.counters.word(SENDER, GIVEN_UP).store(end, Release); // PAIR given-up
                 return Ok(false);
             }
         }
@@ -82,11 +86,11 @@ impl<'a> Acks<'a> {
 
 /// A receiver's side: it now has `count` more messages, or knows that they are lost.
 #[inline]
-pub(super) fn acknowledge(board: &Board, count: u64) -> io::Result<()> {
-    let acked = board.futex(ACKED);
+pub(super) fn acknowledge(counters: &SharedCounters, count: u64) -> io::Result<()> {
+    let acked = counters.futex(ACKED);
     // PAIR acked. Release: what this receiver has published; Acquire: nothing.
     let now = acked.fetch_add(count as u32, AcqRel).wrapping_add(count as u32);
-    if u64::from(now) == board.word(SENDER, TARGET).load(Acquire) {
+    if u64::from(now) == counters.word(SENDER, TARGET).load(Acquire) {
         // PAIR target
         futex::wake(acked, 1)?;
     }
@@ -94,61 +98,61 @@ pub(super) fn acknowledge(board: &Board, count: u64) -> io::Result<()> {
 }
 
 /// The message before which the sender waits for nothing any more.
-pub(super) fn given_up(board: &Board) -> u64 {
-    board.word(SENDER, GIVEN_UP).load(Acquire) // PAIR given-up
+pub(super) fn given_up(counters: &SharedCounters) -> u64 {
+    counters.word(SENDER, GIVEN_UP).load(Acquire) // PAIR given-up
 }
 
 /// A word of all receivers, added up.
-pub(super) fn sum(board: &Board, receivers: usize, word: usize) -> u64 {
-    (1..=receivers).map(|role| board.word(line(role), word).load(Relaxed)).sum()
+pub(super) fn sum(counters: &SharedCounters, receivers: usize, word: usize) -> u64 {
+    (1..=receivers).map(|role| counters.word(line(role), word).load(Relaxed)).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn board(receivers: usize) -> Board {
-        Board::open(Board::create(lines(receivers)).unwrap(), lines(receivers)).unwrap()
+    fn counters(receivers: usize) -> SharedCounters {
+        SharedCounters::open(SharedCounters::create(lines(receivers)).unwrap(), lines(receivers)).unwrap()
     }
 
     #[test]
     fn the_sender_sleeps_until_the_last_receiver_has_the_message() {
-        let board = board(3);
-        let mut acks = Acks::new(&board, 3, None);
+        let counters = counters(3);
+        let mut acks = Acks::new(&counters, 3, None);
         std::thread::scope(|scope| {
             for round in 1..200 {
                 acks.expect(round);
                 for _ in 0..3 {
-                    scope.spawn(|| acknowledge(&board, 1).unwrap());
+                    scope.spawn(|| acknowledge(&counters, 1).unwrap());
                 }
                 assert!(acks.wait(round).unwrap());
-                assert_eq!(board.futex(ACKED).load(Relaxed), 3 * round as u32);
+                assert_eq!(counters.futex(ACKED).load(Relaxed), 3 * round as u32);
             }
         });
     }
 
     #[test]
     fn patience_ends_and_says_up_to_where_and_later_messages_account_for_lost_ones() {
-        let board = board(2);
-        let mut acks = Acks::new(&board, 2, Some(Duration::from_millis(1)));
+        let counters = counters(2);
+        let mut acks = Acks::new(&counters, 2, Some(Duration::from_millis(1)));
         acks.expect(5);
-        acknowledge(&board, 5).unwrap();
-        acknowledge(&board, 4).unwrap();
+        acknowledge(&counters, 5).unwrap();
+        acknowledge(&counters, 4).unwrap();
         assert!(!acks.wait(5).unwrap());
-        assert_eq!(given_up(&board), 5);
+        assert_eq!(given_up(&counters), 5);
         acks.expect(6);
-        acknowledge(&board, 1).unwrap();
-        acknowledge(&board, 2).unwrap();
+        acknowledge(&counters, 1).unwrap();
+        acknowledge(&counters, 2).unwrap();
         assert!(acks.wait(6).unwrap());
     }
 
     #[test]
     fn the_count_may_wrap_around() {
-        let board = board(1);
-        let mut acks = Acks::new(&board, 1, None);
-        board.futex(ACKED).store(u32::MAX, Relaxed);
+        let counters = counters(1);
+        let mut acks = Acks::new(&counters, 1, None);
+        counters.futex(ACKED).store(u32::MAX, Relaxed);
         acks.expect(u64::from(u32::MAX) + 2);
-        acknowledge(&board, 2).unwrap();
+        acknowledge(&counters, 2).unwrap();
         assert!(acks.wait(0).unwrap());
     }
 }

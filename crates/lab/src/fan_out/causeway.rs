@@ -9,15 +9,15 @@ use causeway::{Group, Policy, Publisher};
 use causeway_os::socket;
 
 use super::burst;
-use super::cast::{Cast, Receive, Send, pairs};
+use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
 use crate::host::Host;
-use crate::link::{Link, Wait};
 use crate::mechanism::causeway::{
     CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, accept_invitation, create, hear,
     invite, loan,
 };
+use crate::params::{CaseParams, Wait};
 
 /// Receivers that a group can have.
 const RECEIVERS_MAX: usize = 256;
@@ -33,7 +33,7 @@ const POLICY: Axis = Axis {
 #[derive(Debug)]
 pub(super) struct Causeway<K>(PhantomData<K>);
 
-impl<K: Kind> Cast for Causeway<K> {
+impl<K: Kind> Multicast for Causeway<K> {
     const ID: &'static str = K::ID;
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD;
@@ -42,54 +42,54 @@ impl<K: Kind> Cast for Causeway<K> {
     type Sender = Sender;
     type Receiver = Subscribed;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        let (bytes, needed) = (capacity_bytes(link), needed_bytes(link));
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        let (bytes, needed) = (capacity_bytes(params), needed_bytes(params));
         if needed > bytes || bytes > MOST_BYTES {
             return Fit::No(format!(
                 "a burst of {} messages of {} bytes needs a log of {needed} bytes, it has {bytes}, and the largest has \
                  {MOST_BYTES}; raise it with capacity=BYTES or lower the burst",
-                burst(link),
-                link.payload_bytes
+                burst(params),
+                params.payload_bytes
             ));
         }
-        match super::receivers(link) > RECEIVERS_MAX {
+        match super::receivers(params) > RECEIVERS_MAX {
             true => Fit::No(format!("a group has at most {RECEIVERS_MAX} receivers")),
             false => Fit::Yes,
         }
     }
 
-    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::seqpacket_pair)
     }
 
-    fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        let group = create(K::options(), capacity_bytes(link))?;
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        let group = create(K::options(), capacity_bytes(params))?;
         let publisher = group.publisher().map_err(io::Error::other)?;
-        handoff.fds.iter().try_for_each(|meeting| invite(&group, meeting))?;
-        for meeting in &handoff.fds {
-            hear(meeting)?;
+        resources.fds.iter().try_for_each(|control_socket| invite(&group, control_socket))?;
+        for control_socket in &resources.fds {
+            hear(control_socket)?;
         }
-        Ok(Sender { publisher, len: link.payload_bytes, _group: group })
+        Ok(Sender { publisher, len: params.payload_bytes, _group: group })
     }
 
-    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Subscribed> {
-        let meeting = handoff.take_fd();
-        let group = accept_invitation(&meeting)?;
-        let policy = if link.axis(POLICY.name) == "lossy" { Policy::Lossy } else { Policy::Reliable };
-        let receiver = Receiver::new(group.subscribe(policy).map_err(io::Error::other)?, link, false)?;
-        socket::send_with_fds(&meeting, &[0], &[])?;
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Subscribed> {
+        let control_socket = resources.take_fd();
+        let group = accept_invitation(&control_socket)?;
+        let policy = if params.axis(POLICY.name) == "lossy" { Policy::Lossy } else { Policy::Reliable };
+        let receiver = Receiver::new(group.subscribe(policy).map_err(io::Error::other)?, params, false)?;
+        socket::send_with_fds(&control_socket, &[0], &[])?;
         Ok(Subscribed { receiver, _group: group })
     }
 }
 
 /// What all messages under way need: a burst must fit four times, so that no receiver is ever a whole log behind.
-fn needed_bytes(link: &Link) -> usize {
-    let all = link.payload_bytes.saturating_add(FRAME_BYTES).saturating_mul(burst(link) as usize);
+fn needed_bytes(params: &CaseParams) -> usize {
+    let all = params.payload_bytes.saturating_add(FRAME_BYTES).saturating_mul(burst(params) as usize);
     all.saturating_mul(4).checked_next_power_of_two().unwrap_or(usize::MAX)
 }
 
-fn capacity_bytes(link: &Link) -> usize {
-    link.number(CAPACITY.name).unwrap_or(DEFAULT_BYTES.max(needed_bytes(link)))
+fn capacity_bytes(params: &CaseParams) -> usize {
+    params.number(CAPACITY.name).unwrap_or(DEFAULT_BYTES.max(needed_bytes(params)))
 }
 
 /// The publisher.
@@ -100,9 +100,9 @@ pub(super) struct Sender {
     _group: Group,
 }
 
-impl Send for Sender {
+impl MulticastSender for Sender {
     #[inline]
-    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         let mut room = loan(&mut self.publisher, self.len)?;
         write(room.as_mut());
         room.commit()
@@ -120,7 +120,7 @@ pub(super) struct Subscribed {
     _group: Group,
 }
 
-impl Receive for Subscribed {
+impl MulticastReceiver for Subscribed {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         match self.receiver.take()? {

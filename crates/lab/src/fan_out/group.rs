@@ -13,10 +13,10 @@ use causeway_os::socket;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 
-use super::cast::{Receive, Send};
-use super::room::Room;
+use super::message_buffer::Room;
+use super::multicast::{MulticastReceiver, MulticastSender};
 use crate::contract::Facts;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// How long a receiver sleeps before it asks whether the message it waits for is given up for lost.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -38,8 +38,8 @@ pub(super) struct Sender {
 
 impl Sender {
     /// `facts` is what the mechanism knows of its sockets.
-    pub(super) fn new(socket: OwnedFd, link: &Link, facts: Facts) -> io::Result<Sender> {
-        Ok(Sender { socket, message: Room::new(link.payload_bytes)?, no_failure: None, facts })
+    pub(super) fn new(socket: OwnedFd, params: &CaseParams, facts: Facts) -> io::Result<Sender> {
+        Ok(Sender { socket, message: Room::new(params.payload_bytes)?, no_failure: None, facts })
     }
 
     /// With an answer of the kernel that comes although the message reached the group.
@@ -48,9 +48,9 @@ impl Sender {
     }
 }
 
-impl Send for Sender {
+impl MulticastSender for Sender {
     #[inline]
-    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         let message = self.message.filled(write);
         match rustix::io::retry_on_intr(|| rustix::io::write(&self.socket, message)) {
             Err(error) if Some(error) != self.no_failure => Err(error.into()),
@@ -75,14 +75,14 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// `facts` is what the mechanism knows of its sockets.
-    pub(super) fn new(socket: OwnedFd, link: &Link, facts: Facts) -> io::Result<Receiver> {
+    pub(super) fn new(socket: OwnedFd, params: &CaseParams, facts: Facts) -> io::Result<Receiver> {
         sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(PAUSE))?;
         // One byte more than a message has, so that a longer one is noticed.
-        Ok(Receiver { socket, message: Room::new(link.payload_bytes + 1)?, facts })
+        Ok(Receiver { socket, message: Room::new(params.payload_bytes + 1)?, facts })
     }
 }
 
-impl Receive for Receiver {
+impl MulticastReceiver for Receiver {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         let message = self.message.bytes_mut();

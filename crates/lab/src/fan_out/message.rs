@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::contract::Caps;
-use crate::link::Touch;
+use crate::params::Touch;
 use crate::touch;
 
 const SENDER: u64 = 0;

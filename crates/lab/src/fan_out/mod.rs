@@ -9,15 +9,15 @@
 //! signal to ten recipients: 12 context switches a signal with its client, 22 where the daemon is preempted after each.
 
 mod acks;
-mod cast;
 mod causeway;
 mod group;
 mod message;
+mod message_buffer;
+mod multicast;
 mod netlink;
 mod noop;
 mod receiver;
 mod ring;
-mod room;
 mod sender;
 mod tee;
 mod udp;
@@ -28,44 +28,44 @@ use std::io;
 use weighbridge_record::PerOp;
 
 use crate::axis::{Axis, Values};
-use crate::board::Board;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 use crate::pattern::{Info, Unit};
-use crate::shape;
 use crate::shared::Step;
-use crate::subject::{Prepared, Subject};
-pub use cast::{Cast, Receive, Send, pairs};
+use crate::shared_counters::SharedCounters;
+use crate::target::{Prepared, Target};
+pub use multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
 
 use crate::mechanism::causeway::{ManyWriters, OneWriter};
 
 /// Everything that reaches many.
-pub const ALL: &[Subject] = &[
-    Subject {
+pub const ALL: &[Target] = &[
+    Target {
         id: "noop",
         about: "the harness itself: touching, clock and acknowledgements, all by the sender",
         caps: Caps::HARNESS,
         fit: |_, _| Fit::Yes,
-        plan: |_, link| Ok((0..=receivers(link)).map(|_| Handoff::default()).collect()),
-        drive: |_, _, link, cx| noop::drive(link, cx),
-        ..subject::<ring::Ring>()
+        create: |_, params| Ok((0..=receivers(params)).map(|_| EndResources::default()).collect()),
+        drive: |_, _, params, cx| noop::drive(params, cx),
+        ..target::<ring::Ring>()
     },
-    subject::<unicast::UnixStream>(),
-    subject::<unicast::UnixSeqpacket>(),
-    subject::<udp::UdpMulticast>(),
-    subject::<netlink::NetlinkMulticast>(),
-    subject::<tee::PipeTee>(),
-    subject::<ring::Ring>(),
-    subject::<causeway::Causeway<OneWriter>>(),
-    subject::<causeway::Causeway<ManyWriters>>(),
+    target::<unicast::UnixStream>(),
+    target::<unicast::UnixSeqpacket>(),
+    target::<udp::UdpMulticast>(),
+    target::<netlink::NetlinkMulticast>(),
+    target::<tee::PipeTee>(),
+    target::<ring::Ring>(),
+    target::<causeway::Causeway<OneWriter>>(),
+    target::<causeway::Causeway<ManyWriters>>(),
 ];
 
 /// The entry of a way to reach many.
-pub const fn subject<C: Cast>() -> Subject {
-    Subject {
+pub const fn target<C: Multicast>() -> Target {
+    Target {
         id: C::ID,
         about: C::ABOUT,
         caps: C::CAPS,
@@ -73,9 +73,9 @@ pub const fn subject<C: Cast>() -> Subject {
         axes: C::AXES,
         patterns: &[FAN_OUT],
         fit: fit::<C>,
-        plan: plan::<C>,
+        create: create::<C>,
         drive: drive::<C>,
-        shape,
+        counter_check,
     }
 }
 
@@ -83,7 +83,9 @@ const FAN_OUT: Info = Info {
     id: "fan-out",
     about: "one sender, many receivers: time until the last of them has a message",
     needs: Caps::NONE,
-    roles: |link| std::iter::once("sender").chain(std::iter::repeat_n("receiver", receivers(link))).collect(),
+    roles: |params| {
+        std::iter::once("sender").chain(std::iter::repeat_n("receiver", receivers(params))).collect()
+    },
     axes: &[RECEIVERS, BURST],
     unit: Unit::NanosPer("message"),
     is_symmetric: false,
@@ -104,7 +106,7 @@ const BURST: Axis = Axis {
 
 /// Messages that are checked byte by byte before anything is timed.
 const VERIFIED: u64 = 16;
-/// Of each role, in the coordinator: process, control socket, board, and what the mechanism has.
+/// Of each role, in the coordinator: process, control socket, counters, and what the mechanism has.
 const FDS_OF_A_ROLE: usize = 8;
 const OTHER_FDS: usize = 64;
 
@@ -112,71 +114,76 @@ const OTHER_FDS: usize = 64;
 ///
 /// # Panics
 /// If it is no case of this family.
-pub fn receivers(link: &Link) -> usize {
-    link.number(RECEIVERS.name).expect("the axis takes nothing but numbers")
+pub fn receivers(params: &CaseParams) -> usize {
+    params.number(RECEIVERS.name).expect("the axis takes nothing but numbers")
 }
 
 /// How many messages are sent before the sender waits.
 ///
 /// # Panics
 /// If it is no case of this family.
-pub fn burst(link: &Link) -> u64 {
-    link.number(BURST.name).expect("the axis takes nothing but numbers") as u64
+pub fn burst(params: &CaseParams) -> u64 {
+    params.number(BURST.name).expect("the axis takes nothing but numbers") as u64
 }
 
-fn fit<C: Cast>(host: &Host, link: &Link) -> Fit {
-    if link.payload_bytes < message::least_bytes(C::CAPS) {
+fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Fit {
+    if params.payload_bytes < message::least_bytes(C::CAPS) {
         return Fit::No(format!(
             "a message of {} carries at least {} bytes, to be told from the next one",
             C::ID,
             message::least_bytes(C::CAPS)
         ));
     }
-    let receivers = receivers(link);
+    let receivers = receivers(params);
     match descriptors::fit((receivers + 1) * FDS_OF_A_ROLE + OTHER_FDS, &format!("{receivers} receivers")) {
-        Fit::Yes => C::fit(host, link),
+        Fit::Yes => C::fit(host, params),
         no => no,
     }
 }
 
-fn plan<C: Cast>(_host: &Host, link: &Link) -> io::Result<Vec<Handoff>> {
-    let receivers = receivers(link);
-    let board = Board::create(acks::lines(receivers))?;
-    let mut handoffs = C::plan(link, receivers)?;
-    for handoff in &mut handoffs {
-        handoff.fds.insert(0, board.try_clone()?);
+fn create<C: Multicast>(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
+    let receivers = receivers(params);
+    let counters = SharedCounters::create(acks::lines(receivers))?;
+    let mut resources_by_role = C::create(params, receivers)?;
+    for resources in &mut resources_by_role {
+        resources.fds.insert(0, counters.try_clone()?);
     }
-    Ok(handoffs)
+    Ok(resources_by_role)
 }
 
-fn drive<C: Cast>(_pattern: &str, mut handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive<C: Multicast>(
+    _pattern: &str,
+    mut resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let receivers = receivers(link);
-    let board = Board::open(handoff.take_fd(), acks::lines(receivers))?;
+    let receivers = receivers(params);
+    let counters = SharedCounters::open(resources.take_fd(), acks::lines(receivers))?;
     match cx.role {
-        0 => sender::drive(C::sender(handoff, link)?, C::CAPS, &board, link, cx),
-        role => receiver::drive(C::receiver(handoff, link)?, C::CAPS, role, &board, link, cx),
+        0 => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, params, cx),
+        role => receiver::drive(C::receiver(resources, params)?, C::CAPS, role, &counters, params, cx),
     }
 }
 
 /// A message to sleeping receivers on one CPU wakes each of them, and the last of them the sender.
-fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    let mut odd: Vec<String> = shape::faulted(per_op.minor_faults).into_iter().collect();
+fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let mut anomalies: Vec<String> = counter_check::faulted(per_op.minor_faults).into_iter().collect();
     let (switches, receivers) =
-        (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.link) as f64);
-    let sleeps = !matches!(case.link.wait, Wait::Spin | Wait::Yield);
-    if sleeps && case.link.same_cpu() && burst(&case.link) == 1 {
+        (per_op.voluntary_switches + per_op.involuntary_switches, receivers(&case.params) as f64);
+    let sleeps = !matches!(case.params.wait, Wait::Spin | Wait::Yield);
+    if sleeps && case.params.same_cpu() && burst(&case.params) == 1 {
         let least = receivers + 1.0;
         if switches < 0.9 * least {
-            odd.push(format!(
+            anomalies.push(format!(
                 "{switches:.1} context switches a message on one CPU, where {receivers} receivers and the sender need {least}"
             ));
         } else if switches > 1.5 * least {
-            odd.push(format!(
+            anomalies.push(format!(
                 "{switches:.1} context switches a message on one CPU, where {least} suffice: receivers run before all \
                  of them were sent to"
             ));
         }
     }
-    odd
+    anomalies
 }

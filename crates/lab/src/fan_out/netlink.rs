@@ -10,53 +10,53 @@ use rustix::io::Errno;
 use rustix::net::netlink::{SocketAddrNetlink, USERSOCK};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect};
 
-use super::cast::Cast;
 use super::group::{Receiver, Sender};
+use super::multicast::Multicast;
 use super::unicast::fits_send_buffer;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// A group of netlink.
 #[derive(Debug)]
 pub(super) struct NetlinkMulticast;
 
-impl Cast for NetlinkMulticast {
+impl Multicast for NetlinkMulticast {
     const ID: &'static str = "netlink-multicast";
     const ABOUT: &'static str = "one message to a group of NETLINK_USERSOCK, as udev sends its events";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::LOSSY);
     type Sender = Sender;
     type Receiver = Receiver;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
         static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
         match WORKS.get_or_init(|| member().map(|_| ()).map_err(|error| error.to_string())) {
-            Ok(()) => fits_send_buffer(host, link),
+            Ok(()) => fits_send_buffer(host, params),
             Err(why) => Fit::No(format!(
                 "joining a group of NETLINK_USERSOCK is refused: {why}; it needs CAP_NET_ADMIN, so run it as root"
             )),
         }
     }
 
-    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let sender = new()?;
         bind(&sender, &SocketAddrNetlink::new(0, 0))?;
         connect(&sender, &SocketAddrNetlink::new(0, group()))?;
-        let mut handoffs = vec![Handoff::of([sender])];
+        let mut resources_by_role = vec![EndResources::of([sender])];
         for _ in 0..receivers {
-            handoffs.push(Handoff::of([member()?]));
+            resources_by_role.push(EndResources::of([member()?]));
         }
-        Ok(handoffs)
+        Ok(resources_by_role)
     }
 
-    fn sender(mut handoff: Handoff, link: &Link) -> io::Result<Sender> {
+    fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
         // After the group, the kernel sends a copy to port 0, where nobody listens for this protocol. udev ignores that
         // answer too.
-        Ok(Sender::new(handoff.take_fd(), link, Facts::new())?.ignoring(Errno::CONNREFUSED))
+        Ok(Sender::new(resources.take_fd(), params, Facts::new())?.ignoring(Errno::CONNREFUSED))
     }
 
-    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
-        Receiver::new(handoff.take_fd(), link, Facts::new())
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
+        Receiver::new(resources.take_fd(), params, Facts::new())
     }
 }
 

@@ -4,37 +4,38 @@
 use std::io;
 
 use super::acks::{self, Acks};
-use super::room::Room;
+use super::message_buffer::Room;
 use super::{VERIFIED, burst, message, receivers, sender};
-use crate::board::Board;
 use crate::contract::Facts;
 use crate::ctx::Ctx;
-use crate::link::Link;
+use crate::params::CaseParams;
+use crate::shared_counters::SharedCounters;
 
 /// The sender does everything, the others nothing.
-pub(super) fn drive(link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     if cx.role > 0 {
         cx.follow_nothing()?;
         return Ok(Facts::new());
     }
-    let receivers = receivers(link);
-    let board = Board::open(Board::create(acks::lines(receivers))?, acks::lines(receivers))?;
-    let mut acks = Acks::new(&board, receivers, None);
-    let mut message = Room::new(link.payload_bytes)?;
-    let burst = burst(link);
+    let receivers = receivers(params);
+    let counters =
+        SharedCounters::open(SharedCounters::create(acks::lines(receivers))?, acks::lines(receivers))?;
+    let mut acks = Acks::new(&counters, receivers, None);
+    let mut message = Room::new(params.payload_bytes)?;
+    let burst = burst(params);
     // As if the verified messages had been acknowledged.
-    acks::acknowledge(&board, VERIFIED * receivers as u64)?;
+    acks::acknowledge(&counters, VERIFIED * receivers as u64)?;
     sender::lead(
         cx,
-        &board,
+        &counters,
         &mut acks,
         |sequence| {
-            std::hint::black_box(message.filled(|room| message::write(room, sequence, link.touch)));
+            std::hint::black_box(message.filled(|room| message::write(room, sequence, params.touch)));
             Ok(())
         },
         |acks, end| {
             for _ in 0..receivers as u64 * burst {
-                acks::acknowledge(&board, 1)?;
+                acks::acknowledge(&counters, 1)?;
             }
             acks.wait(end).map(|_| ())
         },

@@ -5,30 +5,30 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use causeway_os::counters::ThreadCounters;
 
-use super::cast::Receive;
+use super::multicast::MulticastReceiver;
 use super::{VERIFIED, acks, burst, message};
-use crate::board::Board;
 use crate::contract::{Caps, Facts};
 use crate::ctx::{Batch, Ctx, Tally};
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 
 /// The whole life of this role.
 pub(super) fn drive(
-    end: impl Receive,
+    end: impl MulticastReceiver,
     caps: Caps,
     role: usize,
-    board: &Board,
-    link: &Link,
+    counters: &SharedCounters,
+    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let mut receiver = Receiver {
         end,
-        board,
+        counters,
         line: acks::line(role),
         is_lossy: caps.has(Caps::LOSSY),
-        len: link.payload_bytes,
-        touch: message::touch_of(caps, link.touch),
+        len: params.payload_bytes,
+        touch: message::touch_of(caps, params.touch),
         next: 0,
         ahead: None,
         lost: 0,
@@ -37,7 +37,7 @@ pub(super) fn drive(
     for _ in 0..VERIFIED {
         receiver.verify()?;
     }
-    let burst = burst(link);
+    let burst = burst(params);
     cx.set_ops_each(burst);
     let work = |batch: Batch| {
         receiver.receive_until(VERIFIED + (batch.first + batch.ops) * burst)?;
@@ -49,7 +49,7 @@ pub(super) fn drive(
 
 struct Receiver<'a, E> {
     end: E,
-    board: &'a Board,
+    counters: &'a SharedCounters,
     line: usize,
     is_lossy: bool,
     len: usize,
@@ -61,7 +61,7 @@ struct Receiver<'a, E> {
     lost: u64,
 }
 
-impl<E: Receive> Receiver<'_, E> {
+impl<E: MulticastReceiver> Receiver<'_, E> {
     /// One message, byte by byte.
     fn verify(&mut self) -> io::Result<()> {
         let message = loop {
@@ -82,7 +82,7 @@ impl<E: Receive> Receiver<'_, E> {
                 None => match self.receive()? {
                     Some(sequence) => sequence,
                     None => {
-                        let given_up = acks::given_up(self.board).min(end);
+                        let given_up = acks::given_up(self.counters).min(end);
                         if given_up > self.next {
                             self.lost += given_up - self.next;
                             self.account(given_up, end)?;
@@ -122,14 +122,14 @@ impl<E: Receive> Receiver<'_, E> {
         if next == end {
             self.publish();
         }
-        acks::acknowledge(self.board, count)
+        acks::acknowledge(self.counters, count)
     }
 
     fn publish(&self) {
         let counters = ThreadCounters::read();
-        self.board.word(self.line, acks::VOLUNTARY).store(counters.voluntary_switches, Relaxed);
-        self.board.word(self.line, acks::INVOLUNTARY).store(counters.involuntary_switches, Relaxed);
-        self.board.word(self.line, acks::LOST).store(self.lost, Relaxed);
+        self.counters.word(self.line, acks::VOLUNTARY).store(counters.voluntary_switches, Relaxed);
+        self.counters.word(self.line, acks::INVOLUNTARY).store(counters.involuntary_switches, Relaxed);
+        self.counters.word(self.line, acks::LOST).store(self.lost, Relaxed);
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     /// Hands out the messages with these numbers; `None` is a pause.
     struct Script(Vec<Option<u64>>, [u8; 8]);
 
-    impl Receive for Script {
+    impl MulticastReceiver for Script {
         fn take(&mut self) -> io::Result<Option<&[u8]>> {
             let Some(sequence) = self.0.remove(0) else { return Ok(None) };
             message::write(&mut self.1, sequence, Touch::All);
@@ -148,10 +148,10 @@ mod tests {
         }
     }
 
-    fn receiver<'a>(board: &'a Board, script: &[Option<u64>]) -> Receiver<'a, Script> {
+    fn receiver<'a>(counters: &'a SharedCounters, script: &[Option<u64>]) -> Receiver<'a, Script> {
         Receiver {
             end: Script(script.to_vec(), [0; 8]),
-            board,
+            counters,
             line: acks::line(1),
             is_lossy: true,
             len: 8,
@@ -162,28 +162,28 @@ mod tests {
         }
     }
 
-    fn board() -> Board {
-        Board::open(Board::create(acks::lines(1)).unwrap(), acks::lines(1)).unwrap()
+    fn counters() -> SharedCounters {
+        SharedCounters::open(SharedCounters::create(acks::lines(1)).unwrap(), acks::lines(1)).unwrap()
     }
 
     #[test]
     fn gaps_are_losses_also_where_they_reach_into_the_next_batch() {
-        let board = board();
-        let mut receiver = receiver(&board, &[Some(0), Some(3), Some(7), Some(8)]);
+        let counters = counters();
+        let mut receiver = receiver(&counters, &[Some(0), Some(3), Some(7), Some(8)]);
         receiver.receive_until(5).unwrap();
         assert_eq!((receiver.next, receiver.lost), (5, 3));
         receiver.receive_until(9).unwrap();
         assert_eq!((receiver.next, receiver.lost), (9, 5));
-        assert_eq!(acks::sum(&board, 1, acks::LOST), 5);
+        assert_eq!(acks::sum(&counters, 1, acks::LOST), 5);
     }
 
     #[test]
     fn the_end_of_a_batch_that_is_lost_is_learnt_from_the_sender() {
-        let board = board();
-        let mut acks = acks::Acks::new(&board, 1, Some(std::time::Duration::from_millis(1)));
+        let counters = counters();
+        let mut acks = acks::Acks::new(&counters, 1, Some(std::time::Duration::from_millis(1)));
         acks.expect(3);
         assert!(!acks.wait(3).unwrap());
-        let mut receiver = receiver(&board, &[Some(0), None, Some(1), Some(3)]);
+        let mut receiver = receiver(&counters, &[Some(0), None, Some(1), Some(3)]);
         receiver.receive_until(3).unwrap();
         assert_eq!((receiver.next, receiver.lost), (3, 2));
         // Message 1 comes late and is not counted twice.
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn a_message_that_is_not_the_next_one_is_damage_where_nothing_is_lost() {
-        let board = board();
-        let mut receiver = receiver(&board, &[Some(0), Some(2)]);
+        let counters = counters();
+        let mut receiver = receiver(&counters, &[Some(0), Some(2)]);
         receiver.is_lossy = false;
         assert!(receiver.receive_until(2).unwrap_err().to_string().contains("message 1"));
     }

@@ -18,9 +18,9 @@ use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
 
 use super::burst;
-use super::cast::{Cast, Receive, Send};
-use crate::contract::{Caps, Handoff};
-use crate::link::Link;
+use super::multicast::{Multicast, MulticastReceiver, MulticastSender};
+use crate::contract::{Caps, EndResources};
+use crate::params::CaseParams;
 
 const HEAD: usize = 0;
 const SLEEPERS: usize = 128;
@@ -31,7 +31,7 @@ const LINE_BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Ring;
 
-impl Cast for Ring {
+impl Multicast for Ring {
     const ID: &'static str = "ring-broadcast";
     const ABOUT: &'static str =
         "one ring in shared memory that all receivers read, one futex wake for all that sleep";
@@ -39,31 +39,31 @@ impl Cast for Ring {
     type Sender = Sender;
     type Receiver = Receiver;
 
-    fn plan(link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
-        let memory = memory::memfd("weighbridge-ring", bytes(link) as u64)?;
-        (0..=receivers).map(|_| Ok(Handoff::of([memory.try_clone()?]))).collect()
+    fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+        let memory = memory::memfd("weighbridge-ring", bytes(params) as u64)?;
+        (0..=receivers).map(|_| Ok(EndResources::of([memory.try_clone()?]))).collect()
     }
 
-    fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        Ok(Sender(Memory::open(handoff, link)?))
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        Ok(Sender(Memory::open(resources, params)?))
     }
 
-    fn receiver(handoff: Handoff, link: &Link) -> io::Result<Receiver> {
-        Ok(Receiver(Memory::open(handoff, link)?))
+    fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
+        Ok(Receiver(Memory::open(resources, params)?))
     }
 }
 
-fn slot_bytes(link: &Link) -> usize {
-    link.payload_bytes.next_multiple_of(LINE_BYTES)
+fn slot_bytes(params: &CaseParams) -> usize {
+    params.payload_bytes.next_multiple_of(LINE_BYTES)
 }
 
-fn bytes(link: &Link) -> usize {
-    SLOTS + slot_bytes(link) * slot_count(link) as usize
+fn bytes(params: &CaseParams) -> usize {
+    SLOTS + slot_bytes(params) * slot_count(params) as usize
 }
 
 /// A power of two, so that numbers may wrap around.
-fn slot_count(link: &Link) -> u32 {
-    (burst(link) as u32).next_power_of_two()
+fn slot_count(params: &CaseParams) -> u32 {
+    (burst(params) as u32).next_power_of_two()
 }
 
 #[derive(Debug)]
@@ -76,14 +76,14 @@ struct Memory {
 }
 
 impl Memory {
-    fn open(mut handoff: Handoff, link: &Link) -> io::Result<Memory> {
-        let map = Mapping::shared(handoff.take_fd().as_fd(), bytes(link), Access::ReadWrite)?;
+    fn open(mut resources: EndResources, params: &CaseParams) -> io::Result<Memory> {
+        let map = Mapping::shared(resources.take_fd().as_fd(), bytes(params), Access::ReadWrite)?;
         map.prefault()?;
         Ok(Memory {
             map,
-            len: link.payload_bytes,
-            slot_bytes: slot_bytes(link),
-            slot_count: slot_count(link),
+            len: params.payload_bytes,
+            slot_bytes: slot_bytes(params),
+            slot_count: slot_count(params),
             next: 0,
         })
     }
@@ -105,9 +105,9 @@ impl Memory {
 #[derive(Debug)]
 pub(super) struct Sender(Memory);
 
-impl Send for Sender {
+impl MulticastSender for Sender {
     #[inline]
-    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         // SAFETY: all receivers have acknowledged what was in this slot, so only the sender uses it now.
         write(unsafe { self.0.map.slice_mut(self.0.slot(), self.0.len) });
         self.0.next = self.0.next.wrapping_add(1);
@@ -124,7 +124,7 @@ impl Send for Sender {
 #[derive(Debug)]
 pub(super) struct Receiver(Memory);
 
-impl Receive for Receiver {
+impl MulticastReceiver for Receiver {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         let memory = &mut self.0;

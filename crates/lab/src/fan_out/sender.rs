@@ -7,40 +7,40 @@ use causeway_os::clock;
 use causeway_os::counters::ThreadCounters;
 
 use super::acks::{self, Acks, FIRST_PATIENCE, PATIENCE};
-use super::cast::Send;
+use super::multicast::MulticastSender;
 use super::{VERIFIED, burst, message, receivers};
-use crate::board::Board;
 use crate::contract::{Caps, Facts};
 use crate::ctx::{Batch, Ctx, Noted, Tally};
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 
 /// The whole life of this role.
 pub(super) fn drive(
-    mut end: impl Send,
+    mut end: impl MulticastSender,
     caps: Caps,
-    board: &Board,
-    link: &Link,
+    counters: &SharedCounters,
+    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let is_lossy = caps.has(Caps::LOSSY);
-    let mut acks = Acks::new(board, receivers(link), is_lossy.then_some(FIRST_PATIENCE));
+    let mut acks = Acks::new(counters, receivers(params), is_lossy.then_some(FIRST_PATIENCE));
     cx.set_step(Step::Verify);
     for sequence in 0..VERIFIED {
         acks.expect(sequence + 1);
-        end.emit(|room| message::write(room, sequence, Touch::All))?;
+        end.send(|room| message::write(room, sequence, Touch::All))?;
         if !acks.wait(sequence + 1)? {
             return Err(io::Error::other(format!("message {sequence} was lost with nothing else under way")));
         }
     }
     acks.set_patience(PATIENCE);
-    let touch = message::touch_of(caps, link.touch);
+    let touch = message::touch_of(caps, params.touch);
     let mut given_up = 0u64;
     let notes = lead(
         cx,
-        board,
+        counters,
         &mut acks,
-        |sequence| end.emit(|room| message::write(room, sequence, touch)),
+        |sequence| end.send(|room| message::write(room, sequence, touch)),
         |acks, end| {
             given_up += u64::from(!acks.wait(end)?);
             Ok(())
@@ -55,16 +55,16 @@ pub(super) fn drive(
     Ok(facts)
 }
 
-/// Bursts until there are enough samples: `emit` sends the message with a number, and `wait` returns when all before a number
+/// Bursts until there are enough samples: `send` sends the message with a number, and `wait` returns when all before a number
 /// have been acknowledged. Keeps the figures that belong to the samples.
 pub(super) fn lead<'a>(
     cx: &mut Ctx<'_>,
-    board: &'a Board,
+    counters: &'a SharedCounters,
     acks: &mut Acks<'_>,
-    mut emit: impl FnMut(u64) -> io::Result<()>,
+    mut send: impl FnMut(u64) -> io::Result<()>,
     mut wait: impl FnMut(&Acks<'_>, u64) -> io::Result<()>,
 ) -> io::Result<Notes<'a>> {
-    let burst = burst(cx.link);
+    let burst = burst(cx.params);
     cx.set_ops_each(burst);
     let sender_ns = Cell::new(0);
     let work = |batch: Batch| {
@@ -73,14 +73,14 @@ pub(super) fn lead<'a>(
             acks.expect(first + burst);
             let began_ns = clock::now_ns();
             for sequence in first..first + burst {
-                emit(sequence)?;
+                send(sequence)?;
             }
             sender_ns.set(sender_ns.get() + clock::now_ns() - began_ns);
             wait(acks, first + burst)?;
         }
         Ok(Tally::default())
     };
-    let mut notes = Notes::new(board, receivers(cx.link));
+    let mut notes = Notes::new(counters, receivers(cx.params));
     let note = |noted: Noted| {
         notes.take(noted.batch.ops * burst, sender_ns.get());
         Ok(noted.elapsed_ns)
@@ -92,7 +92,7 @@ pub(super) fn lead<'a>(
 
 /// What stood beside each batch.
 pub(super) struct Notes<'a> {
-    board: &'a Board,
+    counters: &'a SharedCounters,
     receivers: usize,
     batches: Vec<Note>,
 }
@@ -107,8 +107,8 @@ struct Note {
 }
 
 impl<'a> Notes<'a> {
-    fn new(board: &'a Board, receivers: usize) -> Notes<'a> {
-        let mut notes = Notes { board, receivers, batches: Vec::with_capacity(1024) };
+    fn new(counters: &'a SharedCounters, receivers: usize) -> Notes<'a> {
+        let mut notes = Notes { counters, receivers, batches: Vec::with_capacity(1024) };
         notes.take(0, 0);
         notes
     }
@@ -116,7 +116,7 @@ impl<'a> Notes<'a> {
     /// After a batch. `sender_ns` is counted from the beginning.
     fn take(&mut self, messages: u64, sender_ns: u64) {
         let own = ThreadCounters::read();
-        let of_receivers = |word| acks::sum(self.board, self.receivers, word);
+        let of_receivers = |word| acks::sum(self.counters, self.receivers, word);
         self.batches.push(Note {
             messages,
             sender_ns,
@@ -128,7 +128,7 @@ impl<'a> Notes<'a> {
 
     fn lost_by_receiver(&self) -> impl Iterator<Item = u64> {
         use std::sync::atomic::Ordering::Relaxed;
-        (1..=self.receivers).map(|role| self.board.word(acks::line(role), acks::LOST).load(Relaxed))
+        (1..=self.receivers).map(|role| self.counters.word(acks::line(role), acks::LOST).load(Relaxed))
     }
 
     /// Keeps the figures of those batches that became samples. Switches are those of all roles: a voluntary one is a role

@@ -8,12 +8,12 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, pipe_with, splice, tee};
 
 use super::burst;
-use super::cast::{Cast, Send, pairs};
-use super::room::Room;
+use super::message_buffer::Room;
+use super::multicast::{Multicast, MulticastSender, pairs};
 use super::unicast::Receiver;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// A pipe to copy from, and one for each receiver.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct PipeTee;
 /// Pages of a pipe, unless it was resized; each message takes at least one.
 const PIPE_PAGES: u64 = 16;
 
-impl Cast for PipeTee {
+impl Multicast for PipeTee {
     const ID: &'static str = "pipe-tee";
     const ABOUT: &'static str =
         "written once into a pipe, then tee(2) to the pipe of each receiver and splice(2) to the last";
@@ -30,9 +30,9 @@ impl Cast for PipeTee {
     type Sender = Sender;
     type Receiver = Receiver<true>;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
         let page = causeway_os::memory::page_bytes() as u64;
-        let pages = (link.payload_bytes as u64).div_ceil(page) * burst(link);
+        let pages = (params.payload_bytes as u64).div_ceil(page) * burst(params);
         match pages > PIPE_PAGES {
             false => Fit::Yes,
             true => Fit::No(format!(
@@ -42,18 +42,18 @@ impl Cast for PipeTee {
         }
     }
 
-    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let (source_read, source_write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mut handoffs =
+        let mut resources_by_role =
             pairs(receivers, || pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (write, read)))?;
-        handoffs[0].fds.splice(0..0, [source_read, source_write]);
-        Ok(handoffs)
+        resources_by_role[0].fds.splice(0..0, [source_read, source_write]);
+        Ok(resources_by_role)
     }
 
-    fn sender(mut handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        let (source_read, source_write) = (handoff.take_fd(), handoff.take_fd());
-        let last = handoff.fds.pop().ok_or_else(|| io::Error::other("there is no receiver"))?;
-        let sizes = handoff.fds.iter().chain([&source_read, &last]).map(fcntl_getpipe_size);
+    fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        let (source_read, source_write) = (resources.take_fd(), resources.take_fd());
+        let last = resources.fds.pop().ok_or_else(|| io::Error::other("there is no receiver"))?;
+        let sizes = resources.fds.iter().chain([&source_read, &last]).map(fcntl_getpipe_size);
         let pipe_bytes = sizes.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0);
         let page = causeway_os::memory::page_bytes();
         if pipe_bytes < PIPE_PAGES as usize * page {
@@ -61,12 +61,12 @@ impl Cast for PipeTee {
                 "a pipe has only {pipe_bytes} bytes: fs.pipe-user-pages-soft is used up; raise it with sysctl"
             )));
         }
-        let message = Room::new(link.payload_bytes)?;
-        Ok(Sender { source_read, source_write, others: handoff.fds, last, message, pipe_bytes })
+        let message = Room::new(params.payload_bytes)?;
+        Ok(Sender { source_read, source_write, others: resources.fds, last, message, pipe_bytes })
     }
 
-    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Self::Receiver> {
-        Receiver::new(handoff.take_fd(), link)
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
+        Receiver::new(resources.take_fd(), params)
     }
 }
 
@@ -81,9 +81,9 @@ pub(super) struct Sender {
     pipe_bytes: usize,
 }
 
-impl Send for Sender {
+impl MulticastSender for Sender {
     #[inline]
-    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         let message = self.message.filled(write);
         let (len, none) = (message.len(), SpliceFlags::empty());
         whole(len, || rustix::io::write(&self.source_write, message))?;

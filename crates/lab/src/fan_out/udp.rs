@@ -1,7 +1,6 @@
 //! UDP multicast on the loopback interface.
 
 use std::io;
-use std::marker;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -12,11 +11,11 @@ use causeway_os::namespace;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, netdevice};
 
-use super::cast::Cast;
 use super::group::{Receiver, Sender};
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use super::multicast::Multicast;
+use crate::contract::{Caps, EndResources, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// A group on loopback.
 #[derive(Debug)]
@@ -25,18 +24,18 @@ pub(super) struct UdpMulticast;
 /// The largest datagram: 2¹⁶ − 1 less the headers of IP and UDP.
 const MOST_BYTES: usize = 65_507;
 
-impl Cast for UdpMulticast {
+impl Multicast for UdpMulticast {
     const ID: &'static str = "udp-multicast";
     const ABOUT: &'static str = "one datagram to a multicast group on the loopback interface, a private one where the machine's takes none";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::LOSSY);
     type Sender = Sender;
     type Receiver = Receiver;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        if link.payload_bytes > MOST_BYTES {
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        if params.payload_bytes > MOST_BYTES {
             return Fit::No(format!(
                 "{} bytes exceed the largest UDP datagram of {MOST_BYTES} bytes",
-                link.payload_bytes
+                params.payload_bytes
             ));
         }
         match loopback() {
@@ -45,26 +44,26 @@ impl Cast for UdpMulticast {
         }
     }
 
-    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let loopback = loopback().clone().map_err(io::Error::other)?;
         let (sender, all) = loopback.make(|| group(receivers))?;
         let words = vec![u64::from(loopback == Loopback::Private)];
-        let handoff = |socket| Handoff { words: words.clone(), ..Handoff::of([socket]) };
-        Ok([sender].into_iter().chain(all).map(handoff).collect())
+        let resources = |socket| EndResources { words: words.clone(), ..EndResources::of([socket]) };
+        Ok([sender].into_iter().chain(all).map(resources).collect())
     }
 
-    fn sender(mut handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        Sender::new(handoff.take_fd(), link, network(&handoff))
+    fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        Sender::new(resources.take_fd(), params, network(&resources))
     }
 
-    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
-        Receiver::new(handoff.take_fd(), link, network(&handoff))
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
+        Receiver::new(resources.take_fd(), params, network(&resources))
     }
 }
 
 /// In which network the sockets are, as the coordinator made them.
-fn network(handoff: &Handoff) -> Facts {
-    let namespace = if handoff.words == [1] { "private" } else { "shared" };
+fn network(resources: &EndResources) -> Facts {
+    let namespace = if resources.words == [1] { "private" } else { "shared" };
     Facts::from([("network_namespace".into(), namespace.into())])
 }
 
@@ -79,7 +78,7 @@ enum Loopback {
 
 impl Loopback {
     /// Makes sockets on it.
-    fn make<T: marker::Send>(self, make: impl FnOnce() -> io::Result<T> + marker::Send) -> io::Result<T> {
+    fn make<T: Send>(self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match self {
             Loopback::Shared => make(),
             // A thread of its own: there is no way back for it.

@@ -9,34 +9,34 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use causeway_os::socket;
 
-use super::cast::{Cast, Receive, Send, pairs};
 use super::group::sndbuf;
-use super::room::Room;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use super::message_buffer::Room;
+use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
+use crate::contract::{Caps, EndResources, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// Over stream sockets.
 #[derive(Debug)]
 pub(super) struct UnixStream;
 
-impl Cast for UnixStream {
+impl Multicast for UnixStream {
     const ID: &'static str = "unix-stream";
     const ABOUT: &'static str = "a send to each Unix stream socket, one receiver after the other";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::BYTE_STREAM);
     type Sender = Sender;
     type Receiver = Receiver<true>;
 
-    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::stream_pair)
     }
 
-    fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        Sender::new(handoff.fds, link)
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        Sender::new(resources.fds, params)
     }
 
-    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Self::Receiver> {
-        Receiver::new(handoff.take_fd(), link)
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
+        Receiver::new(resources.take_fd(), params)
     }
 }
 
@@ -44,40 +44,40 @@ impl Cast for UnixStream {
 #[derive(Debug)]
 pub(super) struct UnixSeqpacket;
 
-impl Cast for UnixSeqpacket {
+impl Multicast for UnixSeqpacket {
     const ID: &'static str = "unix-seqpacket";
     const ABOUT: &'static str = "a send to each Unix seqpacket socket, one receiver after the other";
     const CAPS: Caps = Caps::PAYLOAD;
     type Sender = Sender;
     type Receiver = Receiver<false>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        fits_send_buffer(host, link)
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        fits_send_buffer(host, params)
     }
 
-    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::seqpacket_pair)
     }
 
-    fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        Sender::new(handoff.fds, link)
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        Sender::new(resources.fds, params)
     }
 
-    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Self::Receiver> {
-        Receiver::new(handoff.take_fd(), link)
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver> {
+        Receiver::new(resources.take_fd(), params)
     }
 }
 
 /// A record is at most as long as the send buffer less what the kernel keeps of it.
-pub(super) fn fits_send_buffer(host: &Host, link: &Link) -> Fit {
+pub(super) fn fits_send_buffer(host: &Host, params: &CaseParams) -> Fit {
     let buffer = host.sysctl_number("net/core/wmem_default").unwrap_or(u64::MAX);
-    match link.payload_bytes as u64 > buffer.saturating_sub(32) {
+    match params.payload_bytes as u64 > buffer.saturating_sub(32) {
         false => Fit::Yes,
         true => Fit::No(format!(
             "a record of {} bytes exceeds the send buffer of net.core.wmem_default = {buffer} bytes; raise it with \
              sysctl net.core.wmem_default={}",
-            link.payload_bytes,
-            link.payload_bytes + 32
+            params.payload_bytes,
+            params.payload_bytes + 32
         )),
     }
 }
@@ -90,14 +90,14 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    fn new(sockets: Vec<OwnedFd>, link: &Link) -> io::Result<Sender> {
-        Ok(Sender { sockets, message: Room::new(link.payload_bytes)? })
+    fn new(sockets: Vec<OwnedFd>, params: &CaseParams) -> io::Result<Sender> {
+        Ok(Sender { sockets, message: Room::new(params.payload_bytes)? })
     }
 }
 
-impl Send for Sender {
+impl MulticastSender for Sender {
     #[inline]
-    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         let message = self.message.filled(write);
         self.sockets.iter().try_for_each(|socket| send_all(socket.as_raw_fd(), message))
     }
@@ -131,12 +131,12 @@ pub(super) struct Receiver<const WHOLE: bool> {
 }
 
 impl<const WHOLE: bool> Receiver<WHOLE> {
-    pub(super) fn new(socket: OwnedFd, link: &Link) -> io::Result<Self> {
-        Ok(Receiver { socket, message: Room::new(link.payload_bytes)? })
+    pub(super) fn new(socket: OwnedFd, params: &CaseParams) -> io::Result<Self> {
+        Ok(Receiver { socket, message: Room::new(params.payload_bytes)? })
     }
 }
 
-impl<const WHOLE: bool> Receive for Receiver<WHOLE> {
+impl<const WHOLE: bool> MulticastReceiver for Receiver<WHOLE> {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         let fd = self.socket.as_raw_fd();

@@ -14,29 +14,29 @@ use weighbridge_record::PerOp;
 
 use super::Lock;
 use crate::axis::{Axis, ROLES, Values};
-use crate::contract::{Caps, Facts, Handoff};
-use crate::ctx::{Crowd, Ctx};
-use crate::link::{Link, Wait};
+use crate::contract::{Caps, EndResources, Facts};
+use crate::counter_check;
+use crate::ctx::{Concurrent, Ctx};
+use crate::params::{CaseParams, Wait};
 use crate::pattern::{Info, Unit, role_names};
-use crate::shape;
 use crate::shared::Step;
 use crate::signal::page::Page;
-use crate::subject::Prepared;
+use crate::target::Prepared;
 
 /// The pattern.
 pub(super) const INFO: Info = Info {
     id: "contend",
     about: "roles that all take one lock, add 1 to a number and give it up: how often in a second, and how evenly",
     needs: Caps::NONE,
-    roles: |link| role_names(link.number(ROLES).unwrap_or(2)),
+    roles: |params| role_names(params.number(ROLES).unwrap_or(2)),
     axes: &[Axis { name: ROLES, default: "2", values: Values::Count, about: "how many roles contend" }],
     unit: Unit::PerSecond("ops"),
     is_symmetric: true,
 };
 
 /// How many CPUs the roles of a case have, of `allowed` where they are not pinned.
-pub(crate) fn cpus(allowed: usize, link: &Link) -> usize {
-    match link.cpus.iter().collect::<BTreeSet<_>>().len() {
+pub(crate) fn cpus(allowed: usize, params: &CaseParams) -> usize {
+    match params.cpus.iter().collect::<BTreeSet<_>>().len() {
         0 => allowed,
         cpus => cpus,
     }
@@ -48,12 +48,12 @@ const NUMBER: usize = 3840;
 /// Attaches and drives one role.
 pub(super) fn drive<L: Lock>(
     _pattern: &str,
-    mut handoff: Handoff,
-    link: &Link,
+    mut resources: EndResources,
+    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let page = Page::attach(&mut handoff)?;
+    let page = Page::attach(&mut resources)?;
     let mut lock = L::attach(&page);
     let mut own = 0u64;
     let number: *mut u64 = if L::CAPS.has(Caps::HARNESS) { &raw mut own } else { page.object(NUMBER) };
@@ -68,7 +68,7 @@ pub(super) fn drive<L: Lock>(
         Ok(ops)
     };
     let allowed = std::thread::available_parallelism()?.get();
-    let crowd = Crowd { counts: |_| true, op_bytes: 0, cpus: cpus(allowed, link) };
+    let crowd = Concurrent { counts: |_| true, op_bytes: 0, cpus: cpus(allowed, params) };
     let totals = cx.crowd(crowd, critical)?;
     if cx.role == 0 && !L::CAPS.has(Caps::HARNESS) {
         // SAFETY: as above; all other roles have stopped.
@@ -84,13 +84,13 @@ pub(super) fn drive<L: Lock>(
 }
 
 /// Who spins does not sleep.
-pub(super) fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    let mut odd = Vec::new();
-    if case.link.wait == Wait::Spin {
-        odd.extend(shape::blocked(per_op.voluntary_switches + per_op.involuntary_switches));
+pub(super) fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+    let mut anomalies = Vec::new();
+    if case.params.wait == Wait::Spin {
+        anomalies.extend(counter_check::blocked(per_op.voluntary_switches + per_op.involuntary_switches));
     }
-    odd.extend(shape::faulted(per_op.minor_faults));
-    odd
+    anomalies.extend(counter_check::faulted(per_op.minor_faults));
+    anomalies
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
 
         fn unlock(&mut self) -> io::Result<()> {
             self.taken += 1;
-            if self.taken == 1000 {
+            if self.taken == 2 {
                 // SAFETY: inside the page, which the caller holds; there is one role.
                 unsafe { self.number.write(self.number.read() - 1) };
             }
@@ -135,12 +135,12 @@ mod tests {
     fn a_lock_under_which_one_addition_is_lost_is_noticed() {
         let id = CaseId::new("contend", "leaky", 0, "free").with("roles", "1");
         let declared: Vec<_> = axis::COMMON.iter().chain(INFO.axes).copied().collect();
-        let link = Link::new(&id, &declared, Leaky::WAIT).unwrap();
+        let params = CaseParams::new(&id, &declared, Leaky::WAIT).unwrap();
         let timing = Timing { sample_ns: 100_000, samples: 2, least_samples: 2, run_ns: 200_000 };
         let shared = Shared::create().unwrap();
-        let mut cx = Ctx::new(&shared, &link, (0, 1), timing, Time::Raw, None);
-        let handoff = Page::plan(1, Leaky::init).unwrap().remove(0);
-        let why = drive::<Leaky>("contend", handoff, &link, &mut cx).unwrap_err().to_string();
+        let mut cx = Ctx::new(&shared, &params, (0, 1), timing, Time::Raw, None);
+        let resources = Page::create(1, Leaky::init).unwrap().remove(0);
+        let why = drive::<Leaky>("contend", resources, &params, &mut cx).unwrap_err().to_string();
         assert!(why.contains("under the lock, and the number is"), "{why}");
     }
 }

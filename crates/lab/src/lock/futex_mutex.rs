@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use causeway_os::futex;
 
 use super::Lock;
-use crate::link::Wait;
+use crate::params::Wait;
 use crate::signal::page::{Page, Word};
 
 const FREE: u32 = 0;

@@ -11,10 +11,10 @@ use std::io;
 
 use crate::contract::{Caps, Fit};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 use crate::signal::carries_nothing;
 use crate::signal::page::Page;
-use crate::subject::Subject;
+use crate::target::Target;
 
 /// A lock in a page that all roles share. It begins at the page's beginning and may take a few lines.
 pub trait Lock: Sized + 'static {
@@ -52,7 +52,7 @@ pub trait Lock: Sized + 'static {
 }
 
 /// Every lock, in the order in which people read of them.
-pub const ALL: &[Subject] = &[
+pub const ALL: &[Target] = &[
     of::<noop::Noop>(),
     of::<mutex::Mutex>(),
     of::<futex_mutex::FutexMutex>(),
@@ -60,8 +60,8 @@ pub const ALL: &[Subject] = &[
     of::<ticket_lock::TicketLock>(),
 ];
 
-const fn of<L: Lock>() -> Subject {
-    Subject {
+const fn of<L: Lock>() -> Target {
+    Target {
         id: L::ID,
         about: L::ABOUT,
         caps: L::CAPS,
@@ -69,18 +69,18 @@ const fn of<L: Lock>() -> Subject {
         axes: &[],
         patterns: &[contend::INFO],
         fit,
-        plan: |_, link| Page::plan((contend::INFO.roles)(link).len(), L::init),
+        create: |_, params| Page::create((contend::INFO.roles)(params).len(), L::init),
         drive: contend::drive::<L>,
-        shape: contend::shape,
+        counter_check: contend::counter_check,
     }
 }
 
 /// A spinning role keeps its CPU while whoever holds the lock may need it, so each needs one of its own.
-fn fit(host: &Host, link: &Link) -> Fit {
-    let roles = (contend::INFO.roles)(link).len();
-    let cpus = contend::cpus(host.allowed_cpus.len(), link);
-    match carries_nothing(link) {
-        Fit::Yes if link.wait == Wait::Spin && roles > cpus => Fit::No(format!(
+fn fit(host: &Host, params: &CaseParams) -> Fit {
+    let roles = (contend::INFO.roles)(params).len();
+    let cpus = contend::cpus(host.allowed_cpus.len(), params);
+    match carries_nothing(params) {
+        Fit::Yes if params.wait == Wait::Spin && roles > cpus => Fit::No(format!(
             "{roles} roles that spin on {cpus} CPUs wait for the end of a time slice whenever the holder has lost its CPU; \
              use at most roles={cpus}, or another placement or lock"
         )),

@@ -7,7 +7,7 @@
 use std::io;
 
 use super::Lock;
-use crate::link::Wait;
+use crate::params::Wait;
 use crate::signal::page::Page;
 use crate::signal::{check, init_mutex};
 

@@ -5,7 +5,7 @@ use std::io;
 
 use super::Lock;
 use crate::contract::Caps;
-use crate::link::Wait;
+use crate::params::Wait;
 use crate::signal::page::Page;
 
 /// The harness itself.

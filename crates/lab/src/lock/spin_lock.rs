@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::Lock;
-use crate::link::Wait;
+use crate::params::Wait;
 use crate::signal::page::{Page, Word};
 
 /// One word, spun on.

@@ -7,7 +7,7 @@ use std::path::Path;
 use causeway_os::memory;
 
 use crate::axis::{Axis, Values};
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// The axis.
 pub const AXIS: Axis = Axis {
@@ -21,8 +21,8 @@ pub const AXIS: Axis = Axis {
 ///
 /// # Errors
 /// That of the kernel.
-pub fn create(link: &Link, name: &str, bytes: u64) -> io::Result<OwnedFd> {
-    Ok(match link.axis(AXIS.name) {
+pub fn create(params: &CaseParams, name: &str, bytes: u64) -> io::Result<OwnedFd> {
+    Ok(match params.axis(AXIS.name) {
         "shm" => memory::unnamed_file(Path::new("/dev/shm"), bytes)?,
         "file" => memory::unnamed_file(Path::new("/var/tmp"), bytes)?,
         _ => memory::memfd(name, bytes)?,

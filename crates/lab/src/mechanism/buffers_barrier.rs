@@ -19,9 +19,9 @@ use causeway_os::memory::{self, Access, Mapping};
 
 use super::backing;
 use crate::axis::Axis;
-use crate::contract::{Caps, Endpoint, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 use crate::signal::barrier::Crossing;
 
 /// Shared buffers in turn.
@@ -34,13 +34,13 @@ const BUFFERS: usize = 2;
 const HEADER: usize = 128;
 
 /// Bytes of a buffer with its header, in whole pages.
-fn stride(link: &Link) -> Option<usize> {
-    link.payload_bytes.checked_add(HEADER)?.checked_next_multiple_of(memory::page_bytes())
+fn stride(params: &CaseParams) -> Option<usize> {
+    params.payload_bytes.checked_add(HEADER)?.checked_next_multiple_of(memory::page_bytes())
 }
 
 /// Bytes of the buffers of both directions.
-fn total_bytes(link: &Link) -> Option<usize> {
-    stride(link)?.checked_mul(2 * BUFFERS).filter(|bytes| *bytes < 1 << 40)
+fn total_bytes(params: &CaseParams) -> Option<usize> {
+    stride(params)?.checked_mul(2 * BUFFERS).filter(|bytes| *bytes < 1 << 40)
 }
 
 impl Mechanism for BuffersBarrier {
@@ -51,33 +51,33 @@ impl Mechanism for BuffersBarrier {
     const AXES: &'static [Axis] = &[backing::AXIS];
     type End = BuffersEnd;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        match total_bytes(link) {
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        match total_bytes(params) {
             Some(_) => Fit::Yes,
             None => Fit::No(format!(
                 "two buffers of {} bytes in each direction exceed memory; use a smaller size",
-                link.payload_bytes
+                params.payload_bytes
             )),
         }
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        let bytes = total_bytes(link).expect("checked by fit");
-        let memory = backing::create(link, "weighbridge-buffers", bytes as u64)?;
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let bytes = total_bytes(params).expect("checked by fit");
+        let memory = backing::create(params, "weighbridge-buffers", bytes as u64)?;
         let copy = memory.try_clone()?;
-        let ([near_there, far_there], [near_back, far_back]) = (Crossing::plan()?, Crossing::plan()?);
-        let all = |memory, there: Handoff, back: Handoff| {
-            Handoff::of(std::iter::once(memory).chain(there.fds).chain(back.fds))
+        let ([near_there, far_there], [near_back, far_back]) = (Crossing::create()?, Crossing::create()?);
+        let all = |memory, there: EndResources, back: EndResources| {
+            EndResources::of(std::iter::once(memory).chain(there.fds).chain(back.fds))
         };
         Ok([all(memory, near_there, near_back), all(copy, far_there, far_back)])
     }
 
-    fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<BuffersEnd> {
-        let stride = stride(link).expect("checked by fit");
-        let memory = handoff.take_fd();
+    fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<BuffersEnd> {
+        let stride = stride(params).expect("checked by fit");
+        let memory = resources.take_fd();
         let map = Mapping::shared(memory.as_fd(), 2 * BUFFERS * stride, Access::ReadWrite)?;
-        let there = Lane { first: 0, count: 0, barrier: Crossing::attach(&mut handoff)? };
-        let back = Lane { first: BUFFERS, count: 0, barrier: Crossing::attach(&mut handoff)? };
+        let there = Lane { first: 0, count: 0, barrier: Crossing::attach(&mut resources)? };
+        let back = Lane { first: BUFFERS, count: 0, barrier: Crossing::attach(&mut resources)? };
         let (outgoing, incoming) = if side == Side::Near { (there, back) } else { (back, there) };
         Ok(BuffersEnd { map, stride, outgoing, incoming, is_locked: false })
     }

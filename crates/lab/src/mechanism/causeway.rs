@@ -19,9 +19,9 @@ use causeway_os::socket;
 use rustix::event::epoll;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Endpoint, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// How many may write to a log.
 pub trait Kind: 'static {
@@ -84,9 +84,9 @@ pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 pub(crate) const FRAME_BYTES: usize = 256;
 
 /// Bytes of the log: a payload may take a quarter of it.
-pub(crate) fn capacity_bytes(link: &Link) -> usize {
-    let least = link.payload_bytes.saturating_add(FRAME_BYTES).saturating_mul(4).next_power_of_two();
-    link.number("capacity").unwrap_or(DEFAULT_BYTES.max(least))
+pub(crate) fn capacity_bytes(params: &CaseParams) -> usize {
+    let least = params.payload_bytes.saturating_add(FRAME_BYTES).saturating_mul(4).next_power_of_two();
+    params.number("capacity").unwrap_or(DEFAULT_BYTES.max(least))
 }
 
 /// A group in each direction.
@@ -101,8 +101,8 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
     type End = CausewayEnd;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        let (bytes, payload) = (capacity_bytes(link), link.payload_bytes);
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        let (bytes, payload) = (capacity_bytes(params), params.payload_bytes);
         if bytes > MOST_BYTES {
             return Fit::No(format!(
                 "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
@@ -118,23 +118,23 @@ impl<K: Kind> Mechanism for Causeway<K> {
         Fit::Yes
     }
 
-    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
-        Ok([Handoff::of([near]), Handoff::of([far])])
+        Ok([EndResources::of([near]), EndResources::of([far])])
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<CausewayEnd> {
-        let meeting = handoff.take_fd();
-        let capacity_bytes = capacity_bytes(link);
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<CausewayEnd> {
+        let control_socket = resources.take_fd();
+        let capacity_bytes = capacity_bytes(params);
         let own = create(K::options(), capacity_bytes)?;
         let publisher = own.publisher().map_err(io::Error::other)?;
-        invite(&own, &meeting)?;
-        let theirs = accept_invitation(&meeting)?;
+        invite(&own, &control_socket)?;
+        let theirs = accept_invitation(&control_socket)?;
         let subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
-        let receiver = Receiver::new(subscriber, link, link.axis(RECEIVE.name) == "in-place")?;
+        let receiver = Receiver::new(subscriber, params, params.axis(RECEIVE.name) == "in-place")?;
         // A message sent before the other end subscribed would not reach it.
-        socket::send_with_fds(&meeting, &[0], &[])?;
-        hear(&meeting)?;
+        socket::send_with_fds(&control_socket, &[0], &[])?;
+        hear(&control_socket)?;
         Ok(CausewayEnd { publisher, receiver, capacity_bytes, _groups: [own, theirs] })
     }
 }
@@ -145,15 +145,15 @@ pub(crate) fn create(options: GroupOptions, capacity_bytes: usize) -> io::Result
 }
 
 /// Invites whoever listens at the other end of a socket.
-pub(crate) fn invite(group: &Group, meeting: &OwnedFd) -> io::Result<()> {
+pub(crate) fn invite(group: &Group, control_socket: &OwnedFd) -> io::Result<()> {
     let invitation = group.invite().map_err(io::Error::other)?;
-    Ok(socket::send_with_fds(meeting, &[0], &[invitation.as_fd()])?)
+    Ok(socket::send_with_fds(control_socket, &[0], &[invitation.as_fd()])?)
 }
 
 /// The one byte by which the other end of a socket says that it is ready.
-pub(crate) fn hear(meeting: &OwnedFd) -> io::Result<u8> {
+pub(crate) fn hear(control_socket: &OwnedFd) -> io::Result<u8> {
     let mut byte = [0];
-    match socket::recv_with_fds(meeting, &mut byte, 0)?.0 {
+    match socket::recv_with_fds(control_socket, &mut byte, 0)?.0 {
         0 => {
             Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other end ended before the first message"))
         }
@@ -162,8 +162,8 @@ pub(crate) fn hear(meeting: &OwnedFd) -> io::Result<u8> {
 }
 
 /// The group that somebody invites to over a socket.
-pub(crate) fn accept_invitation(meeting: &OwnedFd) -> io::Result<Group> {
-    let (_, fds) = socket::recv_with_fds(meeting, &mut [0], 1)?;
+pub(crate) fn accept_invitation(control_socket: &OwnedFd) -> io::Result<Group> {
+    let (_, fds) = socket::recv_with_fds(control_socket, &mut [0], 1)?;
     let invitation = fds.into_iter().next().ok_or_else(super::fd::peer_gone)?;
     Group::join_socket(invitation).map_err(io::Error::other)
 }
@@ -179,12 +179,16 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Waits as the case says.
-    pub(crate) fn new(mut subscriber: Subscriber, link: &Link, in_place: bool) -> io::Result<Receiver> {
-        if link.wait != Wait::SpinBlock {
+    pub(crate) fn new(
+        mut subscriber: Subscriber,
+        params: &CaseParams,
+        in_place: bool,
+    ) -> io::Result<Receiver> {
+        if params.wait != Wait::SpinBlock {
             subscriber.spin_at_most(Duration::ZERO);
         }
-        let set = if link.wait == Wait::Epoll { Some(watch(&subscriber)?) } else { None };
-        Ok(Receiver { subscriber, set, wait: link.wait, in_place })
+        let set = if params.wait == Wait::Epoll { Some(watch(&subscriber)?) } else { None };
+        Ok(Receiver { subscriber, set, wait: params.wait, in_place })
     }
 
     /// The next message, waiting for it.

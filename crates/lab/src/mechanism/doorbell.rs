@@ -14,7 +14,7 @@ use causeway_os::memory::Mapping;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::fd::{self, Reader};
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// What a side does that finds nothing to do, and what the other does about it.
 pub trait Doorbell: Sized + 'static {
@@ -26,10 +26,10 @@ pub trait Doorbell: Sized + 'static {
     const WAITS: &'static [Wait];
 
     /// Descriptors for each end: own data bell, own room bell, the other's data bell, the other's room bell.
-    fn plan() -> io::Result<[Vec<OwnedFd>; 2]>;
+    fn create() -> io::Result<[Vec<OwnedFd>; 2]>;
 
     /// A bell to be rung at this end, and one to ring at the other.
-    fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, link: &Link) -> io::Result<Self>;
+    fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, params: &CaseParams) -> io::Result<Self>;
 
     /// Returns when `is_ready`. Called when it was not.
     fn wait(&mut self, words: Words<'_>, is_ready: impl Fn() -> bool) -> io::Result<()>;
@@ -86,8 +86,8 @@ fn looks(count: u32, is_ready: &impl Fn() -> bool) -> bool {
     })
 }
 
-fn looks_before_sleep(link: &Link) -> u32 {
-    if link.wait == Wait::SpinBlock && !link.same_cpu() { LOOKS_BEFORE_SLEEP } else { 0 }
+fn looks_before_sleep(params: &CaseParams) -> u32 {
+    if params.wait == Wait::SpinBlock && !params.same_cpu() { LOOKS_BEFORE_SLEEP } else { 0 }
 }
 
 /// Never sleeps.
@@ -99,11 +99,11 @@ impl Doorbell for Spin {
     const ABOUT: &'static str = "a ring in shared memory; both ends spin and never enter the kernel";
     const WAITS: &'static [Wait] = &[Wait::Spin];
 
-    fn plan() -> io::Result<[Vec<OwnedFd>; 2]> {
+    fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
         Ok([Vec::new(), Vec::new()])
     }
 
-    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _link: &Link) -> io::Result<Spin> {
+    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _link: &CaseParams) -> io::Result<Spin> {
         Ok(Spin)
     }
 
@@ -133,12 +133,12 @@ impl Doorbell for Futex {
         "a ring in shared memory; who finds nothing sleeps on a futex, and is woken only then";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::SpinBlock];
 
-    fn plan() -> io::Result<[Vec<OwnedFd>; 2]> {
+    fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
         Ok([Vec::new(), Vec::new()])
     }
 
-    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, link: &Link) -> io::Result<Futex> {
-        Ok(Futex { looks: looks_before_sleep(link) })
+    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, params: &CaseParams) -> io::Result<Futex> {
+        Ok(Futex { looks: looks_before_sleep(params) })
     }
 
     fn wait(&mut self, words: Words<'_>, is_ready: impl Fn() -> bool) -> io::Result<()> {
@@ -181,7 +181,7 @@ impl Doorbell for EventFd {
         "a ring in shared memory; who finds nothing sleeps on an eventfd, which a main loop can wait for";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::SpinBlock];
 
-    fn plan() -> io::Result<[Vec<OwnedFd>; 2]> {
+    fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
         let bell = || eventfd(0, EventfdFlags::CLOEXEC);
         let bells = [bell()?, bell()?, bell()?, bell()?];
         let copies: Vec<OwnedFd> = bells.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
@@ -195,9 +195,9 @@ impl Doorbell for EventFd {
         ])
     }
 
-    fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, link: &Link) -> io::Result<EventFd> {
+    fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, params: &CaseParams) -> io::Result<EventFd> {
         let (mine, theirs) = mine.zip(theirs).expect("an eventfd ring is planned with eventfds");
-        Ok(EventFd { mine: Reader::new(mine, link.wait)?, theirs, looks: looks_before_sleep(link) })
+        Ok(EventFd { mine: Reader::new(mine, params.wait)?, theirs, looks: looks_before_sleep(params) })
     }
 
     fn wait(&mut self, words: Words<'_>, is_ready: impl Fn() -> bool) -> io::Result<()> {

@@ -13,7 +13,7 @@ use rustix::event::epoll;
 
 use super::copying::Transport;
 use crate::contract::Facts;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// Ways to wait that every descriptor offers.
 pub const WAITS: &[Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Uring, Wait::Spin];
@@ -243,17 +243,22 @@ pub struct ByteStream {
 
 impl ByteStream {
     /// From a descriptor to read and one to write; they may be duplicates of one socket. Facts are read of the second.
-    pub fn new(read: OwnedFd, write: OwnedFd, link: &Link, facts: ReadFacts) -> io::Result<ByteStream> {
+    pub fn new(
+        read: OwnedFd,
+        write: OwnedFd,
+        params: &CaseParams,
+        facts: ReadFacts,
+    ) -> io::Result<ByteStream> {
         Ok(ByteStream {
-            reader: Reader::new(read, link.wait)?,
-            writer: Writer::new(write, link.wait)?,
+            reader: Reader::new(read, params.wait)?,
+            writer: Writer::new(write, params.wait)?,
             facts,
         })
     }
 
     /// From a connected socket.
-    pub fn of_socket(socket: OwnedFd, link: &Link, facts: ReadFacts) -> io::Result<ByteStream> {
-        ByteStream::new(socket.try_clone()?, socket, link, facts)
+    pub fn of_socket(socket: OwnedFd, params: &CaseParams, facts: ReadFacts) -> io::Result<ByteStream> {
+        ByteStream::new(socket.try_clone()?, socket, params, facts)
     }
 }
 
@@ -288,10 +293,10 @@ pub struct Records {
 
 impl Records {
     /// From a connected socket.
-    pub fn new(socket: OwnedFd, link: &Link, facts: ReadFacts) -> io::Result<Records> {
+    pub fn new(socket: OwnedFd, params: &CaseParams, facts: ReadFacts) -> io::Result<Records> {
         Ok(Records {
-            reader: Reader::new(socket.try_clone()?, link.wait)?,
-            writer: Writer::new(socket, link.wait)?,
+            reader: Reader::new(socket.try_clone()?, params.wait)?,
+            writer: Writer::new(socket, params.wait)?,
             facts,
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! Both are made in a file system that is mounted nowhere. Where the kernel allows that only to root, they are made in a
 //! directory of their own below the temporary one, which is gone again before a peer is started. A program that is killed
-//! in between leaves it; the next one takes it away, see [`leftovers`](super::leftovers).
+//! in between leaves it; the next one takes it away, see [`stale`](super::stale).
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -15,11 +15,11 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 
 use super::copying::Copying;
 use super::fd::{self, ByteStream};
-use super::{leftovers, pipe};
+use super::{pipe, stale};
 use crate::axis::Axis;
-use crate::contract::{Caps, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `mkfifo(3)`.
 #[derive(Debug)]
@@ -33,19 +33,19 @@ impl Mechanism for Fifo {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        pipe::fits_pipe_size(host, link)
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        pipe::fits_pipe_size(host, params)
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        pipe::plan_two(link, || match namespace::private_tmpfs() {
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        pipe::create_two(params, || match namespace::private_tmpfs() {
             Ok(dir) => make_in(dir.as_fd()),
             Err(_) => make_in_temporary_dir(),
         })
     }
 
-    fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        pipe::attach(handoff, link)
+    fn attach(_side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        pipe::attach(resources, params)
     }
 }
 
@@ -71,7 +71,7 @@ fn open_both(dir: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
 
 fn make_in_temporary_dir() -> io::Result<(OwnedFd, OwnedFd)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let path = std::env::temp_dir().join(leftovers::name(WHAT, COUNT.fetch_add(1, Ordering::Relaxed)));
+    let path = std::env::temp_dir().join(stale::name(WHAT, COUNT.fetch_add(1, Ordering::Relaxed)));
     DirBuilder::new().mode(0o700).create(&path)?;
     let ends = File::open(&path).and_then(|dir| make_in(dir.as_fd()));
     fs::remove_dir(&path)?;
@@ -79,8 +79,8 @@ fn make_in_temporary_dir() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Takes away the directories of dead programs.
-pub fn sweep() {
-    leftovers::sweep_dir(&std::env::temp_dir(), WHAT, |path| {
+pub fn cleanup() {
+    stale::clean_up_dir(&std::env::temp_dir(), WHAT, |path| {
         // Another user's is not ours to remove, and cannot be.
         let _ = fs::remove_file(path.join(NAME));
         let _ = fs::remove_dir(path);
@@ -94,7 +94,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     fn ours() -> Vec<String> {
-        let ours = format!("{}{WHAT}-{}-", leftovers::PREFIX, std::process::id());
+        let ours = format!("{}{WHAT}-{}-", stale::PREFIX, std::process::id());
         let entries = fs::read_dir(std::env::temp_dir()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap_or_default());
         names.filter(|name| name.starts_with(&ours)).collect()
@@ -114,15 +114,15 @@ mod tests {
     fn what_a_dead_program_left_is_taken_away_and_what_a_living_one_has_is_not() {
         let mut child =
             Command::new("/bin/sh").arg("-c").arg("read x").stdin(Stdio::piped()).spawn().unwrap();
-        let path = std::env::temp_dir().join(format!("{}{WHAT}-{}-7", leftovers::PREFIX, child.id()));
+        let path = std::env::temp_dir().join(format!("{}{WHAT}-{}-7", stale::PREFIX, child.id()));
         fs::create_dir(&path).unwrap();
         let dir = File::open(&path).unwrap();
         namespace::make_fifo(dir.as_fd(), NAME).unwrap();
-        sweep();
+        cleanup();
         assert!(path.exists());
         drop(child.stdin.take());
         child.wait().unwrap();
-        sweep();
+        cleanup();
         assert!(!path.exists());
     }
 }

@@ -24,9 +24,9 @@ use causeway_os::socket;
 use super::doorbell::{Doorbell, Futex, Spin, Words};
 use super::fd::{Reader, Writer, check, peer_gone};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Endpoint, Facts, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// Memory files by descriptor.
 #[derive(Debug)]
@@ -55,19 +55,19 @@ impl Mechanism for MemfdPass {
     const AXES: &'static [Axis] = &[REUSE, DEPTH];
     type End = PassEnd;
 
-    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
         let credit = memory::memfd("weighbridge-credit", CREDIT_BYTES as u64)?;
         let copy = credit.try_clone()?;
-        Ok([Handoff::of([near, credit]), Handoff::of([far, copy])])
+        Ok([EndResources::of([near, credit]), EndResources::of([far, copy])])
     }
 
-    fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<PassEnd> {
-        let (socket, credit) = (handoff.take_fd(), handoff.take_fd());
-        let len = link.payload_bytes;
+    fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<PassEnd> {
+        let (socket, credit) = (resources.take_fd(), resources.take_fd());
+        let len = params.payload_bytes;
         let depth =
-            link.number(DEPTH.name).unwrap_or_else(|| (DEFAULT_BYTES / len.max(1)).clamp(2, 16)) as u64;
-        let store = match link.axis(REUSE.name) {
+            params.number(DEPTH.name).unwrap_or_else(|| (DEFAULT_BYTES / len.max(1)).clamp(2, 16)) as u64;
+        let store = match params.axis(REUSE.name) {
             "no" => Store::Fresh { flags: creation_flags()?, message: None },
             _ => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),
         };
@@ -76,10 +76,10 @@ impl Mechanism for MemfdPass {
             Side::Far => (CREDIT_BYTES / 2, 0),
         };
         Ok(PassEnd {
-            reader: Reader::new(socket.try_clone()?, link.wait)?,
-            writer: Writer::new(socket, link.wait)?,
+            reader: Reader::new(socket.try_clone()?, params.wait)?,
+            writer: Writer::new(socket, params.wait)?,
             credit: Mapping::shared(credit.as_fd(), CREDIT_BYTES, Access::ReadWrite)?,
-            bell: Futex::attach(None, None, link)?,
+            bell: Futex::attach(None, None, params)?,
             outgoing,
             incoming,
             depth,

@@ -4,10 +4,10 @@ use std::io;
 
 use crate::axis::{Axis, Values};
 use crate::buffer::Buffer;
-use crate::contract::{Caps, Endpoint, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Mechanism, Side};
 use crate::ctx::advance_virtual_time;
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// Costs what its axes say, on every machine.
 #[derive(Debug)]
@@ -40,29 +40,30 @@ impl Mechanism for Mock {
     ];
     type End = MockEnd;
 
-    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
-        Ok([Handoff::default(), Handoff::default()])
+    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Ok([EndResources::default(), EndResources::default()])
     }
 
-    fn attach(side: Side, _handoff: Handoff, link: &Link) -> io::Result<MockEnd> {
-        match link.axis("fault") {
+    fn attach(side: Side, _handoff: EndResources, params: &CaseParams) -> io::Result<MockEnd> {
+        match params.axis("fault") {
             "attach-fails" if side == Side::Far => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
             "dies" if side == Side::Far => std::process::abort(),
             "stalls" if side == Side::Far => loop {
                 std::thread::park();
             },
-            _ => {
-                Ok(MockEnd { buffer: Buffer::new(link.payload_bytes.max(1))?, latency_ns: latency_ns(link) })
-            }
+            _ => Ok(MockEnd {
+                buffer: Buffer::new(params.payload_bytes.max(1))?,
+                latency_ns: latency_ns(params),
+            }),
         }
     }
 }
 
 /// What a message costs.
-fn latency_ns(link: &Link) -> u64 {
-    let fixed = link.number("latency-ns").unwrap_or(1000) as u64;
-    let per_kib = link.number("latency-ns-per-kib").unwrap_or(0) as u64;
-    fixed + per_kib * link.payload_bytes as u64 / 1024
+fn latency_ns(params: &CaseParams) -> u64 {
+    let fixed = params.number("latency-ns").unwrap_or(1000) as u64;
+    let per_kib = params.number("latency-ns-per-kib").unwrap_or(0) as u64;
+    fixed + per_kib * params.payload_bytes as u64 / 1024
 }
 
 /// A buffer that goes nowhere, slowly.

@@ -4,8 +4,8 @@ mod backing;
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
-pub mod leftovers;
 mod socket;
+pub mod stale;
 
 mod buffers_barrier;
 pub(crate) mod causeway;
@@ -26,31 +26,31 @@ mod unix_seqpacket;
 mod unix_stream;
 mod vmsplice;
 
-pub use leftovers::sweep;
+pub use stale::cleanup;
 
-use crate::subject::Subject;
+use crate::target::Target;
 
 /// Every mechanism, in the order in which people read of them.
-pub const ALL: &[Subject] = &[
-    Subject::of::<noop::Noop>(),
-    Subject::of::<pipe::Pipe>(),
-    Subject::of::<pipe_packet::PipePacket>(),
-    Subject::of::<fifo::Fifo>(),
-    Subject::of::<unix_stream::UnixStream>(),
-    Subject::of::<unix_seqpacket::UnixSeqpacket>(),
-    Subject::of::<unix_dgram::UnixDgram>(),
-    Subject::of::<tcp::Tcp>(),
-    Subject::of::<udp::Udp>(),
-    Subject::of::<mq_posix::MqPosix>(),
-    Subject::of::<msg_sysv::MsgSysv>(),
-    Subject::of::<ring::Ring<doorbell::Spin>>(),
-    Subject::of::<ring::Ring<doorbell::Futex>>(),
-    Subject::of::<ring::Ring<doorbell::EventFd>>(),
-    Subject::of::<buffers_barrier::BuffersBarrier>(),
-    Subject::of::<causeway::Causeway<causeway::OneWriter>>(),
-    Subject::of::<causeway::Causeway<causeway::ManyWriters>>(),
-    Subject::of::<memfd_pass::MemfdPass>(),
-    Subject::of::<vmsplice::Vmsplice>(),
-    Subject::of::<process_vm::ProcessVm>(),
-    Subject::of::<mock::Mock>(),
+pub const ALL: &[Target] = &[
+    Target::of::<noop::Noop>(),
+    Target::of::<pipe::Pipe>(),
+    Target::of::<pipe_packet::PipePacket>(),
+    Target::of::<fifo::Fifo>(),
+    Target::of::<unix_stream::UnixStream>(),
+    Target::of::<unix_seqpacket::UnixSeqpacket>(),
+    Target::of::<unix_dgram::UnixDgram>(),
+    Target::of::<tcp::Tcp>(),
+    Target::of::<udp::Udp>(),
+    Target::of::<mq_posix::MqPosix>(),
+    Target::of::<msg_sysv::MsgSysv>(),
+    Target::of::<ring::Ring<doorbell::Spin>>(),
+    Target::of::<ring::Ring<doorbell::Futex>>(),
+    Target::of::<ring::Ring<doorbell::EventFd>>(),
+    Target::of::<buffers_barrier::BuffersBarrier>(),
+    Target::of::<causeway::Causeway<causeway::OneWriter>>(),
+    Target::of::<causeway::Causeway<causeway::ManyWriters>>(),
+    Target::of::<memfd_pass::MemfdPass>(),
+    Target::of::<vmsplice::Vmsplice>(),
+    Target::of::<process_vm::ProcessVm>(),
+    Target::of::<mock::Mock>(),
 ];

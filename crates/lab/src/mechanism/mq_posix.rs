@@ -19,11 +19,11 @@ use rustix::process::{Resource, getrlimit};
 
 use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
-use super::leftovers;
+use super::stale;
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `mq_open(3)`.
 #[derive(Debug)]
@@ -47,13 +47,13 @@ impl Mechanism for MqPosix {
     const AXES: &'static [Axis] = &[DEPTH];
     type End = Copying<Queues>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
         let (Some(size_max), Some(depth_max)) =
             (host.sysctl_number(MSGSIZE_MAX), host.sysctl_number(MSG_MAX))
         else {
             return Fit::No("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into());
         };
-        let (size, depth) = (message_bytes(link), depth(host, link));
+        let (size, depth) = (message_bytes(params), depth(host, params));
         if size > size_max {
             return Fit::No(format!(
                 "a message of {size} bytes exceeds fs.mqueue.msgsize_max = {size_max}; \
@@ -75,30 +75,30 @@ impl Mechanism for MqPosix {
         Fit::Yes
     }
 
-    fn plan(host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        let make = || make(message_bytes(link), depth(host, link));
+    fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let make = || make(message_bytes(params), depth(host, params));
         let (request, reply) = (make()?, make()?);
         let (request2, reply2) = (request.try_clone()?, reply.try_clone()?);
-        Ok([Handoff::of([reply, request]), Handoff::of([request2, reply2])])
+        Ok([EndResources::of([reply, request]), EndResources::of([request2, reply2])])
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        let (incoming, outgoing) = (handoff.take_fd(), handoff.take_fd());
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        let (incoming, outgoing) = (resources.take_fd(), resources.take_fd());
         let most_bytes = attributes(&incoming)?.mq_msgsize as usize;
-        let reader = Reader::new(incoming, link.wait)?;
-        let writer = Writer::new(outgoing, link.wait)?;
-        Copying::new(Queues { reader, writer, most_bytes }, link.payload_bytes)
+        let reader = Reader::new(incoming, params.wait)?;
+        let writer = Writer::new(outgoing, params.wait)?;
+        Copying::new(Queues { reader, writer, most_bytes }, params.payload_bytes)
     }
 }
 
 /// A queue for messages of no bytes cannot be made.
-fn message_bytes(link: &Link) -> u64 {
-    link.payload_bytes.max(1) as u64
+fn message_bytes(params: &CaseParams) -> u64 {
+    params.payload_bytes.max(1) as u64
 }
 
-fn depth(host: &Host, link: &Link) -> u64 {
+fn depth(host: &Host, params: &CaseParams) -> u64 {
     let most = host.sysctl_number(MSG_MAX).unwrap_or(DEFAULT_DEPTH);
-    link.number(DEPTH.name).map_or(DEFAULT_DEPTH.min(most), |depth| depth as u64)
+    params.number(DEPTH.name).map_or(DEFAULT_DEPTH.min(most), |depth| depth as u64)
 }
 
 /// What a queue counts for towards RLIMIT_MSGQUEUE: each message with its header, and a node for each priority that
@@ -116,7 +116,7 @@ fn rlimit() -> u64 {
 
 fn make(size: u64, depth: u64) -> io::Result<OwnedFd> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = format!("/{}", leftovers::name(WHAT, COUNT.fetch_add(1, Ordering::Relaxed)));
+    let name = format!("/{}", stale::name(WHAT, COUNT.fetch_add(1, Ordering::Relaxed)));
     let name = CString::new(name).expect("a name of letters and digits");
     // SAFETY: all zeros is a valid value of these numbers; some C libraries have more of them than are documented.
     let mut attributes: libc::mq_attr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -149,8 +149,8 @@ fn explain(error: io::Error) -> io::Error {
 const WHAT: &str = "mq";
 
 /// Takes away the queues of programs that were killed between opening and unlinking, where they can be listed.
-pub fn sweep() {
-    leftovers::sweep_dir(Path::new("/dev/mqueue"), WHAT, |path| {
+pub fn cleanup() {
+    stale::clean_up_dir(Path::new("/dev/mqueue"), WHAT, |path| {
         let _ = fs::remove_file(path);
     });
 }

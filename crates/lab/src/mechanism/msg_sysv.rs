@@ -14,10 +14,10 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use super::copying::{Copying, Transport};
-use super::{fd, leftovers};
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use super::{fd, stale};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `msgget(2)`.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Mechanism for MsgSysv {
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Spin];
     type End = Copying<Queues>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        let size = link.payload_bytes as u64;
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        let size = params.payload_bytes as u64;
         for (path, what) in [("kernel/msgmax", "a message"), ("kernel/msgmnb", "a queue")] {
             let name = path.replace('/', ".");
             let Some(most) = host.sysctl_number(path) else {
@@ -47,26 +47,26 @@ impl Mechanism for MsgSysv {
         Fit::Yes
     }
 
-    fn plan(host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (request, reply) = (Queue::make()?, Queue::make()?);
         let private = u64::from(host.has_private_ipc);
         let ids = [request.0 as u64, reply.0 as u64];
-        let near = Handoff {
+        let near = EndResources {
             words: vec![ids[1], ids[0], private],
             guard: Some(Box::new([request, reply])),
-            ..Handoff::default()
+            ..EndResources::default()
         };
-        Ok([near, Handoff { words: vec![ids[0], ids[1], private], ..Handoff::default() }])
+        Ok([near, EndResources { words: vec![ids[0], ids[1], private], ..EndResources::default() }])
     }
 
-    fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        let [incoming, outgoing, private] = handoff.words[..] else {
+    fn attach(_side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        let [incoming, outgoing, private] = resources.words[..] else {
             unreachable!("plan hands over three words")
         };
-        let flags = if link.wait == Wait::Spin { libc::IPC_NOWAIT } else { 0 };
+        let flags = if params.wait == Wait::Spin { libc::IPC_NOWAIT } else { 0 };
         let ends =
             Queues { incoming: incoming as i32, outgoing: outgoing as i32, flags, is_private: private != 0 };
-        Copying::new(ends, link.payload_bytes)
+        Copying::new(ends, params.payload_bytes)
     }
 }
 
@@ -115,7 +115,7 @@ fn remove(id: i32) {
 }
 
 /// Removes the queues of dead programs: our key, our mark, our user.
-pub fn sweep() {
+pub fn cleanup() {
     let Ok(table) = fs::read_to_string("/proc/sysvipc/msg") else { return };
     let us = rustix::process::geteuid().as_raw();
     for line in table.lines().skip(1) {
@@ -126,7 +126,7 @@ pub fn sweep() {
         let is_ours = key & KEY_TAG_MASK == KEY_TAG
             && i32::from_str_radix(mode, 8) == Ok(MODE)
             && creator.parse() == Ok(us);
-        if is_ours && leftovers::is_dead(key & ((1 << PID_BITS) - 1)) {
+        if is_ours && stale::is_dead(key & ((1 << PID_BITS) - 1)) {
             remove(id);
         }
     }
@@ -219,7 +219,7 @@ mod tests {
         let of_dead = make(KEY_TAG | dead, MODE);
         let unmarked = make(KEY_TAG | 1 << PID_BITS | dead, 0o600);
         let ours = Queue::make().unwrap();
-        sweep();
+        cleanup();
         let left = [of_dead, unmarked, ours.0].map(exists);
         remove(unmarked);
         assert_eq!(left, [false, true, true]);

@@ -3,9 +3,9 @@
 use std::io;
 
 use crate::buffer::Buffer;
-use crate::contract::{Caps, Endpoint, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// The harness itself.
 #[derive(Debug)]
@@ -18,12 +18,12 @@ impl Mechanism for Noop {
     const WAITS: &'static [Wait] = &[Wait::Block];
     type End = NoopEnd;
 
-    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
-        Ok([Handoff::default(), Handoff::default()])
+    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Ok([EndResources::default(), EndResources::default()])
     }
 
-    fn attach(_side: Side, _handoff: Handoff, link: &Link) -> io::Result<NoopEnd> {
-        Ok(NoopEnd { buffer: Buffer::new(link.payload_bytes.max(1))? })
+    fn attach(_side: Side, _handoff: EndResources, params: &CaseParams) -> io::Result<NoopEnd> {
+        Ok(NoopEnd { buffer: Buffer::new(params.payload_bytes.max(1))? })
     }
 }
 

@@ -8,9 +8,9 @@ use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with}
 use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `pipe(2)`.
 #[derive(Debug)]
@@ -32,37 +32,40 @@ impl Mechanism for Pipe {
     const AXES: &'static [Axis] = &[PIPE_SIZE];
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        fits_pipe_size(host, link)
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        fits_pipe_size(host, params)
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        plan_two(link, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        create_two(params, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
     }
 
-    fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        attach(handoff, link)
+    fn attach(_side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        attach(resources, params)
     }
 }
 
 /// Two pipes of the size that the case asks for, from whatever makes a reading and a writing end.
-pub fn plan_two(link: &Link, make: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>) -> io::Result<[Handoff; 2]> {
+pub fn create_two(
+    params: &CaseParams,
+    make: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>,
+) -> io::Result<[EndResources; 2]> {
     let make = || -> io::Result<_> {
         let (read, write) = make()?;
-        if let Some(bytes) = link.number(PIPE_SIZE.name) {
+        if let Some(bytes) = params.number(PIPE_SIZE.name) {
             fcntl_setpipe_size(&write, bytes)?;
         }
         Ok((read, write))
     };
     let (request_read, request_write) = make()?;
     let (reply_read, reply_write) = make()?;
-    Ok([Handoff::of([reply_read, request_write]), Handoff::of([request_read, reply_write])])
+    Ok([EndResources::of([reply_read, request_write]), EndResources::of([request_read, reply_write])])
 }
 
 /// May this case have a pipe of the size that it asks for?
-pub fn fits_pipe_size(host: &Host, link: &Link) -> Fit {
+pub fn fits_pipe_size(host: &Host, params: &CaseParams) -> Fit {
     let most = host.sysctl_number("fs/pipe-max-size").unwrap_or(u64::MAX);
-    match link.number(PIPE_SIZE.name) {
+    match params.number(PIPE_SIZE.name) {
         Some(bytes) if bytes as u64 > most => Fit::No(format!(
             "a pipe of {bytes} bytes exceeds fs.pipe-max-size = {most}; raise it with sysctl fs.pipe-max-size={bytes}"
         )),
@@ -71,9 +74,9 @@ pub fn fits_pipe_size(host: &Host, link: &Link) -> Fit {
 }
 
 /// The two descriptors of one end, reading first.
-pub fn attach(mut handoff: Handoff, link: &Link) -> io::Result<Copying<ByteStream>> {
-    let (read, write) = (handoff.take_fd(), handoff.take_fd());
-    Copying::new(ByteStream::new(read, write, link, facts)?, link.payload_bytes)
+pub fn attach(mut resources: EndResources, params: &CaseParams) -> io::Result<Copying<ByteStream>> {
+    let (read, write) = (resources.take_fd(), resources.take_fd());
+    Copying::new(ByteStream::new(read, write, params, facts)?, params.payload_bytes)
 }
 
 /// How much a pipe holds.

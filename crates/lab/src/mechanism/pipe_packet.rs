@@ -19,9 +19,9 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::pipe;
 use crate::axis::Axis;
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `pipe2(2)` with `O_DIRECT`.
 #[derive(Debug)]
@@ -39,25 +39,25 @@ impl Mechanism for PipePacket {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<Packets>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        if link.payload_bytes > MOST_BYTES {
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        if params.payload_bytes > MOST_BYTES {
             return Fit::No(format!(
                 "a message of {} bytes exceeds PIPE_BUF = {MOST_BYTES}, above which a pipe splits a packet; no setting \
                  raises that, use a smaller size",
-                link.payload_bytes
+                params.payload_bytes
             ));
         }
-        pipe::fits_pipe_size(host, link)
+        pipe::fits_pipe_size(host, params)
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        pipe::plan_two(link, || Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::DIRECT)?))
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        pipe::create_two(params, || Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::DIRECT)?))
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        let reader = Reader::new(handoff.take_fd(), link.wait)?;
-        let writer = Writer::new(handoff.take_fd(), link.wait)?;
-        Copying::new(Packets { reader, writer }, link.payload_bytes)
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        let reader = Reader::new(resources.take_fd(), params.wait)?;
+        let writer = Writer::new(resources.take_fd(), params.wait)?;
+        Copying::new(Packets { reader, writer }, params.payload_bytes)
     }
 }
 

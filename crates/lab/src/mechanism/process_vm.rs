@@ -18,9 +18,9 @@ use causeway_os::{process, socket};
 use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer, peer_gone};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `process_vm_readv(2)`.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Mechanism for ProcessVm {
     const AXES: &'static [Axis] = &[DEPTH];
     type End = Copying<Remote>;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        match link.number(DEPTH.name) {
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        match params.number(DEPTH.name) {
             Some(depth) if depth > MOST_DEPTH => Fit::No(format!(
                 "depth={depth} exceeds the {MOST_DEPTH} acknowledgements that surely find room in a socket; lower depth"
             )),
@@ -53,25 +53,25 @@ impl Mechanism for ProcessVm {
         }
     }
 
-    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near_out, far_in) = socket::seqpacket_pair()?;
         let (far_out, near_in) = socket::seqpacket_pair()?;
-        Ok([Handoff::of([near_in, near_out]), Handoff::of([far_in, far_out])])
+        Ok([EndResources::of([near_in, near_out]), EndResources::of([far_in, far_out])])
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
         // The other end is no ancestor of ours, and Yama would let only those read our memory.
         process::allow_tracing_by_any()?;
-        let depth = link.number(DEPTH.name).unwrap_or(2);
+        let depth = params.number(DEPTH.name).unwrap_or(2);
         let remote = Remote {
-            incoming: Channel::new(handoff.take_fd(), link.wait)?,
-            outgoing: Channel::new(handoff.take_fd(), link.wait)?,
+            incoming: Channel::new(resources.take_fd(), params.wait)?,
+            outgoing: Channel::new(resources.take_fd(), params.wait)?,
             depth,
-            stride: link.payload_bytes.next_multiple_of(page_bytes()),
+            stride: params.payload_bytes.next_multiple_of(page_bytes()),
             next: 0,
             lent: 0,
         };
-        Copying::new(remote, link.payload_bytes)
+        Copying::new(remote, params.payload_bytes)
     }
 }
 

@@ -22,9 +22,9 @@ use causeway_os::memory::{self, Access, Mapping};
 use super::backing;
 use super::doorbell::{Doorbell, Words};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Endpoint, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 const AXES: &[Axis] = &[
     backing::AXIS,
@@ -60,9 +60,9 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(link: &Link) -> Shape {
-        let stride = (SLOT_HEADER + link.payload_bytes).next_multiple_of(LINES);
-        let slots = link.number("depth").unwrap_or((DEFAULT_RING_BYTES / stride).clamp(2, 64));
+    fn of(params: &CaseParams) -> Shape {
+        let stride = (SLOT_HEADER + params.payload_bytes).next_multiple_of(LINES);
+        let slots = params.number("depth").unwrap_or((DEFAULT_RING_BYTES / stride).clamp(2, 64));
         Shape { slots, stride }
     }
 
@@ -83,30 +83,33 @@ impl<D: Doorbell> Mechanism for Ring<D> {
     const AXES: &'static [Axis] = AXES;
     type End = RingEnd<D>;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        let slots = link.number("depth").unwrap_or(2);
-        let stride = (SLOT_HEADER + link.payload_bytes).checked_next_multiple_of(LINES);
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        let slots = params.number("depth").unwrap_or(2);
+        let stride = (SLOT_HEADER + params.payload_bytes).checked_next_multiple_of(LINES);
         let fits = stride.and_then(|stride| stride.checked_mul(slots)).is_some_and(|bytes| bytes < 1 << 40);
         if fits {
             Fit::Yes
         } else {
-            Fit::No(format!("{slots} slots of {} bytes exceed memory; lower depth", link.payload_bytes))
+            Fit::No(format!("{slots} slots of {} bytes exceed memory; lower depth", params.payload_bytes))
         }
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        let bytes = 2 * Shape::of(link).ring_bytes() as u64;
-        let memory = backing::create(link, "weighbridge-ring", bytes)?;
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let bytes = 2 * Shape::of(params).ring_bytes() as u64;
+        let memory = backing::create(params, "weighbridge-ring", bytes)?;
         let copy = memory.try_clone()?;
-        let [near, far] = D::plan()?;
-        Ok([Handoff::of(std::iter::once(memory).chain(near)), Handoff::of(std::iter::once(copy).chain(far))])
+        let [near, far] = D::create()?;
+        Ok([
+            EndResources::of(std::iter::once(memory).chain(near)),
+            EndResources::of(std::iter::once(copy).chain(far)),
+        ])
     }
 
-    fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<RingEnd<D>> {
-        let shape = Shape::of(link);
-        let memory = handoff.take_fd();
+    fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<RingEnd<D>> {
+        let shape = Shape::of(params);
+        let memory = resources.take_fd();
         let map = Mapping::shared(memory.as_fd(), 2 * shape.ring_bytes(), Access::ReadWrite)?;
-        let mut fds = handoff.fds.into_iter();
+        let mut fds = resources.fds.into_iter();
         let (my_data, my_room, their_data, their_room) = (fds.next(), fds.next(), fds.next(), fds.next());
         let (outgoing, incoming) = match side {
             Side::Near => (0, shape.ring_bytes()),
@@ -120,8 +123,8 @@ impl<D: Doorbell> Mechanism for Ring<D> {
             filled: 0,
             emptied: 0,
             emptied_by_other: 0,
-            data_bell: D::attach(my_data, their_data, link)?,
-            room_bell: D::attach(my_room, their_room, link)?,
+            data_bell: D::attach(my_data, their_data, params)?,
+            room_bell: D::attach(my_room, their_room, params)?,
             is_locked: false,
         })
     }

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use causeway_os::socket;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{Facts, Fit, Handoff};
+use crate::contract::{EndResources, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 const SNDBUF: Axis = Axis {
     name: "sndbuf",
@@ -27,11 +27,11 @@ const RCVBUF: Axis = Axis {
 pub const AXES: &[Axis] = &[SNDBUF, RCVBUF];
 
 /// May this case have buffers of the size that it asks for?
-pub fn fits_buffers(host: &Host, link: &Link) -> Fit {
+pub fn fits_buffers(host: &Host, params: &CaseParams) -> Fit {
     for (axis, path) in [(SNDBUF, "net/core/wmem_max"), (RCVBUF, "net/core/rmem_max")] {
         let most = host.sysctl_number(path).unwrap_or(u64::MAX);
         let name = path.replace('/', ".");
-        match link.number(axis.name) {
+        match params.number(axis.name) {
             Some(bytes) if bytes as u64 > most => {
                 return Fit::No(format!(
                     "{}={bytes} exceeds {name} = {most}; raise it with sysctl {name}={bytes}",
@@ -48,7 +48,7 @@ pub fn fits_buffers(host: &Host, link: &Link) -> Fit {
 ///
 /// # Errors
 /// The kernel's, or it gave another size than the double of what was asked for, as it does below its minimum.
-pub fn set_buffers(socket: impl AsFd, link: &Link) -> io::Result<()> {
+pub fn set_buffers(socket: impl AsFd, params: &CaseParams) -> io::Result<()> {
     let socket = socket.as_fd();
     let is_double = |axis: Axis, asked: usize, given: usize| {
         if given == 2 * asked {
@@ -60,11 +60,11 @@ pub fn set_buffers(socket: impl AsFd, link: &Link) -> io::Result<()> {
             given / 2
         )))
     };
-    if let Some(bytes) = link.number(SNDBUF.name) {
+    if let Some(bytes) = params.number(SNDBUF.name) {
         socket::set_send_buffer_bytes(socket, bytes)?;
         is_double(SNDBUF, bytes, socket::send_buffer_bytes(socket)?)?;
     }
-    if let Some(bytes) = link.number(RCVBUF.name) {
+    if let Some(bytes) = params.number(RCVBUF.name) {
         socket::set_receive_buffer_bytes(socket, bytes)?;
         is_double(RCVBUF, bytes, socket::receive_buffer_bytes(socket)?)?;
     }
@@ -75,13 +75,13 @@ pub fn set_buffers(socket: impl AsFd, link: &Link) -> io::Result<()> {
 const OVERHEAD_BYTES: u64 = 32;
 
 /// May a Unix socket that keeps messages apart carry those of this case, with the buffers that it asks for?
-pub fn fits_unix_message(host: &Host, link: &Link) -> Fit {
-    let not_these_buffers = fits_buffers(host, link);
+pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Fit {
+    let not_these_buffers = fits_buffers(host, params);
     if not_these_buffers != Fit::Yes {
         return not_these_buffers;
     }
-    let payload = link.payload_bytes as u64;
-    let (name, buffer) = match link.number(SNDBUF.name) {
+    let payload = params.payload_bytes as u64;
+    let (name, buffer) = match params.number(SNDBUF.name) {
         Some(bytes) => ("sndbuf", 2 * bytes as u64),
         None => ("net.core.wmem_default", host.sysctl_number("net/core/wmem_default").unwrap_or(u64::MAX)),
     };
@@ -105,14 +105,14 @@ pub fn fits_unix_message(host: &Host, link: &Link) -> Fit {
 ///
 /// # Errors
 /// The kernel's.
-pub fn plan_unix(
+pub fn create_unix(
     pair: impl Fn() -> causeway_os::Result<(OwnedFd, OwnedFd)>,
-    link: &Link,
-) -> io::Result<[Handoff; 2]> {
+    params: &CaseParams,
+) -> io::Result<[EndResources; 2]> {
     let (near, far) = pair()?;
-    set_buffers(&near, link)?;
-    set_buffers(&far, link)?;
-    Ok([Handoff::of([near]), Handoff::of([far])])
+    set_buffers(&near, params)?;
+    set_buffers(&far, params)?;
+    Ok([EndResources::of([near]), EndResources::of([far])])
 }
 
 /// Sizes of the buffers, as they are.

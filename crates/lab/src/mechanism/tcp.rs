@@ -18,9 +18,9 @@ use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::socket;
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// A connection to 127.0.0.1.
 #[derive(Debug)]
@@ -41,28 +41,28 @@ impl Mechanism for Tcp {
     const AXES: &'static [Axis] = &[NODELAY, socket::AXES[0], socket::AXES[1]];
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        socket::fits_buffers(host, link)
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        socket::fits_buffers(host, params)
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        let listener = local_socket(SocketType::STREAM, link)?;
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let listener = local_socket(SocketType::STREAM, params)?;
         listen(&listener, 1)?;
         // The window scale is settled when a connection begins, so its ends have their buffers before.
-        let near = local_socket(SocketType::STREAM, link)?;
+        let near = local_socket(SocketType::STREAM, params)?;
         connect(&near, &getsockname(&listener)?)?;
         let far = accept_with(&listener, SocketFlags::CLOEXEC)?;
         if getpeername(&far)? != Some(getsockname(&near)?) {
             return Err(io::Error::other("somebody else connected to the port of this run"));
         }
         for socket in [&near, &far] {
-            set_tcp_nodelay(socket, link.axis(NODELAY.name) == "yes")?;
+            set_tcp_nodelay(socket, params.axis(NODELAY.name) == "yes")?;
         }
-        Ok([Handoff::of([near]), Handoff::of([far])])
+        Ok([EndResources::of([near]), EndResources::of([far])])
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        Copying::new(ByteStream::of_socket(handoff.take_fd(), link, facts)?, link.payload_bytes)
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        Copying::new(ByteStream::of_socket(resources.take_fd(), params, facts)?, params.payload_bytes)
     }
 }
 
@@ -70,9 +70,9 @@ impl Mechanism for Tcp {
 ///
 /// # Errors
 /// The kernel's, as where there is no loopback interface.
-pub fn local_socket(kind: SocketType, link: &Link) -> io::Result<OwnedFd> {
+pub fn local_socket(kind: SocketType, params: &CaseParams) -> io::Result<OwnedFd> {
     let made = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?;
-    socket::set_buffers(&made, link)?;
+    socket::set_buffers(&made, params)?;
     bind(&made, &SocketAddrAny::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
     Ok(made)
 }

@@ -8,9 +8,9 @@ use super::copying::Copying;
 use super::fd::{self, Records};
 use super::{socket, tcp};
 use crate::axis::Axis;
-use crate::contract::{Caps, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// Two sockets at 127.0.0.1, connected to each other.
 #[derive(Debug)]
@@ -28,26 +28,26 @@ impl Mechanism for Udp {
     const AXES: &'static [Axis] = socket::AXES;
     type End = Copying<Records>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        if link.payload_bytes > MOST_BYTES {
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        if params.payload_bytes > MOST_BYTES {
             return Fit::No(format!(
                 "a message of {} bytes exceeds the {MOST_BYTES} that the 16-bit length of an IPv4 packet leaves to \
                  UDP; no setting raises that, use a smaller size",
-                link.payload_bytes
+                params.payload_bytes
             ));
         }
-        socket::fits_buffers(host, link)
+        socket::fits_buffers(host, params)
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        let near = tcp::local_socket(SocketType::DGRAM, link)?;
-        let far = tcp::local_socket(SocketType::DGRAM, link)?;
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        let near = tcp::local_socket(SocketType::DGRAM, params)?;
+        let far = tcp::local_socket(SocketType::DGRAM, params)?;
         connect(&near, &getsockname(&far)?)?;
         connect(&far, &getsockname(&near)?)?;
-        Ok([Handoff::of([near]), Handoff::of([far])])
+        Ok([EndResources::of([near]), EndResources::of([far])])
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        Copying::new(Records::new(handoff.take_fd(), link, socket::facts)?, link.payload_bytes)
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        Copying::new(Records::new(resources.take_fd(), params, socket::facts)?, params.payload_bytes)
     }
 }

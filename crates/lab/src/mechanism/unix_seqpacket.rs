@@ -8,9 +8,9 @@ use super::copying::Copying;
 use super::fd::{self, Records};
 use super::socket;
 use crate::axis::Axis;
-use crate::contract::{Caps, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `socketpair(2)` of Unix sockets.
 #[derive(Debug)]
@@ -24,15 +24,15 @@ impl Mechanism for UnixSeqpacket {
     const AXES: &'static [Axis] = socket::AXES;
     type End = Copying<Records>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        socket::fits_unix_message(host, link)
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        socket::fits_unix_message(host, params)
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        socket::plan_unix(os::seqpacket_pair, link)
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        socket::create_unix(os::seqpacket_pair, params)
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        Copying::new(Records::new(handoff.take_fd(), link, socket::facts)?, link.payload_bytes)
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        Copying::new(Records::new(resources.take_fd(), params, socket::facts)?, params.payload_bytes)
     }
 }

@@ -20,9 +20,9 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::pipe;
 use crate::axis::Axis;
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// `vmsplice(2)`.
 #[derive(Debug)]
@@ -37,20 +37,20 @@ impl Mechanism for Vmsplice {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<Pages>;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        pipe::fits_pipe_size(host, link)
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        pipe::fits_pipe_size(host, params)
     }
 
-    fn plan(_host: &Host, link: &Link) -> io::Result<[Handoff; 2]> {
-        pipe::plan_two(link, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
+    fn create(_host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        pipe::create_two(params, || Ok(pipe_with(PipeFlags::CLOEXEC)?))
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Self::End> {
-        let (read, write) = (handoff.take_fd(), handoff.take_fd());
-        let buffers = Buffers::new(fcntl_getpipe_size(&write)?, link.payload_bytes);
-        let reader = Reader::new(read, link.wait)?;
-        let writer = Writer::new(write, link.wait)?;
-        Copying::new(Pages { reader, writer, buffers, next: 0 }, link.payload_bytes)
+    fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+        let (read, write) = (resources.take_fd(), resources.take_fd());
+        let buffers = Buffers::new(fcntl_getpipe_size(&write)?, params.payload_bytes);
+        let reader = Reader::new(read, params.wait)?;
+        let writer = Writer::new(write, params.wait)?;
+        Copying::new(Pages { reader, writer, buffers, next: 0 }, params.payload_bytes)
     }
 }
 

@@ -12,12 +12,12 @@ use std::ffi::c_void;
 use std::hint;
 use std::io;
 
-use super::{Op, Seat};
+use super::{Op, OpContext};
 use crate::allocator::{self, ALLOCATOR};
 use crate::axis::{Axis, Values};
 use crate::contract::{Caps, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// Allocators are shared by the threads of a process, so several roles are threads of one.
 pub(super) const CAPS: Caps = Caps::PAYLOAD.and(Caps::ONE_PROCESS);
@@ -41,16 +41,16 @@ pub(super) unsafe fn free(object: *mut c_void) {
 }
 
 /// May this allocator allocate so much here?
-pub(super) fn fit(link: &Link) -> Fit {
-    match link.payload_bytes {
+pub(super) fn fit(params: &CaseParams) -> Fit {
+    match params.payload_bytes {
         0 => Fit::No("an object of no bytes is none; the smallest size is 1".into()),
-        _ => allocator::fit(link),
+        _ => allocator::fit(params),
     }
 }
 
 /// Facts of every allocating operation.
-pub(super) fn facts(link: &Link) -> io::Result<Facts> {
-    Ok(Facts::from([("allocator".into(), allocator::loaded(link)?)]))
+pub(super) fn facts(params: &CaseParams) -> io::Result<Facts> {
+    Ok(Facts::from([("allocator".into(), allocator::loaded(params)?)]))
 }
 
 /// One object, allocated and freed: the allocator's fast path.
@@ -66,12 +66,12 @@ impl Op for Reuse {
     const CAPS: Caps = CAPS;
     const AXES: &'static [Axis] = &[ALLOCATOR];
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        fit(link)
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        fit(params)
     }
 
-    fn setup(seat: &Seat<'_>) -> io::Result<Reuse> {
-        Ok(Reuse { bytes: seat.link.payload_bytes, facts: facts(seat.link)? })
+    fn setup(context: &OpContext<'_>) -> io::Result<Reuse> {
+        Ok(Reuse { bytes: context.params.payload_bytes, facts: facts(context.params)? })
     }
 
     #[inline]
@@ -100,11 +100,11 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(seat: &Seat<'_>, count: usize) -> io::Result<Batch> {
+    fn new(context: &OpContext<'_>, count: usize) -> io::Result<Batch> {
         let mut batch = Batch {
-            bytes: seat.link.payload_bytes,
+            bytes: context.params.payload_bytes,
             objects: vec![std::ptr::null_mut(); count],
-            facts: facts(seat.link)?,
+            facts: facts(context.params)?,
         };
         // The heap grows now, and not while somebody counts faults.
         batch.allocate()?;
@@ -139,8 +139,8 @@ macro_rules! batch {
         impl $name {
             const COUNT: Axis = $axis;
 
-            fn count(link: &Link) -> usize {
-                link.number(Self::COUNT.name).unwrap_or($default)
+            fn count(params: &CaseParams) -> usize {
+                params.number(Self::COUNT.name).unwrap_or($default)
             }
         }
 
@@ -151,12 +151,12 @@ macro_rules! batch {
             const AXES: &'static [Axis] = &[Self::COUNT, ALLOCATOR];
             const PARTS: &'static [&'static str] = $parts;
 
-            fn fit(_host: &Host, link: &Link) -> Fit {
-                fit(link)
+            fn fit(_host: &Host, params: &CaseParams) -> Fit {
+                fit(params)
             }
 
-            fn setup(seat: &Seat<'_>) -> io::Result<$name> {
-                Ok($name(Batch::new(seat, Self::count(seat.link))?))
+            fn setup(context: &OpContext<'_>) -> io::Result<$name> {
+                Ok($name(Batch::new(context, Self::count(context.params))?))
             }
 
             #[inline]
@@ -170,12 +170,12 @@ macro_rules! batch {
                 Some(1)
             }
 
-            fn ops_of_once(link: &Link) -> u64 {
-                Self::count(link) as u64
+            fn ops_of_once(params: &CaseParams) -> u64 {
+                Self::count(params) as u64
             }
 
             /// Whether a large batch gives its memory back to the kernel in between is the allocator's business.
-            fn faults(_link: &Link) -> Option<f64> {
+            fn faults(_link: &CaseParams) -> Option<f64> {
                 None
             }
 

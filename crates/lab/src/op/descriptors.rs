@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::syscalls::sys;
-use super::{Op, Seat};
+use super::{Op, OpContext};
 
 /// The result of a call of the C library.
 #[inline]
@@ -38,7 +38,7 @@ macro_rules! cycle {
             const ID: &'static str = $id;
             const ABOUT: &'static str = $about;
 
-            fn setup(_seat: &Seat<'_>) -> io::Result<$name> {
+            fn setup(_seat: &OpContext<'_>) -> io::Result<$name> {
                 Ok($name)
             }
 
@@ -128,7 +128,7 @@ impl Op for EpollAddRemove {
     const ID: &'static str = "epoll-add-remove";
     const ABOUT: &'static str = "epoll_ctl ADD and DEL of an eventfd";
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<EpollAddRemove> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<EpollAddRemove> {
         Ok(EpollAddRemove {
             set: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?,
             watched: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
@@ -164,7 +164,7 @@ impl Op for AcceptCycle {
     const ABOUT: &'static str =
         "socket, connect to a listening Unix stream socket of the same role, accept, close of both ends";
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<AcceptCycle> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<AcceptCycle> {
         // SAFETY: the address is ours; with no more than its family given, the kernel chooses an abstract name, which is
         // gone with the socket.
         unsafe {

@@ -15,12 +15,12 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_queue::ArrayQueue;
 
 use super::alloc::{self, CAPS, allocate, free};
-use super::{Op, Seat, parallel};
+use super::{Op, OpContext, parallel};
 use crate::allocator::ALLOCATOR;
 use crate::axis::Axis;
 use crate::contract::{Caps, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// Objects that may be on their way between two roles.
 const DEPTH: usize = 1024;
@@ -45,14 +45,14 @@ struct Ends {
 }
 
 impl Ends {
-    fn new(seat: &Seat<'_>) -> io::Result<Ends> {
-        let own = if seat.role == 0 { 0..seat.roles - 1 } else { seat.role - 1..seat.role };
+    fn new(context: &OpContext<'_>) -> io::Result<Ends> {
+        let own = if context.role == 0 { 0..context.roles - 1 } else { context.role - 1..context.role };
         Ok(Ends {
-            rings: rings(seat.roles),
+            rings: rings(context.roles),
             next: own.start,
             own,
-            bytes: seat.link.payload_bytes,
-            facts: alloc::facts(seat.link)?,
+            bytes: context.params.payload_bytes,
+            facts: alloc::facts(context.params)?,
         })
     }
 
@@ -121,15 +121,15 @@ macro_rules! hand_over {
             // Where objects are freed.
             const COUNTS: fn(usize) -> bool = |role| (role == 0) != $first_gives;
 
-            fn fit(_host: &Host, link: &Link) -> Fit {
-                match parallel::roles(link) {
+            fn fit(_host: &Host, params: &CaseParams) -> Fit {
+                match parallel::roles(params) {
                     0 | 1 => Fit::No("one role has nobody to hand anything over to; use roles=2 or more".into()),
-                    _ => alloc::fit(link),
+                    _ => alloc::fit(params),
                 }
             }
 
-            fn setup(seat: &Seat<'_>) -> io::Result<$name> {
-                Ok($name { ends: Ends::new(seat)?, gives: (seat.role == 0) == $first_gives })
+            fn setup(context: &OpContext<'_>) -> io::Result<$name> {
+                Ok($name { ends: Ends::new(context)?, gives: (context.role == 0) == $first_gives })
             }
 
             fn once(&mut self) -> io::Result<u64> {
@@ -142,7 +142,7 @@ macro_rules! hand_over {
             }
 
             /// How far the heap grows depends on who is ahead.
-            fn faults(_link: &Link) -> Option<f64> {
+            fn faults(_link: &CaseParams) -> Option<f64> {
                 None
             }
 
@@ -175,8 +175,8 @@ mod tests {
     fn what_is_given_is_taken_and_nobody_waits() {
         let id = CaseId::new("parallel", "alloc-remote-free", 64, "free").with("roles", "3");
         let axes = [ALLOCATOR, Axis { name: "roles", ..super::super::alloc::Bulk::AXES[0] }];
-        let link = Link::new(&id, &axes, &[]).unwrap();
-        let role = |role| RemoteFree::setup(&Seat { link: &link, role, roles: 3 }).unwrap();
+        let params = CaseParams::new(&id, &axes, &[]).unwrap();
+        let role = |role| RemoteFree::setup(&OpContext { params: &params, role, roles: 3 }).unwrap();
         let (mut taker, mut first, mut second) = (role(0), role(1), role(2));
         assert_eq!(taker.up_to(5).unwrap(), (0, 0), "nothing was given yet");
         assert_eq!(first.up_to(10).unwrap(), (10, 10));

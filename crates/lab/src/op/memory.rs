@@ -16,12 +16,12 @@ use std::hint;
 use std::io;
 use std::marker::PhantomData;
 
-use super::{Op, Seat};
+use super::{Op, OpContext};
 use crate::axis::{Axis, Values};
 use crate::buffer::Buffer;
 use crate::contract::{Caps, Facts, Fit};
 use crate::host::Host;
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::pattern::Unit;
 use crate::touch;
 
@@ -45,9 +45,9 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    fn new(seat: &Seat<'_>) -> io::Result<Blocks> {
-        let len = seat.link.payload_bytes;
-        let is_fresh = is_fresh(seat.link);
+    fn new(context: &OpContext<'_>) -> io::Result<Blocks> {
+        let len = context.params.payload_bytes;
+        let is_fresh = is_fresh(context.params);
         let (mut from, mut to) = (Buffer::new(len)?, Buffer::new(len)?);
         // In one call of the kernel, which is faster than a fault for each page.
         from.prefault()?;
@@ -78,8 +78,8 @@ impl Blocks {
     }
 }
 
-fn is_fresh(link: &Link) -> bool {
-    link.axes.get(MEMORY.name).is_some_and(|memory| memory == "fresh")
+fn is_fresh(params: &CaseParams) -> bool {
+    params.axes.get(MEMORY.name).is_some_and(|memory| memory == "fresh")
 }
 
 /// Bytes of the last-level cache, as the kernel tells them of the first CPU.
@@ -138,12 +138,12 @@ impl<W: Work> Op for Memory<W> {
     const AXES: &'static [Axis] = if matches!(W::TRAFFIC, Traffic::Read) { &[] } else { &[MEMORY] };
     const UNIT: Unit = Unit::BytesPerSecond;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
-        let len = link.payload_bytes as u64;
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
+        let len = params.payload_bytes as u64;
         if len == 0 {
             return Fit::No("an operation on no bytes does nothing; the smallest size is 1".into());
         }
-        let roles = link.axes.get(crate::axis::ROLES).and_then(|roles| roles.parse().ok()).unwrap_or(1);
+        let roles = params.axes.get(crate::axis::ROLES).and_then(|roles| roles.parse().ok()).unwrap_or(1);
         let needed = len.saturating_mul(2).saturating_mul(roles);
         match available_bytes() {
             Some(available) if needed > available / 4 => Fit::No(format!(
@@ -156,8 +156,8 @@ impl<W: Work> Op for Memory<W> {
         }
     }
 
-    fn setup(seat: &Seat<'_>) -> io::Result<Memory<W>> {
-        Ok(Memory { blocks: Blocks::new(seat)?, work: PhantomData })
+    fn setup(context: &OpContext<'_>) -> io::Result<Memory<W>> {
+        Ok(Memory { blocks: Blocks::new(context)?, work: PhantomData })
     }
 
     #[inline]
@@ -170,13 +170,13 @@ impl<W: Work> Op for Memory<W> {
         Some(W::result(&self.blocks))
     }
 
-    fn op_bytes(link: &Link) -> u64 {
-        link.payload_bytes as u64
+    fn op_bytes(params: &CaseParams) -> u64 {
+        params.payload_bytes as u64
     }
 
-    fn bus_crossings(link: &Link) -> Option<f64> {
+    fn bus_crossings(params: &CaseParams) -> Option<f64> {
         let cache = last_level_cache_bytes()?;
-        let len = link.payload_bytes as u64;
+        let len = params.payload_bytes as u64;
         let blocks = if matches!(W::TRAFFIC, Traffic::Copy | Traffic::CopyPast) { 2 } else { 1 };
         if len * blocks <= cache {
             return None;
@@ -190,9 +190,9 @@ impl<W: Work> Op for Memory<W> {
         })
     }
 
-    fn faults(link: &Link) -> Option<f64> {
-        let pages = link.payload_bytes.div_ceil(causeway_os::memory::page_bytes());
-        Some(if is_fresh(link) { pages as f64 } else { 0.0 })
+    fn faults(params: &CaseParams) -> Option<f64> {
+        let pages = params.payload_bytes.div_ceil(causeway_os::memory::page_bytes());
+        Some(if is_fresh(params) { pages as f64 } else { 0.0 })
     }
 
     fn finish(&mut self) -> io::Result<Facts> {
@@ -392,8 +392,8 @@ mod tests {
         assert!(Memory::<W>::CAPS.has(Caps::PAYLOAD));
         let id = CaseId::new("solo", W::ID, len as u64, "free");
         let id = if memory == "warm" { id } else { id.with("memory", memory) };
-        let link = Link::new(&id, Memory::<W>::AXES, &[]).unwrap();
-        let mut op = Memory::<W>::setup(&Seat { link: &link, role: 0, roles: 1 }).unwrap();
+        let params = CaseParams::new(&id, Memory::<W>::AXES, &[]).unwrap();
+        let mut op = Memory::<W>::setup(&OpContext { params: &params, role: 0, roles: 1 }).unwrap();
         let each = op.each().unwrap();
         for _ in 0..3 {
             assert_eq!(op.once().unwrap(), each, "{} of {len} bytes, {memory}", W::ID);
@@ -420,19 +420,20 @@ mod tests {
     #[test]
     fn a_block_that_nobody_filled_is_not_right_whatever_it_is_filled_with() {
         for id in ["memset", "memset-zero"] {
-            let link =
-                Link::new(&CaseId::new("solo", id, 1000, "free"), Memory::<Memset<0>>::AXES, &[]).unwrap();
-            let seat = Seat { link: &link, role: 0, roles: 1 };
-            assert!(Memory::<Memset<0>>::setup(&seat).unwrap().finish().is_err());
-            assert!(Memory::<Memset<FILL>>::setup(&seat).unwrap().finish().is_err());
+            let params =
+                CaseParams::new(&CaseId::new("solo", id, 1000, "free"), Memory::<Memset<0>>::AXES, &[])
+                    .unwrap();
+            let context = OpContext { params: &params, role: 0, roles: 1 };
+            assert!(Memory::<Memset<0>>::setup(&context).unwrap().finish().is_err());
+            assert!(Memory::<Memset<FILL>>::setup(&context).unwrap().finish().is_err());
         }
     }
 
     #[test]
     fn a_block_that_was_not_written_whole_is_not_right() {
         let id = CaseId::new("solo", "memcpy", 1000, "free");
-        let link = Link::new(&id, Memory::<Memcpy>::AXES, &[]).unwrap();
-        let mut op = Memory::<Memcpy>::setup(&Seat { link: &link, role: 0, roles: 1 }).unwrap();
+        let params = CaseParams::new(&id, Memory::<Memcpy>::AXES, &[]).unwrap();
+        let mut op = Memory::<Memcpy>::setup(&OpContext { params: &params, role: 0, roles: 1 }).unwrap();
         op.once().unwrap();
         op.blocks.to.bytes_mut()[500] ^= 1;
         assert!(op.finish().is_err());

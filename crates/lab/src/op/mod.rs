@@ -18,13 +18,13 @@ use std::io;
 use std::marker::PhantomData;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::counter_check::Quiet;
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 use crate::pattern::{Info, Unit};
-use crate::shape::Quiet;
 use crate::signal::carries_nothing;
-use crate::subject::Subject;
+use crate::target::Target;
 
 /// Something to do over and over.
 pub trait Op: Sized + 'static {
@@ -48,7 +48,7 @@ pub trait Op: Sized + 'static {
     const PARTS: &'static [&'static str] = &[];
 
     /// May this case run here?
-    fn fit(_host: &Host, _link: &Link) -> Fit {
+    fn fit(_host: &Host, _link: &CaseParams) -> Fit {
         Fit::Yes
     }
 
@@ -56,7 +56,7 @@ pub trait Op: Sized + 'static {
     ///
     /// # Errors
     /// That of the kernel; the case is then skipped with it.
-    fn setup(seat: &Seat<'_>) -> io::Result<Self>;
+    fn setup(context: &OpContext<'_>) -> io::Result<Self>;
 
     /// Does it once. The result depends on what was done.
     ///
@@ -80,17 +80,17 @@ pub trait Op: Sized + 'static {
     }
 
     /// How many operations one call of [`once`](Op::once) stands for.
-    fn ops_of_once(_link: &Link) -> u64 {
+    fn ops_of_once(_link: &CaseParams) -> u64 {
         1
     }
 
     /// Bytes of payload of one operation.
-    fn op_bytes(_link: &Link) -> u64 {
+    fn op_bytes(_link: &CaseParams) -> u64 {
         0
     }
 
     /// How often a byte of payload crosses the memory bus, by counting: an estimate, where one can be made.
-    fn bus_crossings(_link: &Link) -> Option<f64> {
+    fn bus_crossings(_link: &CaseParams) -> Option<f64> {
         None
     }
 
@@ -103,7 +103,7 @@ pub trait Op: Sized + 'static {
     }
 
     /// Page faults of one operation; `None` where that is not known.
-    fn faults(_link: &Link) -> Option<f64> {
+    fn faults(_link: &CaseParams) -> Option<f64> {
         Some(0.0)
     }
 
@@ -118,9 +118,9 @@ pub trait Op: Sized + 'static {
 
 /// Where a role sits.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat<'a> {
+pub struct OpContext<'a> {
     /// The case.
-    pub link: &'a Link,
+    pub params: &'a CaseParams,
     /// Index of the role.
     pub role: usize,
     /// Number of roles.
@@ -149,7 +149,7 @@ fn check(each: Option<u64>, done: u64, sum: u64) -> io::Result<()> {
 }
 
 /// Every operation, in the order in which people read of them.
-pub const ALL: &[Subject] = &[
+pub const ALL: &[Target] = &[
     of::<noop::Noop>(),
     of::<syscalls::Getpid>(),
     of::<syscalls::Getppid>(),
@@ -201,8 +201,8 @@ impl<O: Op> Patterns<O> {
     };
 }
 
-const fn of<O: Op>() -> Subject {
-    Subject {
+const fn of<O: Op>() -> Target {
+    Target {
         id: O::ID,
         about: O::ABOUT,
         caps: O::CAPS,
@@ -210,21 +210,21 @@ const fn of<O: Op>() -> Subject {
         axes: O::AXES,
         patterns: Patterns::<O>::ALL,
         fit: fit::<O>,
-        plan: |_, link| {
-            let roles = if link.id.pattern == solo::ID { 1 } else { parallel::roles(link) };
-            Ok((0..roles).map(|_| Handoff::default()).collect())
+        create: |_, params| {
+            let roles = if params.id.pattern == solo::ID { 1 } else { parallel::roles(params) };
+            Ok((0..roles).map(|_| EndResources::default()).collect())
         },
-        drive: |pattern, _, link, cx| match pattern {
-            solo::ID => solo::drive::<O>(link, cx),
-            _ => parallel::drive::<O>(link, cx),
+        drive: |pattern, _, params, cx| match pattern {
+            solo::ID => solo::drive::<O>(params, cx),
+            _ => parallel::drive::<O>(params, cx),
         },
-        shape: |case, per_op| O::QUIET.check(per_op, O::faults(&case.link)),
+        counter_check: |case, per_op| O::QUIET.check(per_op, O::faults(&case.params)),
     }
 }
 
-fn fit<O: Op>(host: &Host, link: &Link) -> Fit {
-    let is_alone = link.id.pattern == solo::ID;
-    match link.id.placement.as_str() {
+fn fit<O: Op>(host: &Host, params: &CaseParams) -> Fit {
+    let is_alone = params.id.pattern == solo::ID;
+    match params.id.placement.as_str() {
         "same-cpu" | "free" => {}
         placement if is_alone => {
             return Fit::No(format!(
@@ -233,8 +233,8 @@ fn fit<O: Op>(host: &Host, link: &Link) -> Fit {
         }
         _ => {}
     }
-    match if O::CAPS.has(Caps::PAYLOAD) { Fit::Yes } else { carries_nothing(link) } {
-        Fit::Yes => O::fit(host, link),
+    match if O::CAPS.has(Caps::PAYLOAD) { Fit::Yes } else { carries_nothing(params) } {
+        Fit::Yes => O::fit(host, params),
         no => no,
     }
 }

@@ -3,7 +3,7 @@
 use std::hint;
 use std::io;
 
-use super::{Op, Seat};
+use super::{Op, OpContext};
 use crate::contract::Caps;
 
 /// The harness itself.
@@ -15,7 +15,7 @@ impl Op for Noop {
     const ABOUT: &'static str = "the harness itself: the loop without any operation";
     const CAPS: Caps = Caps::HARNESS;
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<Noop> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<Noop> {
         Ok(Noop(1))
     }
 

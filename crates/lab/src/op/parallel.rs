@@ -3,12 +3,12 @@
 
 use std::io;
 
-use super::{Op, Seat, check, run, solo};
+use super::{Op, OpContext, check, run, solo};
 use crate::axis::{Axis, ROLES, Values};
 use crate::contract::{Caps, Facts};
-use crate::ctx::{Crowd, Ctx};
-use crate::link::Link;
+use crate::ctx::{Concurrent, Ctx};
 use crate::lock::contend;
+use crate::params::CaseParams;
 use crate::pattern::{Info, Unit, role_names};
 use crate::shared::Step;
 
@@ -18,7 +18,7 @@ pub(super) const fn info(unit: Unit) -> Info {
         id: "parallel",
         about: "several roles do the same operation, each by itself: what all of them do in a second",
         needs: Caps::NONE,
-        roles: |link| role_names(roles(link)),
+        roles: |params| role_names(roles(params)),
         axes: &[Axis {
             name: ROLES,
             default: "default",
@@ -34,29 +34,30 @@ pub(super) const fn info(unit: Unit) -> Info {
 }
 
 /// How many roles a case has. The default was put in when the case was prepared.
-pub(super) fn roles(link: &Link) -> usize {
-    link.number(ROLES).unwrap_or(1)
+pub(super) fn roles(params: &CaseParams) -> usize {
+    params.number(ROLES).unwrap_or(1)
 }
 
 /// Does one role's part.
-pub(super) fn drive<O: Op>(link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let mut op = O::setup(&Seat { link, role: cx.role, roles: cx.roles })?;
+    let mut op = O::setup(&OpContext { params, role: cx.role, roles: cx.roles })?;
     cx.set_step(Step::Verify);
     let each = op.each();
     if O::HAS_SOLO {
         check(each, solo::VERIFIED, run(&mut op, solo::VERIFIED)?)?;
     }
-    cx.set_ops_each(O::ops_of_once(link));
+    cx.set_ops_each(O::ops_of_once(params));
     let allowed = std::thread::available_parallelism()?.get();
-    let crowd = Crowd { counts: O::COUNTS, op_bytes: O::op_bytes(link), cpus: contend::cpus(allowed, link) };
+    let crowd =
+        Concurrent { counts: O::COUNTS, op_bytes: O::op_bytes(params), cpus: contend::cpus(allowed, params) };
     cx.crowd(crowd, |ops| {
         let (done, sum) = op.up_to(ops)?;
         check(each, done, sum)?;
         Ok(done)
     })?;
     if cx.role == 0 {
-        solo::note_bus::<O>(link, cx);
+        solo::note_bus::<O>(params, cx);
     }
     op.finish()
 }

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use crossbeam_queue::ArrayQueue;
 
 use super::alloc::allocate;
-use super::{Op, Seat};
+use super::{Op, OpContext};
 use crate::contract::{Caps, Fit};
 use crate::host::Host;
-use crate::link::Link;
+use crate::params::CaseParams;
 
 /// Objects in the pool.
 const OBJECTS: usize = 1024;
@@ -45,15 +45,15 @@ impl Op for PoolArrayQueue {
         "an object taken out of a pool of 1024 and put back, through crossbeam's ArrayQueue as a free list";
     const CAPS: Caps = super::alloc::CAPS;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        match link.payload_bytes {
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        match params.payload_bytes {
             0 => Fit::No("an object of no bytes is none; the smallest size is 1".into()),
             _ => Fit::Yes,
         }
     }
 
-    fn setup(seat: &Seat<'_>) -> io::Result<PoolArrayQueue> {
-        Ok(PoolArrayQueue(pool(seat.link.payload_bytes)))
+    fn setup(context: &OpContext<'_>) -> io::Result<PoolArrayQueue> {
+        Ok(PoolArrayQueue(pool(context.params.payload_bytes)))
     }
 
     #[inline]

@@ -16,12 +16,12 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::syscalls::sys;
-use super::{Op, Seat};
+use super::{Op, OpContext};
 use crate::axis::{Axis, Values};
 use crate::contract::{Facts, Fit};
+use crate::counter_check::Quiet;
 use crate::host::Host;
-use crate::link::Link;
-use crate::shape::Quiet;
+use crate::params::CaseParams;
 use crate::signal::check;
 
 /// `mmap(2)`, one write to each page, `munmap(2)`.
@@ -31,8 +31,8 @@ pub struct MmapTouchMunmap {
     page_bytes: usize,
 }
 
-fn pages(link: &Link) -> usize {
-    link.number("pages").unwrap_or(1)
+fn pages(params: &CaseParams) -> usize {
+    params.number("pages").unwrap_or(1)
 }
 
 impl Op for MmapTouchMunmap {
@@ -41,8 +41,8 @@ impl Op for MmapTouchMunmap {
     const AXES: &'static [Axis] =
         &[Axis { name: "pages", default: "1", values: Values::Count, about: "how many pages are mapped" }];
 
-    fn setup(seat: &Seat<'_>) -> io::Result<MmapTouchMunmap> {
-        Ok(MmapTouchMunmap { pages: pages(seat.link), page_bytes: causeway_os::memory::page_bytes() })
+    fn setup(context: &OpContext<'_>) -> io::Result<MmapTouchMunmap> {
+        Ok(MmapTouchMunmap { pages: pages(context.params), page_bytes: causeway_os::memory::page_bytes() })
     }
 
     #[inline]
@@ -72,8 +72,8 @@ impl Op for MmapTouchMunmap {
         Some(self.pages as u64)
     }
 
-    fn faults(link: &Link) -> Option<f64> {
-        Some(pages(link) as f64)
+    fn faults(params: &CaseParams) -> Option<f64> {
+        Some(pages(params) as f64)
     }
 }
 
@@ -93,7 +93,7 @@ impl Op for ThreadCycle {
     const ABOUT: &'static str = "pthread_create of a thread that ends at once, and pthread_join";
     const QUIET: Quiet = WAITS;
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<ThreadCycle> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<ThreadCycle> {
         Ok(ThreadCycle)
     }
 
@@ -139,7 +139,7 @@ impl Op for ForkCycle {
     const ABOUT: &'static str = "fork of a child that calls _exit at once, and waitpid";
     const QUIET: Quiet = WAITS;
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<ForkCycle> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<ForkCycle> {
         Ok(ForkCycle)
     }
 
@@ -167,8 +167,8 @@ const PROGRAM: Axis = Axis {
     about: "what is spawned: a program of 132 bytes in memory, which ends at once, or /bin/true, which loads the C library",
 };
 
-fn is_tiny(link: &Link) -> bool {
-    link.axis(PROGRAM.name) == "tiny"
+fn is_tiny(params: &CaseParams) -> bool {
+    params.axis(PROGRAM.name) == "tiny"
 }
 
 /// The program of coreutils.
@@ -258,8 +258,8 @@ impl Op for PosixSpawnCycle {
     const AXES: &'static [Axis] = &[PROGRAM];
     const QUIET: Quiet = WAITS;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        match is_tiny(link) {
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        match is_tiny(params) {
             true if TINY.1.is_empty() => {
                 Fit::No("the tiny program is not known for this processor; use program=true".into())
             }
@@ -270,8 +270,8 @@ impl Op for PosixSpawnCycle {
         }
     }
 
-    fn setup(seat: &Seat<'_>) -> io::Result<PosixSpawnCycle> {
-        if !is_tiny(seat.link) {
+    fn setup(context: &OpContext<'_>) -> io::Result<PosixSpawnCycle> {
+        if !is_tiny(context.params) {
             let bytes = std::fs::metadata("/bin/true")?.len();
             return Ok(PosixSpawnCycle { path: TRUE.to_owned(), code: 0, bytes, _program: None });
         }

@@ -11,11 +11,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::descriptors::{cycle, eventfd_and_close, pipe_and_close};
 use super::syscalls::sys;
-use super::{Op, Seat};
+use super::{Op, OpContext};
 use crate::contract::{Caps, Facts, Fit};
 use crate::host::Host;
-use crate::link::Link;
 use crate::mechanism::msg_sysv::Queue;
+use crate::params::CaseParams;
 
 cycle!(
     /// A small object and a file.
@@ -43,7 +43,7 @@ impl Op for DgramByte {
     const ID: &'static str = "proxy-dgram-byte";
     const ABOUT: &'static str = "one byte through a pair of Unix datagram sockets in one role: a proxy for a socket buffer, allocated and freed";
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<DgramByte> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<DgramByte> {
         let (near, far) = causeway_os::socket::datagram_pair()?;
         Ok(DgramByte { near, far })
     }
@@ -80,21 +80,21 @@ impl Op for SysvMessage {
     const ABOUT: &'static str = "a System V message sent and received in one role: a proxy for kmalloc of its size (and 48 bytes), with two copies";
     const CAPS: Caps = Caps::PAYLOAD;
 
-    fn fit(host: &Host, link: &Link) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Fit {
         let most = ["kernel/msgmax", "kernel/msgmnb"].map(|path| host.sysctl_number(path));
         match most {
-            [Some(max), Some(mnb)] if link.payload_bytes as u64 > max.min(mnb) => Fit::No(format!(
+            [Some(max), Some(mnb)] if params.payload_bytes as u64 > max.min(mnb) => Fit::No(format!(
                 "a message of {} bytes exceeds kernel.msgmax = {max} or kernel.msgmnb = {mnb}; raise both with sysctl",
-                link.payload_bytes
+                params.payload_bytes
             )),
             [Some(_), Some(_)] => Fit::Yes,
             _ => Fit::No("this kernel has no System V message queues (CONFIG_SYSVIPC)".into()),
         }
     }
 
-    fn setup(seat: &Seat<'_>) -> io::Result<SysvMessage> {
+    fn setup(context: &OpContext<'_>) -> io::Result<SysvMessage> {
         let mut message = TYPE.to_vec();
-        message.resize(TYPE.len() + seat.link.payload_bytes, 7);
+        message.resize(TYPE.len() + context.params.payload_bytes, 7);
         Ok(SysvMessage { queue: Queue::make()?, received: vec![0; message.len()], message })
     }
 
@@ -112,8 +112,8 @@ impl Op for SysvMessage {
         Some((self.message.len() - TYPE.len()) as u64)
     }
 
-    fn op_bytes(link: &Link) -> u64 {
-        link.payload_bytes as u64
+    fn op_bytes(params: &CaseParams) -> u64 {
+        params.payload_bytes as u64
     }
 
     fn finish(&mut self) -> io::Result<Facts> {

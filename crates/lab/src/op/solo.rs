@@ -5,10 +5,10 @@
 
 use std::io;
 
-use super::{Op, Seat, check, noop, run};
+use super::{Op, OpContext, check, noop, run};
 use crate::contract::{Caps, Facts};
 use crate::ctx::{Ctx, Tally};
-use crate::link::Link;
+use crate::params::CaseParams;
 use crate::pattern::{Info, Unit};
 use crate::shared::Step;
 
@@ -32,33 +32,33 @@ pub(super) const fn info(unit: Unit) -> Info {
 pub(super) const VERIFIED: u64 = 2;
 
 /// Does it.
-pub(super) fn drive<O: Op>(link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let seat = Seat { link, role: 0, roles: 1 };
-    let mut op = O::setup(&seat)?;
+    let context = OpContext { params, role: 0, roles: 1 };
+    let mut op = O::setup(&context)?;
     cx.set_step(Step::Verify);
     let each = op.each();
     check(each, VERIFIED, run(&mut op, VERIFIED)?)?;
     if matches!(O::UNIT, Unit::NanosPer(_)) && !O::CAPS.has(Caps::HARNESS) {
-        let mut nothing = noop::Noop::setup(&seat)?;
+        let mut nothing = noop::Noop::setup(&context)?;
         cx.measure_loop(|ops| run(&mut nothing, ops))?;
     }
-    cx.set_ops_each(O::ops_of_once(link));
-    let op_bytes = O::op_bytes(link);
+    cx.set_ops_each(O::ops_of_once(params));
+    let op_bytes = O::op_bytes(params);
     let work = |ops: u64| {
         let sum = run(&mut op, ops)?;
         check(each, ops, sum)?;
         Ok(Tally { sum, bytes: ops * op_bytes })
     };
     cx.lead_alone(work)?;
-    note_bus::<O>(link, cx);
-    time_parts(&mut op, link, cx)?;
+    note_bus::<O>(params, cx);
+    time_parts(&mut op, params, cx)?;
     op.finish()
 }
 
 /// Bytes that crossed the memory bus, as far as that can be counted.
-pub(super) fn note_bus<O: Op>(link: &Link, cx: &mut Ctx<'_>) {
-    let Some(crossings) = O::bus_crossings(link) else { return };
+pub(super) fn note_bus<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) {
+    let Some(crossings) = O::bus_crossings(params) else { return };
     let rate = |sample: &crate::shared::Sample| {
         sample.bytes as f64 * crossings * 1e9 / sample.elapsed_ns.max(1) as f64
     };
@@ -67,11 +67,11 @@ pub(super) fn note_bus<O: Op>(link: &Link, cx: &mut Ctx<'_>) {
 }
 
 /// Times the parts of an operation apart, right after the whole of it.
-fn time_parts<O: Op>(op: &mut O, link: &Link, cx: &mut Ctx<'_>) -> io::Result<()> {
+fn time_parts<O: Op>(op: &mut O, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<()> {
     if O::PARTS.is_empty() {
         return Ok(());
     }
-    let times = cx.time_parts(O::PARTS.len(), O::ops_of_once(link), |index| op.part(index))?;
+    let times = cx.time_parts(O::PARTS.len(), O::ops_of_once(params), |index| op.part(index))?;
     for (name, values) in O::PARTS.iter().zip(times) {
         cx.note_series(name, values);
     }

@@ -14,11 +14,11 @@ use std::process;
 
 use io_uring::{IoUring, opcode};
 
-use super::{Op, Seat};
+use super::{Op, OpContext};
 use crate::contract::{Caps, Fit};
+use crate::counter_check::Quiet;
 use crate::host::Host;
-use crate::link::Link;
-use crate::shape::Quiet;
+use crate::params::CaseParams;
 
 /// What a system call returned, or the error that it left.
 #[inline]
@@ -43,7 +43,7 @@ macro_rules! call {
             const ID: &'static str = $id;
             const ABOUT: &'static str = $about;
 
-            fn setup(_seat: &Seat<'_>) -> io::Result<$name> {
+            fn setup(_seat: &OpContext<'_>) -> io::Result<$name> {
                 Ok($name { $($field: $init,)* })
             }
 
@@ -119,7 +119,7 @@ impl Op for SchedYield {
     const CAPS: Caps = Caps::YIELDS;
     const QUIET: Quiet = Quiet { switches: false, faults: true };
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<SchedYield> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<SchedYield> {
         Ok(SchedYield)
     }
 
@@ -145,7 +145,7 @@ impl Op for ClockVdso {
     const ABOUT: &'static str =
         "clock_gettime(CLOCK_MONOTONIC) as the C library has it: in the vDSO where the clock allows";
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<ClockVdso> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<ClockVdso> {
         Ok(ClockVdso { time: libc::timespec { tv_sec: 0, tv_nsec: 0 } })
     }
 
@@ -167,11 +167,11 @@ impl Op for UringNop {
     const ID: &'static str = "uring-nop";
     const ABOUT: &'static str = "an io_uring no-op: submitted and completed in one io_uring_enter";
 
-    fn fit(host: &Host, _link: &Link) -> Fit {
+    fn fit(host: &Host, _link: &CaseParams) -> Fit {
         host.uring_refused.clone().map_or(Fit::Yes, Fit::No)
     }
 
-    fn setup(_seat: &Seat<'_>) -> io::Result<UringNop> {
+    fn setup(_seat: &OpContext<'_>) -> io::Result<UringNop> {
         Ok(UringNop(IoUring::new(8)?))
     }
 

@@ -11,9 +11,9 @@ pub use roundtrip::Roundtrip;
 pub use stream::Stream;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, Endpoint, Handoff, Mechanism};
+use crate::contract::{Caps, EndResources, Endpoint, Mechanism};
 use crate::ctx::Ctx;
-use crate::link::Link;
+use crate::params::CaseParams;
 use crate::shared::MAX_ROLES;
 
 /// How two ends of a mechanism talk.
@@ -77,7 +77,7 @@ pub struct Info {
     /// Needs of a mechanism.
     pub needs: Caps,
     /// Names of the roles of a case; how many there are may depend on an axis.
-    pub roles: fn(&Link) -> Vec<&'static str>,
+    pub roles: fn(&CaseParams) -> Vec<&'static str>,
     /// Settings of its own.
     pub axes: &'static [Axis],
     /// Unit of its values.
@@ -116,9 +116,9 @@ macro_rules! patterns {
         ///
         /// # Panics
         /// If there is no such pattern: cases are checked before a peer is started.
-        pub fn drive<M: Mechanism>(id: &str, handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+        pub fn drive<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
             match id {
-                $($pattern::ID => drive_as::<M, $pattern>(handoff, link, cx),)+
+                $($pattern::ID => drive_as::<M, $pattern>(resources, params, cx),)+
                 _ => unreachable!("a case with the unknown pattern {id} passed the check"),
             }
         }
@@ -130,10 +130,14 @@ patterns!(Roundtrip, Stream);
 use crate::contract::{Facts, Side};
 use crate::shared::Step;
 
-fn drive_as<M: Mechanism, P: Pattern>(handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive_as<M: Mechanism, P: Pattern>(
+    resources: EndResources,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
     let side = if cx.role == 0 { Side::Near } else { Side::Far };
     cx.set_step(Step::Attach);
-    let mut end = M::attach(side, handoff, link)?;
+    let mut end = M::attach(side, resources, params)?;
     cx.set_step(Step::Prefault);
     end.prefault()?;
     cx.set_step(Step::Verify);

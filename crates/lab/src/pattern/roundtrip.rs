@@ -8,7 +8,7 @@ use super::{Pattern, Unit};
 use crate::axis::{Axis, Values};
 use crate::contract::{Caps, Endpoint};
 use crate::ctx::{Batch, Ctx, RATE, TIME, Tally};
-use crate::link::{Link, Touch};
+use crate::params::{CaseParams, Touch};
 use crate::touch;
 
 /// A request, and its echo.
@@ -34,7 +34,7 @@ impl Pattern for Roundtrip {
     const UNIT: Unit = Unit::NanosPer("roundtrip");
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
-        let trip = Trip::new(cx.link, caps);
+        let trip = Trip::new(cx.params, caps);
         if caps.has(Caps::HARNESS) {
             return match cx.role {
                 0 => trip.lead(end, cx, |_| None),
@@ -61,10 +61,10 @@ struct Trip {
 }
 
 impl Trip {
-    fn new(link: &Link, caps: Caps) -> Trip {
+    fn new(params: &CaseParams, caps: Caps) -> Trip {
         let least = usize::from(caps.has(Caps::NEVER_EMPTY));
-        let reply_bytes = if link.axis("direction") == "both" { link.payload_bytes } else { least };
-        Trip { request_bytes: link.payload_bytes, reply_bytes, touch: link.touch }
+        let reply_bytes = if params.axis("direction") == "both" { params.payload_bytes } else { least };
+        Trip { request_bytes: params.payload_bytes, reply_bytes, touch: params.touch }
     }
 
     fn lead<E: Endpoint>(

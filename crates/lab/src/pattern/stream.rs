@@ -23,13 +23,13 @@ impl Pattern for Stream {
     const ID: &'static str = "stream";
     const ABOUT: &'static str = "messages one way without a pause: throughput, as the receiver counts it";
     const NEEDS: Caps = Caps::PAYLOAD;
-    // The near end of a link speaks first; the receiver leads, but as the far end.
+    // The near end of a params speaks first; the receiver leads, but as the far end.
     const ROLES: [&'static str; 2] = ["sender", "receiver"];
     const AXES: &'static [Axis] = &[WORKING_SET, MEMORY];
     const UNIT: Unit = Unit::BytesPerSecond;
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
-        let (len, touch) = (cx.link.payload_bytes, working_set::touch(cx.link));
+        let (len, touch) = (cx.params.payload_bytes, working_set::touch(cx.params));
         let chunk_ops = chunk_ops(len);
         let is_harness = caps.has(Caps::HARNESS);
         let is_unchecked = is_harness || caps.has(Caps::LOSSY);
@@ -39,10 +39,10 @@ impl Pattern for Stream {
             }
             // In step with the receiver, so that even a lossy mechanism loses none of these.
             for sequence in 0..verify_count(len) {
-                send(end, len, touch::word(sequence, SENDER), crate::link::Touch::All)?;
+                send(end, len, touch::word(sequence, SENDER), crate::params::Touch::All)?;
                 cx.await_verified(sequence + 1);
             }
-            let mut source = Source::of(cx.link)?;
+            let mut source = Source::of(cx.params)?;
             return cx.feed(chunk_ops, is_unchecked, |batch| {
                 batch.sequences().try_for_each(|sequence| match &mut source {
                     None => send(end, len, touch::word(sequence, SENDER), touch),
@@ -50,7 +50,7 @@ impl Pattern for Stream {
                 })
             });
         }
-        let mut store = Store::of(cx.link)?;
+        let mut store = Store::of(cx.params)?;
         for sequence in 0..if is_harness { 0 } else { verify_count(len) } {
             verify(end, len, sequence, SENDER)?;
             cx.add_verified();

@@ -8,8 +8,8 @@ use std::io;
 use crate::axis::{Axis, Values};
 use crate::buffer::Buffer;
 use crate::contract::Fit;
-use crate::link::{Link, Touch};
 use crate::op::memory::available_bytes;
+use crate::params::{CaseParams, Touch};
 use crate::touch;
 
 /// How much memory messages come from and go to.
@@ -33,21 +33,21 @@ pub const MEMORY: Axis = Axis {
 const DEFAULT_BYTES: usize = 64 << 20;
 
 /// Bytes of each block; none where messages stay in their places.
-fn block_bytes(link: &Link) -> Option<usize> {
-    link.number(WORKING_SET.name)
+fn block_bytes(params: &CaseParams) -> Option<usize> {
+    params.number(WORKING_SET.name)
 }
 
-fn is_fresh(link: &Link) -> bool {
-    link.axis(MEMORY.name) == "fresh"
+fn is_fresh(params: &CaseParams) -> bool {
+    params.axis(MEMORY.name) == "fresh"
 }
 
 /// Is there room for the blocks?
-pub fn fit(link: &Link) -> Fit {
-    let Some(block) = block_bytes(link) else { return Fit::Yes };
-    if block < link.payload_bytes.max(1) {
+pub fn fit(params: &CaseParams) -> Fit {
+    let Some(block) = block_bytes(params) else { return Fit::Yes };
+    if block < params.payload_bytes.max(1) {
         return Fit::No(format!(
             "a working set of {block} bytes does not hold a message of {}; raise working-set",
-            link.payload_bytes
+            params.payload_bytes
         ));
     }
     match available_bytes() {
@@ -59,13 +59,17 @@ pub fn fit(link: &Link) -> Fit {
 }
 
 /// Page faults of each message: those of the memory that is touched for the first time.
-pub fn faults(link: &Link) -> f64 {
-    if is_fresh(link) { link.payload_bytes as f64 / causeway_os::memory::page_bytes() as f64 } else { 0.0 }
+pub fn faults(params: &CaseParams) -> f64 {
+    if is_fresh(params) {
+        params.payload_bytes as f64 / causeway_os::memory::page_bytes() as f64
+    } else {
+        0.0
+    }
 }
 
 /// How much of payloads is touched beside the copies.
-pub fn touch(link: &Link) -> Touch {
-    if block_bytes(link).is_some() { Touch::None } else { link.touch }
+pub fn touch(params: &CaseParams) -> Touch {
+    if block_bytes(params).is_some() { Touch::None } else { params.touch }
 }
 
 /// A walk over a block in steps of one message.
@@ -108,9 +112,9 @@ impl Source {
     ///
     /// # Errors
     /// No memory.
-    pub fn of(link: &Link) -> io::Result<Option<Source>> {
-        let Some(bytes) = block_bytes(link) else { return Ok(None) };
-        let mut walk = Walk::new(bytes, link.payload_bytes)?;
+    pub fn of(params: &CaseParams) -> io::Result<Option<Source>> {
+        let Some(bytes) = block_bytes(params) else { return Ok(None) };
+        let mut walk = Walk::new(bytes, params.payload_bytes)?;
         walk.block.prefault()?;
         let (len, end) = (walk.len.max(1), walk.end);
         for (index, message) in walk.block.bytes_mut()[..end].chunks_mut(len).enumerate() {
@@ -142,13 +146,13 @@ impl Store {
     ///
     /// # Errors
     /// No memory.
-    pub fn of(link: &Link) -> io::Result<Option<Store>> {
-        let (asked, is_fresh) = (block_bytes(link), is_fresh(link));
+    pub fn of(params: &CaseParams) -> io::Result<Option<Store>> {
+        let (asked, is_fresh) = (block_bytes(params), is_fresh(params));
         if asked.is_none() && !is_fresh {
             return Ok(None);
         }
-        let bytes = asked.unwrap_or(DEFAULT_BYTES.max(link.payload_bytes));
-        let mut walk = Walk::new(bytes, link.payload_bytes)?;
+        let bytes = asked.unwrap_or(DEFAULT_BYTES.max(params.payload_bytes));
+        let mut walk = Walk::new(bytes, params.payload_bytes)?;
         match is_fresh {
             // A kernel that knows only small pages refuses to be told so.
             true => walk.block.use_small_pages().unwrap_or_default(),
@@ -208,16 +212,16 @@ mod tests {
     use super::*;
     use weighbridge_record::CaseId;
 
-    fn link(working_set: &str, memory: &str) -> Link {
+    fn params(working_set: &str, memory: &str) -> CaseParams {
         let id = CaseId::new("stream", "pipe", 1000, "free")
             .with("working-set", working_set)
             .with("memory", memory);
-        Link::new(&id, &[WORKING_SET, MEMORY], &[]).unwrap()
+        CaseParams::new(&id, &[WORKING_SET, MEMORY], &[]).unwrap()
     }
 
     fn ends(memory: &str) -> (Source, Store) {
-        let link = link("10500", memory);
-        (Source::of(&link).unwrap().unwrap(), Store::of(&link).unwrap().unwrap())
+        let params = params("10500", memory);
+        (Source::of(&params).unwrap().unwrap(), Store::of(&params).unwrap().unwrap())
     }
 
     #[test]
@@ -246,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_working_set_that_holds_no_message_is_refused() {
-        assert_eq!(fit(&link("default", "fresh")), Fit::Yes);
-        let Fit::No(why) = fit(&link("999", "warm")) else { panic!("it does not fit") };
+        assert_eq!(fit(&params("default", "fresh")), Fit::Yes);
+        let Fit::No(why) = fit(&params("999", "warm")) else { panic!("it does not fit") };
         assert!(why.contains("raise working-set"), "{why}");
     }
 }

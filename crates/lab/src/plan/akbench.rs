@@ -11,7 +11,7 @@ use crate::planner::Timing;
 const GIB: u64 = 1 << 30;
 const FREE: &[&str; 1] = &["free"];
 const BUFFER: &[u64; 1] = &[MIB];
-const HANDOFF: &[&str; 1] = &["handoff"];
+const PINGPONG: &[&str; 1] = &["pingpong"];
 const SOLO: &[&str; 1] = &["solo"];
 const PARALLEL: &[&str; 1] = &["parallel"];
 const MEMCPY: &[&str; 1] = &["memcpy"];
@@ -30,14 +30,14 @@ pub(super) const SUITE: Suite = Suite {
     timing: Timing { sample_ns: 5_000_000, samples: 12, least_samples: 2, run_ns: 60_000_000 },
     budget: Duration::from_secs(80),
     precision: 0.05,
-    meet: None,
+    crossover: None,
     groups: &[
-        Group::one(HANDOFF, &["atomic"], NONE, FREE, &[ONE_LINE, THREADS]),
+        Group::one(PINGPONG, &["atomic"], NONE, FREE, &[ONE_LINE, THREADS]),
         // What its name calls release and acquire is a relaxed store; on x86 the code is the same.
-        Group::one(HANDOFF, &["atomic"], NONE, FREE, &[ONE_LINE, ("order", &["acqrel"]), THREADS]),
-        Group::one(HANDOFF, &["barrier"], NONE, FREE, &[]),
-        Group::one(HANDOFF, &["condvar"], NONE, FREE, &[THREADS]),
-        Group::one(HANDOFF, &["sem-posix"], NONE, FREE, &[]),
+        Group::one(PINGPONG, &["atomic"], NONE, FREE, &[ONE_LINE, ("order", &["acqrel"]), THREADS]),
+        Group::one(PINGPONG, &["barrier"], NONE, FREE, &[]),
+        Group::one(PINGPONG, &["condvar"], NONE, FREE, &[THREADS]),
+        Group::one(PINGPONG, &["sem-posix"], NONE, FREE, &[]),
         Group::one(SOLO, &["statfs"], NONE, FREE, &[]),
         Group::one(SOLO, &["fstatfs"], NONE, FREE, &[]),
         Group::one(SOLO, &["getpid"], NONE, FREE, &[]),

@@ -14,7 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
     budget: Duration::from_secs(5 * 60),
     precision: 0.02,
-    meet: None,
+    crossover: None,
     groups: &[
         Group::of(ROUNDTRIP, &["pipe"], SIZES, BOTH).with(&[("wait", &["poll"])]),
         Group::of(ROUNDTRIP, &["causeway-sw"], SIZES, &["same-cpu"])
@@ -24,7 +24,7 @@ pub(super) const SUITE: Suite = Suite {
         Group::of(ROUNDTRIP, &["causeway-sw", "causeway-mw"], Sizes::These(&[8]), &["two-cpus"])
             .with(&[("wait", &["spin"]), ("receive", COPY_AND_IN_PLACE)]),
         Group::one(ROUNDTRIP, &["ring-spin"], &[8], &["two-cpus"], &[]),
-        Group::one(&["handoff"], &["atomic"], &[0], &["two-cpus"], &[]),
+        Group::one(&["pingpong"], &["atomic"], &[0], &["two-cpus"], &[]),
         Group::one(STREAM, &["ring-spin"], &[64 * KIB], &["two-cpus"], &[]),
         Group::of(STREAM, &["causeway-sw"], Sizes::These(&[64 * KIB]), &["two-cpus"])
             .with(&[("wait", &["spin"]), ("receive", COPY_AND_IN_PLACE)]),

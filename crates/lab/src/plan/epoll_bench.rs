@@ -14,7 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     timing: Timing { sample_ns: 200_000_000, samples: 15, least_samples: 15, run_ns: 3_000_000_000 },
     budget: Duration::from_secs(100),
     precision: 0.05,
-    meet: None,
+    crossover: None,
     groups: &[
         Group::one(&["fan-in"], &["pipe"], &[1], &["free"], &[("nice", &["0:10"]), ("peers", &["thread"])]),
         Group::one(

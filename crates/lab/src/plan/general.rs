@@ -69,7 +69,7 @@ pub(super) const QUICK: Suite = Suite {
     timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
     budget: Duration::from_secs(105),
     precision: 0.02,
-    meet: None,
+    crossover: None,
     groups: &[
         HARNESS,
         Group::of(ROUNDTRIP, EVERY, Sizes::These(&[1, 4 * KIB]), BOTH),
@@ -88,7 +88,7 @@ pub(super) const IPC: Suite = Suite {
     timing: Timing { sample_ns: 5_000_000, samples: 20, least_samples: 5, run_ns: 150_000_000 },
     budget: Duration::from_secs(20 * 60),
     precision: 0.02,
-    meet: None,
+    crossover: None,
     groups: &[
         HARNESS,
         Group::of(ROUNDTRIP, MAIN, Sizes::PowersOfTwo, BOTH),
@@ -102,7 +102,7 @@ pub(super) const FULL: Suite = Suite {
     timing: Timing { sample_ns: 10_000_000, samples: 30, least_samples: 5, run_ns: 450_000_000 },
     budget: Duration::from_secs(6 * 60 * 60),
     precision: 0.01,
-    meet: None,
+    crossover: None,
     groups: &[
         HARNESS,
         Group {
@@ -124,7 +124,7 @@ pub(super) const FULL: Suite = Suite {
             placements: &["same-cpu", "two-cpus", "free"],
             axes: &[],
         },
-        Group::of(&["handoff"], SIGNALS, EMPTY, BOTH),
+        Group::of(&["pingpong"], SIGNALS, EMPTY, BOTH),
         Group::of(&["contend"], LOCKS, EMPTY, BOTH),
         Group::of(&["all-to-all"], &["pipe", "unix-stream"], Sizes::These(&[100]), &["free"]),
     ],

@@ -16,7 +16,7 @@ use weighbridge_record::CaseId;
 
 use crate::planner::Timing;
 use crate::session::expected_run;
-use crate::subject;
+use crate::target;
 
 /// A list of cases with the timing and the budget that suit it.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub struct Suite {
     /// Relative half-width of the interval to be reached unless the user says otherwise.
     pub precision: f64,
     /// Two mechanisms; the size at which they are equally fast is searched for when all cases have been measured.
-    pub meet: Option<(&'static str, &'static str)>,
+    pub crossover: Option<(&'static str, &'static str)>,
     groups: &'static [Group],
 }
 
@@ -173,11 +173,11 @@ pub fn of_further_families(changes: &Changes) -> Vec<CaseId> {
         None => BOTH.to_vec(),
     };
     let mut ids = Vec::new();
-    for subject in subject::further().iter().flat_map(|family| family.subjects) {
-        for pattern in subject.patterns {
+    for target in target::further().iter().flat_map(|family| family.targets) {
+        for pattern in target.patterns {
             for size in &sizes {
                 for placement in &placements {
-                    let id = CaseId::new(pattern.id, subject.id, *size, placement);
+                    let id = CaseId::new(pattern.id, target.id, *size, placement);
                     ids.extend(with_axes(id, &changes.axes));
                 }
             }
@@ -200,9 +200,9 @@ pub fn with_axes(id: CaseId, axes: &[(String, Vec<String>)]) -> Vec<CaseId> {
 
 /// One case has one spelling: axes that stand at their default are not in it.
 pub fn without_defaults(mut id: CaseId) -> CaseId {
-    let Ok((subject, pattern, _)) = subject::resolve(&id) else { return id };
-    let declared = subject.axes_in(pattern);
-    let own_wait = subject.waits.first().map_or("block", |wait| wait.name());
+    let Ok((target, pattern, _)) = target::resolve(&id) else { return id };
+    let declared = target.axes_in(pattern);
+    let own_wait = target.waits.first().map_or("block", |wait| wait.name());
     id.axes.retain(|name, value| {
         let default = declared.iter().find(|axis| axis.name == name).map(|axis| axis.default);
         default != Some(value) && !(name == "wait" && value == own_wait)
@@ -236,7 +236,7 @@ mod tests {
         for suite in SUITES {
             for id in suite.cases(&Changes::default()) {
                 // An axis or a wait that a mechanism lacks would be a mistake in the list above.
-                assert!(subject::resolve(&id).is_ok(), "{}: {:?}", suite.name, subject::resolve(&id).err());
+                assert!(target::resolve(&id).is_ok(), "{}: {:?}", suite.name, target::resolve(&id).err());
             }
         }
     }

@@ -11,7 +11,7 @@ pub(super) const SUITE: Suite = Suite {
     timing: Timing { sample_ns: 20_000_000, samples: 12, least_samples: 12, run_ns: 240_000_000 },
     budget: Duration::from_secs(3 * 60),
     precision: 0.05,
-    meet: None,
+    crossover: None,
     groups: &[Group {
         patterns: &["fan-in"],
         mechanisms: &["pipe"],

@@ -21,7 +21,7 @@ pub(super) const SUITE: Suite = Suite {
     timing: Timing { sample_ns: 3_000_000, samples: 12, least_samples: 4, run_ns: 40_000_000 },
     budget: Duration::from_secs(2 * 60),
     precision: 0.03,
-    meet: None,
+    crossover: None,
     groups: &[
         Group::one(SOLO, &["alloc-reuse"], SK_BUFF, &["same-cpu"], &[]),
         Group::one(SOLO, &["alloc-pattern"], SK_BUFF, &["same-cpu"], &[]),

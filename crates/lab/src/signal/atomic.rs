@@ -1,4 +1,4 @@
-//! Words in shared memory, spun on: what a handoff costs when nobody asks the kernel.
+//! Words in shared memory, spun on: what a wake-up costs without the kernel.
 
 use std::hint;
 use std::io;
@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use super::Signal;
 use super::page::{LINES, Page, Word};
 use crate::axis::{Axis, Values};
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
+use crate::params::{CaseParams, Wait};
 
 /// One word for each direction.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Words that are `apart` bytes apart.
-    pub fn attach(side: Side, mut handoff: Handoff, apart: usize) -> io::Result<Turns> {
-        let page = Page::attach(&mut handoff)?;
+    pub fn attach(side: Side, mut resources: EndResources, apart: usize) -> io::Result<Turns> {
+        let page = Page::attach(&mut resources)?;
         let (mine, theirs) = match side {
             Side::Near => (0, apart),
             Side::Far => (apart, 0),
@@ -80,18 +80,18 @@ impl Signal for Atomic {
         },
     ];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|_| Ok(()))
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, handoff: Handoff, link: &Link) -> io::Result<Atomic> {
-        let apart = if link.axis("layout") == "one-line" { size_of::<AtomicU32>() } else { LINES };
-        let order = match link.axis("order") {
+    fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Atomic> {
+        let apart = if params.axis("layout") == "one-line" { size_of::<AtomicU32>() } else { LINES };
+        let order = match params.axis("order") {
             "relaxed" => Order::Relaxed,
             "acqrel" => Order::AcqRel,
             _ => Order::SeqCst,
         };
-        Ok(Atomic { words: Turns::attach(side, handoff, apart)?, order })
+        Ok(Atomic { words: Turns::attach(side, resources, apart)?, order })
     }
 
     #[inline]

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::Signal;
 use super::page::{LINES, Page, Word};
 use super::sem_posix::Semaphore;
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
+use crate::params::{CaseParams, Wait};
 
 const COUNT: usize = 0;
 const SENSE: usize = LINES;
@@ -33,20 +33,20 @@ pub struct Crossing {
 }
 
 impl Crossing {
-    /// A page with a barrier in it, and a handoff of it for each of the two roles.
+    /// A page with a barrier in it, shared by the two roles.
     ///
     /// # Errors
     /// No memory.
-    pub fn plan() -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|page| Semaphore::init(page, GUARD, 1))
+    pub fn create() -> io::Result<[EndResources; 2]> {
+        Page::create_two(|page| Semaphore::init(page, GUARD, 1))
     }
 
     /// In a role.
     ///
     /// # Errors
     /// No memory.
-    pub fn attach(handoff: &mut Handoff) -> io::Result<Crossing> {
-        let page = Page::attach(handoff)?;
+    pub fn attach(resources: &mut EndResources) -> io::Result<Crossing> {
+        let page = Page::attach(resources)?;
         // SAFETY: `plan` has initialised it.
         let guard = unsafe { Semaphore::attach(&page, GUARD) };
         Ok(Crossing { guard, count: page.word(COUNT), sense: page.word(SENSE), own_sense: 0 })
@@ -87,12 +87,12 @@ impl Signal for Barrier {
     const ABOUT: &'static str = "a sense-reversing barrier in shared memory, its count guarded by a POSIX semaphore; waits by spinning";
     const WAITS: &'static [Wait] = &[Wait::Spin];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Crossing::plan()
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Crossing::create()
     }
 
-    fn attach(_side: Side, mut handoff: Handoff, _link: &Link) -> io::Result<Barrier> {
-        Ok(Barrier(Crossing::attach(&mut handoff)?))
+    fn attach(_side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Barrier> {
+        Ok(Barrier(Crossing::attach(&mut resources)?))
     }
 
     #[inline]

@@ -10,8 +10,8 @@ use std::io;
 
 use super::Signal;
 use super::page::{LINES, Page};
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
+use crate::params::{CaseParams, Wait};
 
 const MUTEX: usize = 0;
 const NEAR: usize = LINES;
@@ -40,16 +40,16 @@ impl Signal for Condvar {
         "a process-shared pthread mutex and a condition variable for each direction, in shared memory";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|page| {
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|page| {
             init_mutex(page, MUTEX)?;
             init_condition(page, NEAR)?;
             init_condition(page, FAR)
         })
     }
 
-    fn attach(side: Side, mut handoff: Handoff, _link: &Link) -> io::Result<Condvar> {
-        let page = Page::attach(&mut handoff)?;
+    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Condvar> {
+        let page = Page::attach(&mut resources)?;
         let (mine, theirs) = match side {
             Side::Near => (NEAR, FAR),
             Side::Far => (FAR, NEAR),

@@ -6,9 +6,9 @@
 
 use std::io;
 
-use crate::contract::Handoff;
-use crate::link::Link;
+use crate::contract::EndResources;
 use crate::mechanism::fd::{Reader, Writer, peer_gone};
+use crate::params::CaseParams;
 
 /// One end; a signal is `N` bytes.
 pub struct Descriptor<const N: usize> {
@@ -18,12 +18,16 @@ pub struct Descriptor<const N: usize> {
 }
 
 impl<const N: usize> Descriptor<N> {
-    /// From the handoff's descriptors: one to read, one to write. A post writes `bytes`.
-    pub fn attach(mut handoff: Handoff, bytes: [u8; N], link: &Link) -> io::Result<Descriptor<N>> {
-        let (read, write) = (handoff.take_fd(), handoff.take_fd());
+    /// From the resources's descriptors: one to read, one to write. A post writes `bytes`.
+    pub fn attach(
+        mut resources: EndResources,
+        bytes: [u8; N],
+        params: &CaseParams,
+    ) -> io::Result<Descriptor<N>> {
+        let (read, write) = (resources.take_fd(), resources.take_fd());
         Ok(Descriptor {
-            reader: Reader::new(read, link.wait)?,
-            writer: Writer::new(write, link.wait)?,
+            reader: Reader::new(read, params.wait)?,
+            writer: Writer::new(write, params.wait)?,
             bytes,
         })
     }

@@ -6,9 +6,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Signal;
 use super::descriptor::Descriptor;
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
 use crate::mechanism::fd::WAITS;
+use crate::params::{CaseParams, Wait};
 
 /// `eventfd(2)`.
 pub struct EventFd(Descriptor<8>);
@@ -19,14 +19,14 @@ impl Signal for EventFd {
         "an eventfd for each direction: a post writes 1, a wait reads the counter down";
     const WAITS: &'static [Wait] = WAITS;
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let counter = || eventfd(0, EventfdFlags::CLOEXEC);
         let (there, back) = (counter()?, counter()?);
-        Ok([Handoff::of([back.try_clone()?, there.try_clone()?]), Handoff::of([there, back])])
+        Ok([EndResources::of([back.try_clone()?, there.try_clone()?]), EndResources::of([there, back])])
     }
 
-    fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<EventFd> {
-        Descriptor::attach(handoff, 1u64.to_ne_bytes(), link).map(EventFd)
+    fn attach(_side: Side, resources: EndResources, params: &CaseParams) -> io::Result<EventFd> {
+        Descriptor::attach(resources, 1u64.to_ne_bytes(), params).map(EventFd)
     }
 
     #[inline]

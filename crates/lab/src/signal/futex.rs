@@ -8,8 +8,8 @@ use causeway_os::futex;
 use super::Signal;
 use super::atomic::Turns;
 use super::page::{LINES, Page};
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
+use crate::params::{CaseParams, Wait};
 
 /// A store and `FUTEX_WAKE`; a look and `FUTEX_WAIT`.
 #[derive(Debug)]
@@ -21,12 +21,12 @@ impl Signal for Futex {
         "a word in shared memory for each direction: each post stores and wakes, each wait looks and sleeps";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|_| Ok(()))
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, handoff: Handoff, _link: &Link) -> io::Result<Futex> {
-        Ok(Futex(Turns::attach(side, handoff, LINES)?))
+    fn attach(side: Side, resources: EndResources, _link: &CaseParams) -> io::Result<Futex> {
+        Ok(Futex(Turns::attach(side, resources, LINES)?))
     }
 
     #[inline]

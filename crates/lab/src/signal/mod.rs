@@ -1,6 +1,6 @@
 //! Signals: primitives that wake somebody and carry nothing. One file each, and one line in the list below.
 //!
-//! They are driven by `handoff`: two roles that hand a token back and forth.
+//! They are driven by `pingpong`: two roles that hand a token back and forth.
 
 mod atomic;
 pub(crate) mod barrier;
@@ -8,9 +8,9 @@ mod condvar;
 mod descriptor;
 mod eventfd;
 mod futex;
-mod handoff;
 mod noop;
 pub(crate) mod page;
+mod pingpong;
 mod pipe_byte;
 mod sem_posix;
 mod sem_sysv;
@@ -20,15 +20,15 @@ mod spin_yield;
 mod uring_msg;
 
 pub(crate) use condvar::{check, init_mutex};
-pub use sem_sysv::sweep;
+pub use sem_sysv::cleanup;
 
 use std::io;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, Facts, Fit, Handoff, Side};
+use crate::contract::{Caps, EndResources, Facts, Fit, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
-use crate::subject::Subject;
+use crate::params::{CaseParams, Wait};
+use crate::target::Target;
 
 /// One end of a way to wake somebody.
 ///
@@ -47,7 +47,7 @@ pub trait Signal: Sized + 'static {
     const AXES: &'static [Axis] = &[];
 
     /// May this case run here?
-    fn fit(_host: &Host, _link: &Link) -> Fit {
+    fn fit(_host: &Host, _link: &CaseParams) -> Fit {
         Fit::Yes
     }
 
@@ -55,13 +55,13 @@ pub trait Signal: Sized + 'static {
     ///
     /// # Errors
     /// That of the kernel; the case is then skipped with it.
-    fn plan(link: &Link) -> io::Result<[Handoff; 2]>;
+    fn create(params: &CaseParams) -> io::Result<[EndResources; 2]>;
 
     /// In the peer, after it is pinned.
     ///
     /// # Errors
     /// That of the kernel.
-    fn attach(side: Side, handoff: Handoff, link: &Link) -> io::Result<Self>;
+    fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self>;
 
     /// Wakes the other end.
     ///
@@ -82,7 +82,7 @@ pub trait Signal: Sized + 'static {
 }
 
 /// Every signal, in the order in which people read of them.
-pub const ALL: &[Subject] = &[
+pub const ALL: &[Target] = &[
     of::<noop::Noop>(),
     of::<atomic::Atomic>(),
     of::<spin_yield::SpinYield>(),
@@ -98,28 +98,28 @@ pub const ALL: &[Subject] = &[
     of::<uring_msg::UringMsg>(),
 ];
 
-const fn of<S: Signal>() -> Subject {
-    Subject {
+const fn of<S: Signal>() -> Target {
+    Target {
         id: S::ID,
         about: S::ABOUT,
         caps: S::CAPS,
         waits: S::WAITS,
         axes: S::AXES,
-        patterns: &[handoff::INFO],
-        fit: |host, link| match carries_nothing(link) {
-            Fit::Yes => S::fit(host, link),
+        patterns: &[pingpong::INFO],
+        fit: |host, params| match carries_nothing(params) {
+            Fit::Yes => S::fit(host, params),
             no => no,
         },
-        plan: |_, link| S::plan(link).map(Vec::from),
-        drive: handoff::drive::<S>,
-        shape: handoff::shape,
+        create: |_, params| S::create(params).map(Vec::from),
+        drive: pingpong::drive::<S>,
+        counter_check: pingpong::counter_check,
     }
 }
 
 /// The third part of the id of a case without payload is 0.
-pub(crate) fn carries_nothing(link: &Link) -> Fit {
-    match link.payload_bytes {
+pub(crate) fn carries_nothing(params: &CaseParams) -> Fit {
+    match params.payload_bytes {
         0 => Fit::Yes,
-        _ => Fit::No(format!("{} carries no payload; the third part of its id is 0", link.id.mechanism)),
+        _ => Fit::No(format!("{} carries no payload; the third part of its id is 0", params.id.mechanism)),
     }
 }

@@ -4,8 +4,8 @@ use std::hint;
 use std::io;
 
 use super::Signal;
-use crate::contract::{Caps, Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{Caps, EndResources, Side};
+use crate::params::{CaseParams, Wait};
 
 /// The harness itself.
 #[derive(Debug)]
@@ -19,11 +19,11 @@ impl Signal for Noop {
     const CAPS: Caps = Caps::HARNESS;
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Ok([Handoff::default(), Handoff::default()])
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Ok([EndResources::default(), EndResources::default()])
     }
 
-    fn attach(_side: Side, _handoff: Handoff, _link: &Link) -> io::Result<Noop> {
+    fn attach(_side: Side, _handoff: EndResources, _link: &CaseParams) -> io::Result<Noop> {
         Ok(Noop { count: 0 })
     }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
 
-use crate::contract::{Handoff, Side};
+use crate::contract::{EndResources, Side};
 
 /// Two lines: the neighbour of a line is fetched with it on many CPUs.
 pub const LINES: usize = 128;
@@ -27,21 +27,21 @@ const LEN: usize = 4096;
 pub struct Page(Arc<Mapping>);
 
 impl Page {
-    /// A page of zeros, arranged by `init`, and a handoff of it for each of `roles` roles.
-    pub fn plan(roles: usize, init: impl FnOnce(&Page) -> io::Result<()>) -> io::Result<Vec<Handoff>> {
+    /// A page of zeros, arranged by `init`, and one set of resources for each of `roles` roles.
+    pub fn create(roles: usize, init: impl FnOnce(&Page) -> io::Result<()>) -> io::Result<Vec<EndResources>> {
         let fd = memory::memfd("weighbridge-signal", LEN as u64)?;
         init(&Page::map(&fd)?)?;
-        (0..roles).map(|_| Ok(Handoff::of([fd.try_clone()?]))).collect()
+        (0..roles).map(|_| Ok(EndResources::of([fd.try_clone()?]))).collect()
     }
 
     /// The same for the two ends of a signal.
-    pub fn plan_two(init: impl FnOnce(&Page) -> io::Result<()>) -> io::Result<[Handoff; 2]> {
-        Ok(Page::plan(2, init)?.try_into().expect("two were asked for"))
+    pub fn create_two(init: impl FnOnce(&Page) -> io::Result<()>) -> io::Result<[EndResources; 2]> {
+        Ok(Page::create(2, init)?.try_into().expect("two were asked for"))
     }
 
     /// In a role: the page, touched.
-    pub fn attach(handoff: &mut Handoff) -> io::Result<Page> {
-        let page = Page::map(&handoff.take_fd())?;
+    pub fn attach(resources: &mut EndResources) -> io::Result<Page> {
+        let page = Page::map(&resources.take_fd())?;
         page.0.prefault()?;
         Ok(page)
     }

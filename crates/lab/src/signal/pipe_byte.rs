@@ -6,9 +6,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::Signal;
 use super::descriptor::Descriptor;
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
 use crate::mechanism::fd::WAITS;
+use crate::params::{CaseParams, Wait};
 
 /// `pipe(2)` as a signal.
 pub struct PipeByte(Descriptor<1>);
@@ -18,14 +18,14 @@ impl Signal for PipeByte {
     const ABOUT: &'static str = "a pipe for each direction: a post writes one byte, a wait reads it";
     const WAITS: &'static [Wait] = WAITS;
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((there_read, there_write), (back_read, back_write)) = (pipe()?, pipe()?);
-        Ok([Handoff::of([back_read, there_write]), Handoff::of([there_read, back_write])])
+        Ok([EndResources::of([back_read, there_write]), EndResources::of([there_read, back_write])])
     }
 
-    fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<PipeByte> {
-        Descriptor::attach(handoff, [1], link).map(PipeByte)
+    fn attach(_side: Side, resources: EndResources, params: &CaseParams) -> io::Result<PipeByte> {
+        Descriptor::attach(resources, [1], params).map(PipeByte)
     }
 
     #[inline]

@@ -9,8 +9,8 @@ use std::io;
 
 use super::Signal;
 use super::page::{LINES, Page};
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
+use crate::params::{CaseParams, Wait};
 
 /// A process-shared `sem_t`.
 #[derive(Debug)]
@@ -70,15 +70,15 @@ impl Signal for SemPosix {
         "a process-shared POSIX semaphore (sem_t in shared memory) for each direction";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|page| {
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|page| {
             Semaphore::init(page, 0, 0)?;
             Semaphore::init(page, LINES, 0)
         })
     }
 
-    fn attach(side: Side, mut handoff: Handoff, _link: &Link) -> io::Result<SemPosix> {
-        let page = Page::attach(&mut handoff)?;
+    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<SemPosix> {
+        let page = Page::attach(&mut resources)?;
         let (mine, theirs) = match side {
             Side::Near => (0, LINES),
             Side::Far => (LINES, 0),

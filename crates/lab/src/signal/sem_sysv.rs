@@ -16,9 +16,9 @@ use std::io;
 use std::process;
 
 use super::Signal;
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
-use crate::mechanism::leftovers;
+use crate::contract::{EndResources, Side};
+use crate::mechanism::stale;
+use crate::params::{CaseParams, Wait};
 
 /// `semop(2)`.
 #[derive(Debug)]
@@ -33,15 +33,15 @@ impl Signal for SemSysv {
     const ABOUT: &'static str = "System V semaphores, one for each direction, with one operation in each semop: one post is one wake-up";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let set = Set::make()?;
         let words = vec![set.0 as u64];
-        let far = Handoff { words: words.clone(), ..Handoff::default() };
-        Ok([Handoff { words, guard: Some(Box::new(set)), ..Handoff::default() }, far])
+        let far = EndResources { words: words.clone(), ..EndResources::default() };
+        Ok([EndResources { words, guard: Some(Box::new(set)), ..EndResources::default() }, far])
     }
 
-    fn attach(side: Side, handoff: Handoff, _link: &Link) -> io::Result<SemSysv> {
-        let [set] = handoff.words[..] else { unreachable!("plan hands over one word") };
+    fn attach(side: Side, resources: EndResources, _link: &CaseParams) -> io::Result<SemSysv> {
+        let [set] = resources.words[..] else { unreachable!("plan hands over one word") };
         let (mine, theirs) = if side == Side::Near { (0, 1) } else { (1, 0) };
         Ok(SemSysv { set: set as i32, mine, theirs })
     }
@@ -115,7 +115,7 @@ fn remove(set: i32) {
 }
 
 /// Removes the sets of dead programs: our key, our mark, our user.
-pub fn sweep() {
+pub fn cleanup() {
     let Ok(table) = fs::read_to_string("/proc/sysvipc/sem") else { return };
     let us = rustix::process::geteuid().as_raw();
     for line in table.lines().skip(1) {
@@ -126,7 +126,7 @@ pub fn sweep() {
         let is_ours = key & KEY_TAG_MASK == KEY_TAG
             && i32::from_str_radix(mode, 8) == Ok(MODE)
             && creator.parse() == Ok(us);
-        if is_ours && leftovers::is_dead(key & PID_MASK) {
+        if is_ours && stale::is_dead(key & PID_MASK) {
             remove(set);
         }
     }
@@ -148,7 +148,7 @@ mod tests {
             Ok(set) => set,
         };
         let number = set.0;
-        sweep();
+        cleanup();
         assert!(exists(number));
         drop(set);
         assert!(!exists(number));
@@ -163,7 +163,7 @@ mod tests {
         if set < 0 {
             return eprintln!("skipped: {}", io::Error::last_os_error());
         }
-        sweep();
+        cleanup();
         assert!(!exists(set));
     }
 }

@@ -11,8 +11,8 @@ use std::process;
 
 use super::Signal;
 use super::page::Page;
-use crate::contract::{Facts, Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Facts, Side};
+use crate::params::{CaseParams, Wait};
 
 /// `sigqueue` and `sigwaitinfo`.
 pub struct Sigqueue {
@@ -35,11 +35,11 @@ impl Signal for Sigqueue {
     const ABOUT: &'static str = "a queued real-time signal: sigqueue (to a thread of the same process: rt_tgsigqueueinfo) and sigwaitinfo";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|_| Ok(()))
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, mut handoff: Handoff, _link: &Link) -> io::Result<Sigqueue> {
+    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Sigqueue> {
         let number = libc::SIGRTMIN();
         // SAFETY: sigemptyset initialises the set; the mask belongs to this thread.
         let set = unsafe {
@@ -52,7 +52,7 @@ impl Signal for Sigqueue {
         };
         // Only once the signal is blocked may the other end know whom to send it to.
         let own = [u64::from(process::id()), rustix::thread::gettid().as_raw_nonzero().get() as u64];
-        let [pid, tid] = Page::attach(&mut handoff)?.exchange(side, own)?;
+        let [pid, tid] = Page::attach(&mut resources)?.exchange(side, own)?;
         let whom = if pid == own[0] { Whom::Thread(tid as _) } else { Whom::Process(pid as _) };
         Ok(Sigqueue { whom, number, set })
     }

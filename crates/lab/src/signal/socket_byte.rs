@@ -6,9 +6,9 @@ use causeway_os::socket;
 
 use super::Signal;
 use super::descriptor::Descriptor;
-use crate::contract::{Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{EndResources, Side};
 use crate::mechanism::fd::WAITS;
+use crate::params::{CaseParams, Wait};
 
 /// A Unix socket pair as a signal.
 pub struct SocketByte(Descriptor<1>);
@@ -18,13 +18,13 @@ impl Signal for SocketByte {
     const ABOUT: &'static str = "a pair of Unix stream sockets: a post writes one byte, a wait reads it";
     const WAITS: &'static [Wait] = WAITS;
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::stream_pair()?;
-        Ok([Handoff::of([near.try_clone()?, near]), Handoff::of([far.try_clone()?, far])])
+        Ok([EndResources::of([near.try_clone()?, near]), EndResources::of([far.try_clone()?, far])])
     }
 
-    fn attach(_side: Side, handoff: Handoff, link: &Link) -> io::Result<SocketByte> {
-        Descriptor::attach(handoff, [1], link).map(SocketByte)
+    fn attach(_side: Side, resources: EndResources, params: &CaseParams) -> io::Result<SocketByte> {
+        Descriptor::attach(resources, [1], params).map(SocketByte)
     }
 
     #[inline]

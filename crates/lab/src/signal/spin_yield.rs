@@ -7,8 +7,8 @@ use std::thread;
 use super::Signal;
 use super::atomic::Turns;
 use super::page::{LINES, Page};
-use crate::contract::{Caps, Handoff, Side};
-use crate::link::{Link, Wait};
+use crate::contract::{Caps, EndResources, Side};
+use crate::params::{CaseParams, Wait};
 
 /// As `atomic`, with `sched_yield`.
 #[derive(Debug)]
@@ -21,12 +21,12 @@ impl Signal for SpinYield {
     const CAPS: Caps = Caps::YIELDS;
     const WAITS: &'static [Wait] = &[Wait::Yield];
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|_| Ok(()))
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, handoff: Handoff, _link: &Link) -> io::Result<SpinYield> {
-        Ok(SpinYield(Turns::attach(side, handoff, LINES)?))
+    fn attach(side: Side, resources: EndResources, _link: &CaseParams) -> io::Result<SpinYield> {
+        Ok(SpinYield(Turns::attach(side, resources, LINES)?))
     }
 
     #[inline]

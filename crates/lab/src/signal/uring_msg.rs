@@ -17,9 +17,9 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Signal;
 use super::page::Page;
-use crate::contract::{Fit, Handoff, Side};
+use crate::contract::{EndResources, Fit, Side};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// What stands in a completion that is a signal.
 const SIGNAL: u64 = 1;
@@ -35,15 +35,15 @@ impl Signal for UringMsg {
     const ABOUT: &'static str = "io_uring's MSG_RING: a post submits a message to the other ring, a wait waits for a completion in its own";
     const WAITS: &'static [Wait] = &[Wait::Uring];
 
-    fn fit(host: &Host, _link: &Link) -> Fit {
+    fn fit(host: &Host, _link: &CaseParams) -> Fit {
         host.uring_refused.clone().map_or(Fit::Yes, Fit::No)
     }
 
-    fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-        Page::plan_two(|_| Ok(()))
+    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, mut handoff: Handoff, _link: &Link) -> io::Result<UringMsg> {
+    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<UringMsg> {
         let ring = IoUring::new(8)?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe)?;
@@ -52,7 +52,7 @@ impl Signal for UringMsg {
         }
         causeway_os::process::allow_tracing_by_any()?;
         let own = [u64::from(process::id()), ring.as_raw_fd() as u64];
-        let page = Page::attach(&mut handoff)?;
+        let page = Page::attach(&mut resources)?;
         let [pid, number] = page.exchange(side, own)?;
         let theirs = copy_of(pid as u32, number as i32).map_err(|error| {
             let why =

@@ -3,7 +3,7 @@
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::subject::Subject;
+use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use crate::runs::{SHORT, anywhere, everywhere, measure, prepare};
@@ -11,25 +11,25 @@ use crate::runs::{SHORT, anywhere, everywhere, measure, prepare};
 const SIZES: [u64; 7] = [0, 1, 7, 4096, 65_536, 1 << 20, 4 << 20];
 
 /// Every mechanism carries a page; what does not carry more says by which limit.
-pub fn every_size(host: &Host, subject: &'static Subject) {
+pub fn every_size(host: &Host, target: &'static Target) {
     for size in SIZES {
-        for id in everywhere(subject, size) {
+        for id in everywhere(target, size) {
             // What length does to a message it does on one CPU; two are for the order in which the ends run.
             if id.placement == "two-cpus" && [7, 4 << 20].contains(&size) {
                 continue;
             }
             match prepare(host, &id) {
                 Ok(case) => drop(measure(host, &case, SHORT)),
-                Err(why) => check_refusal(&id, subject, &why),
+                Err(why) => check_refusal(&id, target, &why),
             }
         }
     }
 }
 
 /// What may be refused at all, and in which words.
-fn check_refusal(id: &CaseId, subject: &Subject, why: &str) {
+fn check_refusal(id: &CaseId, target: &Target, why: &str) {
     let is_about_place = why.contains("two CPUs") || why.contains("spinning on one CPU");
-    let is_empty = id.payload_bytes == 0 && subject.caps.has(Caps::NEVER_EMPTY);
+    let is_empty = id.payload_bytes == 0 && target.caps.has(Caps::NEVER_EMPTY);
     if is_about_place {
         return;
     }
@@ -48,10 +48,10 @@ fn check_refusal(id: &CaseId, subject: &Subject, why: &str) {
 }
 
 /// A small message and one that fills most queues, in each way to wait but the default, which all other tests have.
-pub fn every_wait(host: &Host, subject: &'static Subject) {
-    for wait in &subject.waits[1..] {
+pub fn every_wait(host: &Host, target: &'static Target) {
+    for wait in &target.waits[1..] {
         for size in [1, 65_507] {
-            for id in everywhere(subject, size) {
+            for id in everywhere(target, size) {
                 // What a stream of small messages waits for is in every size already.
                 if id.pattern == "stream" && size == 1 {
                     continue;
@@ -60,7 +60,7 @@ pub fn every_wait(host: &Host, subject: &'static Subject) {
                 match prepare(host, &id) {
                     Ok(case) => drop(measure(host, &case, SHORT)),
                     Err(why) if why.contains("io_uring") => eprintln!("skipped: {id}: {why}"),
-                    Err(why) => check_refusal(&id, subject, &why),
+                    Err(why) => check_refusal(&id, target, &why),
                 }
             }
         }
@@ -68,32 +68,32 @@ pub fn every_wait(host: &Host, subject: &'static Subject) {
 }
 
 /// Both roles in one process.
-pub fn threads(host: &Host, subject: &'static Subject) {
+pub fn threads(host: &Host, target: &'static Target) {
     for size in [7, 65_507] {
-        for id in everywhere(subject, size) {
+        for id in everywhere(target, size) {
             let id = id.with("peers", "thread");
             match prepare(host, &id) {
                 Ok(case) => drop(measure(host, &case, SHORT)),
-                Err(why) => check_refusal(&id, subject, &why),
+                Err(why) => check_refusal(&id, target, &why),
             }
         }
     }
 }
 
 /// A size that is no multiple of a page, above one where the mechanism carries that.
-fn odd_size(host: &Host, subject: &Subject, placement: &str) -> u64 {
-    let carries = |size: &u64| prepare(host, &CaseId::new("roundtrip", subject.id, *size, placement)).is_ok();
+fn odd_size(host: &Host, target: &Target, placement: &str) -> u64 {
+    let carries = |size: &u64| prepare(host, &CaseId::new("roundtrip", target.id, *size, placement)).is_ok();
     [5000, 3000].into_iter().find(carries).expect("every mechanism carries a page")
 }
 
 /// A full message one way and an empty one back (one byte on a stream), and payloads touched in part.
-pub fn directions_and_touches(host: &Host, subject: &'static Subject) {
-    let Some(placement) = anywhere(subject, host) else {
-        return eprintln!("skipped: {} spins and needs two CPUs", subject.id);
+pub fn directions_and_touches(host: &Host, target: &'static Target) {
+    let Some(placement) = anywhere(target, host) else {
+        return eprintln!("skipped: {} spins and needs two CPUs", target.id);
     };
-    let size = odd_size(host, subject, placement);
-    let roundtrip = CaseId::new("roundtrip", subject.id, size, placement);
-    let stream = CaseId::new("stream", subject.id, size, placement);
+    let size = odd_size(host, target, placement);
+    let roundtrip = CaseId::new("roundtrip", target.id, size, placement);
+    let stream = CaseId::new("stream", target.id, size, placement);
     let mut ids = vec![roundtrip.clone().with("direction", "request")];
     for touch in ["none", "first", "lines", "all", "write"] {
         ids.extend([roundtrip.clone().with("touch", touch), stream.clone().with("touch", touch)]);
@@ -102,7 +102,7 @@ pub fn directions_and_touches(host: &Host, subject: &'static Subject) {
         let measured = measure(host, &prepare(host, &id).unwrap(), SHORT);
         if id.axes.contains_key("direction") {
             let client = &measured.roles[0].counted;
-            let least = u64::from(subject.caps.has(Caps::NEVER_EMPTY));
+            let least = u64::from(target.caps.has(Caps::NEVER_EMPTY));
             assert_eq!(client.received_bytes, client.ops * least, "{id}");
         }
     }
@@ -112,15 +112,15 @@ pub fn directions_and_touches(host: &Host, subject: &'static Subject) {
 const WARM: Timing = Timing { sample_ns: 2_000_000, samples: 5, least_samples: 5, run_ns: 10_000_000 };
 
 /// A page that is touched anew for each message, or each fourth, would show.
-pub fn no_faults_when_warm(host: &Host, subject: &'static Subject) {
-    let Some(placement) = anywhere(subject, host) else {
-        return eprintln!("skipped: {} spins and needs two CPUs", subject.id);
+pub fn no_faults_when_warm(host: &Host, target: &'static Target) {
+    let Some(placement) = anywhere(target, host) else {
+        return eprintln!("skipped: {} spins and needs two CPUs", target.id);
     };
-    let id = CaseId::new("roundtrip", subject.id, 4096, placement);
+    let id = CaseId::new("roundtrip", target.id, 4096, placement);
     let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
     for role in &measured.roles {
         let (faults, ops) = (role.counted.minor_faults, role.counted.ops);
-        match subject.caps.has(Caps::MAPS) {
+        match target.caps.has(Caps::MAPS) {
             true => assert!(faults >= ops, "{id}: {faults} faults in {ops} operations, each of which maps"),
             false => assert!(faults * 4 < ops, "{id}: {faults} faults in {ops} operations"),
         }
@@ -129,17 +129,17 @@ pub fn no_faults_when_warm(host: &Host, subject: &'static Subject) {
 
 /// What a stream's receiver copies to fresh memory costs it a fault for each page, and to warm memory none; what came from a
 /// working set is compared by the receiver itself.
-pub fn fresh_memory_faults_and_warm_does_not(host: &Host, subject: &'static Subject) {
-    let Some(placement) = anywhere(subject, host) else {
-        return eprintln!("skipped: {} spins and needs two CPUs", subject.id);
+pub fn fresh_memory_faults_and_warm_does_not(host: &Host, target: &'static Target) {
+    let Some(placement) = anywhere(target, host) else {
+        return eprintln!("skipped: {} spins and needs two CPUs", target.id);
     };
-    let stream = |pages| CaseId::new("stream", subject.id, pages * 4096, placement);
+    let stream = |pages| CaseId::new("stream", target.id, pages * 4096, placement);
     let message_pages = if prepare(host, &stream(2)).is_ok() { 2 } else { 1 };
     for (working_set, memory) in [("default", "fresh"), ("300000", "fresh"), ("300000", "warm")] {
         let id = stream(message_pages).with("working-set", working_set).with("memory", memory);
         let measured = measure(host, &prepare(host, &id).unwrap(), WARM);
         let receiver = &measured.roles[1].counted;
-        let mapped = if subject.caps.has(Caps::MAPS) { receiver.ops * message_pages } else { 0 };
+        let mapped = if target.caps.has(Caps::MAPS) { receiver.ops * message_pages } else { 0 };
         let (faults, pages) = (receiver.minor_faults, receiver.ops * message_pages);
         match memory {
             "fresh" => {

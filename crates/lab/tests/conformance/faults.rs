@@ -11,7 +11,7 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
-use weighbridge_lab::subject::{Prepared, Subject};
+use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_record::CaseId;
 
 use crate::runs::{self, SHORT, anywhere, prepare, run_within};
@@ -126,18 +126,18 @@ fn fail_meddled(
         (Outcome::Failed { step, why }, Some(shared)) => Some((step, why, shared)),
         _ => None,
     });
-    failed.unwrap_or_else(|| panic!("{}: no run failed after it was meddled with", case.link.id))
+    failed.unwrap_or_else(|| panic!("{}: no run failed after it was meddled with", case.params.id))
 }
 
-fn roundtrip(host: &Host, subject: &Subject) -> Option<Prepared> {
-    let placement = anywhere(subject, host)?;
-    Some(prepare(host, &CaseId::new("roundtrip", subject.id, 64, placement)).unwrap())
+fn roundtrip(host: &Host, target: &Target) -> Option<Prepared> {
+    let placement = anywhere(target, host)?;
+    Some(prepare(host, &CaseId::new("roundtrip", target.id, 64, placement)).unwrap())
 }
 
 /// Either peer is killed in its timed part.
-pub fn killed_while_it_exchanges(host: &Host, subject: &'static Subject) {
-    let Some(case) = roundtrip(host, subject) else {
-        return eprintln!("skipped: {} spins and needs two CPUs", subject.id);
+pub fn killed_while_it_exchanges(host: &Host, target: &'static Target) {
+    let Some(case) = roundtrip(host, target) else {
+        return eprintln!("skipped: {} spins and needs two CPUs", target.id);
     };
     for (role, name) in ["client", "server"].into_iter().enumerate() {
         let is_in_batches = || {
@@ -151,16 +151,16 @@ pub fn killed_while_it_exchanges(host: &Host, subject: &'static Subject) {
             assert_eq!(why, format!("{name} ended: signal 9 (SIGKILL)"));
             step == "batches"
         };
-        assert!((0..ATTEMPTS).any(|_| is_in_batches()), "{}: the {name} was always quicker", subject.id);
+        assert!((0..ATTEMPTS).any(|_| is_in_batches()), "{}: the {name} was always quicker", target.id);
     }
 }
 
 /// Stopped and continued (as by Ctrl-Z, or a debugger), in each way to wait: some calls return then although nothing
 /// came.
-pub fn stopped_for_a_while(host: &Host, subject: &'static Subject) {
-    for wait in subject.waits {
-        let Some(case) = roundtrip(host, subject)
-            .and_then(|case| prepare(host, &case.link.id.with("wait", wait.name())).ok())
+pub fn stopped_for_a_while(host: &Host, target: &'static Target) {
+    for wait in target.waits {
+        let Some(case) = roundtrip(host, target)
+            .and_then(|case| prepare(host, &case.params.id.with("wait", wait.name())).ok())
         else {
             // Spinning needs two CPUs, io_uring a kernel that allows it.
             continue;
@@ -171,10 +171,10 @@ pub fn stopped_for_a_while(host: &Host, subject: &'static Subject) {
             let timing = Timing { samples, least_samples: samples, run_ns, ..LONG };
             let (outcome, in_time) =
                 run_meddled(host, &case, timing, Deadlines::default(), stop_and_continue);
-            assert!(matches!(outcome, Outcome::Measured(_)), "{}: {outcome:?}", case.link.id);
+            assert!(matches!(outcome, Outcome::Measured(_)), "{}: {outcome:?}", case.params.id);
             in_time.is_some()
         });
-        assert!(was_stopped, "{}: every run was quicker", case.link.id);
+        assert!(was_stopped, "{}: every run was quicker", case.params.id);
     }
 }
 

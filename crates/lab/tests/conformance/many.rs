@@ -5,7 +5,7 @@ use std::fs;
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::subject::{self, Prepared, Subject};
+use weighbridge_lab::target::{self, Prepared, Target};
 use weighbridge_record::CaseId;
 
 use crate::runs::{SHORT, prepare, run};
@@ -14,14 +14,14 @@ use crate::runs::{SHORT, prepare, run};
 const RUNS: &str = "WEIGHBRIDGE_TEST_RUNS";
 const USUAL_RUNS: usize = 100;
 
-/// Every subject in its first pattern, small, in the first place that it can have.
-fn case(host: &Host, subject: &Subject) -> Option<Prepared> {
-    let pattern = subject.patterns.first()?;
-    let payload = if subject.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
+/// Every target in its first pattern, small, in the first place that it can have.
+fn case(host: &Host, target: &Target) -> Option<Prepared> {
+    let pattern = target.patterns.first()?;
+    let payload = if target.caps.has(Caps::PAYLOAD) { 64 } else { 0 };
     ["same-cpu", "two-cpus"].into_iter().find_map(|place| {
-        let id = CaseId::new(pattern.id, subject.id, payload, place);
+        let id = CaseId::new(pattern.id, target.id, payload, place);
         let few = [("streams", "20"), ("receivers", "3")].into_iter();
-        let has = |axis: &str| subject.axes_in(pattern).iter().any(|own| own.name == axis);
+        let has = |axis: &str| target.axes_in(pattern).iter().any(|own| own.name == axis);
         let id = few.filter(|(axis, _)| has(axis)).fold(id, |id, (axis, value)| id.with(axis, value));
         prepare(host, &id).ok()
     })
@@ -36,16 +36,16 @@ fn resident_anonymous_kib() -> i64 {
 /// Descriptors, threads, children and names are counted after every test, this one included; here it is memory, too.
 pub fn nothing_is_left(host: &Host) {
     let runs = std::env::var(RUNS).map_or(USUAL_RUNS, |runs| runs.parse().expect("a number of runs"));
-    let cases: Vec<Prepared> = subject::all()
-        .filter(|subject| !subject.caps.has(Caps::VIRTUAL_TIME))
-        .filter_map(|subject| case(host, subject))
+    let cases: Vec<Prepared> = target::all()
+        .filter(|target| !target.caps.has(Caps::VIRTUAL_TIME))
+        .filter_map(|target| case(host, target))
         .collect();
     assert!(cases.len() > 40, "only {} cases can run here", cases.len());
     let run_all = |count: usize| {
         for case in cases.iter().cycle().take(count) {
             match run(host, case, SHORT) {
                 Outcome::Measured(_) => {}
-                other => panic!("{}: {other:?}", case.link.id),
+                other => panic!("{}: {other:?}", case.params.id),
             }
         }
     };

@@ -12,7 +12,7 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::subject::{self, Prepared, Refusal, Subject};
+use weighbridge_lab::target::{self, Prepared, Refusal, Target};
 use weighbridge_record::CaseId;
 
 /// Short: what is promised does not depend on how long it is measured.
@@ -38,18 +38,18 @@ pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
     libtest_mimic::run(&arguments, trials(host)).exit_code()
 }
 
-/// Promises that each subject of a kind keeps, by name.
-pub type Promises = &'static [(&'static str, fn(&Host, &'static Subject))];
+/// Promises that each target of a kind keeps, by name.
+pub type Promises = &'static [(&'static str, fn(&Host, &'static Target))];
 
-/// A test of each promise of a subject, after which nothing is left.
+/// A test of each promise of a target, after which nothing is left.
 pub fn trials_of(
     host: &'static Host,
-    subject: &'static Subject,
+    target: &'static Target,
     promises: Promises,
 ) -> impl Iterator<Item = Trial> {
-    let pattern = subject.patterns[0].id;
+    let pattern = target.patterns[0].id;
     promises.iter().map(move |(promise, test)| {
-        trial(format!("{pattern}::{}::{promise}", subject.id), move || test(host, subject))
+        trial(format!("{pattern}::{}::{promise}", target.id), move || test(host, target))
     })
 }
 
@@ -63,7 +63,7 @@ pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> T
 
 /// Prepares a case that exists, or says why the machine has no place for it.
 pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
-    subject::prepare(id, host).map_err(|refusal| match refusal {
+    target::prepare(id, host).map_err(|refusal| match refusal {
         Refusal::NotHere(why) => why,
         Refusal::NoSuchCase(why) => panic!("{id}: {why}"),
     })
@@ -89,7 +89,7 @@ pub fn run_within(host: &Host, case: &Prepared, timing: Timing, deadlines: Deadl
 
 /// One run that must give numbers: samples, counts of both roles that agree with the payload, and facts.
 pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
-    let id = &case.link.id;
+    let id = &case.params.id;
     let measured = match run(host, case, timing) {
         Outcome::Measured(measured) => *measured,
         other => panic!("{id}: {other:?}"),
@@ -100,7 +100,7 @@ pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     let own_facts = measured.facts.keys().filter(|name| !["policy", "nice"].contains(&name.as_str()));
     assert!(own_facts.count() >= 2, "{id}: {:?}", measured.facts);
     let [first, second] = &measured.roles[..] else { panic!("{id}: {} roles", measured.roles.len()) };
-    let is_both_ways = id.pattern == "roundtrip" && case.link.axis("direction") == "both";
+    let is_both_ways = id.pattern == "roundtrip" && case.params.axis("direction") == "both";
     if is_both_ways {
         assert_eq!(first.counted.received_bytes, first.counted.ops * id.payload_bytes, "{id}");
     }
@@ -110,19 +110,19 @@ pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
 }
 
 /// The ids of a mechanism in both patterns and placements, with a payload.
-pub fn everywhere(subject: &Subject, payload_bytes: u64) -> Vec<CaseId> {
+pub fn everywhere(target: &Target, payload_bytes: u64) -> Vec<CaseId> {
     PATTERNS
         .iter()
         .flat_map(|pattern| PLACEMENTS.iter().map(move |placement| (pattern, placement)))
-        .map(|(pattern, placement)| CaseId::new(pattern, subject.id, payload_bytes, placement))
+        .map(|(pattern, placement)| CaseId::new(pattern, target.id, payload_bytes, placement))
         .collect()
 }
 
 /// Where a mechanism is measured when one place is enough: on one CPU, unless it spins.
-pub fn anywhere(subject: &Subject, host: &Host) -> Option<&'static str> {
+pub fn anywhere(target: &Target, host: &Host) -> Option<&'static str> {
     PLACEMENTS
         .into_iter()
-        .find(|placement| prepare(host, &CaseId::new("roundtrip", subject.id, 1, placement)).is_ok())
+        .find(|placement| prepare(host, &CaseId::new("roundtrip", target.id, 1, placement)).is_ok())
 }
 
 /// What this process holds, and what of ours has a name.

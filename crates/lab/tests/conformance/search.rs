@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use weighbridge_lab::coordinator::Coordinator;
+use weighbridge_lab::crossover::{self, Listener, Search};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
-use weighbridge_lab::meeting::{self, Listener, Search};
 use weighbridge_lab::session::{Ended, Progress, Session, Settings, Sink};
 use weighbridge_record::{CaseId, Line};
 
@@ -52,7 +52,7 @@ pub fn ends_around_the_crossing(host: &Host) {
     assert_eq!(search.bracket(), (64 << 10, 256 << 10));
 
     let settings = Settings { first_round, ..settings };
-    let ended = meeting::run(vec![search], host, &settings, &interrupt, coordinator, &mut record).unwrap();
+    let ended = crossover::run(vec![search], host, &settings, &interrupt, coordinator, &mut record).unwrap();
     assert_eq!(ended, Ended::Complete);
     // Everything is in the record like all else: six runs and a summary of each case, in rounds that go on.
     let measured: Vec<_> = record

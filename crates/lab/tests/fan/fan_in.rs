@@ -1,24 +1,24 @@
 //! Many streams, or many publishers, into one reader.
 
 use weighbridge_lab::host::Host;
-use weighbridge_lab::subject::Subject;
+use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use crate::killed::killed;
 use crate::measured::{TIMING, measure, series};
 use crate::runs::{PLACEMENTS, Promises, prepare};
 
-/// What a subject of fan-in promises. Causeway has logs and no streams, so it is other things.
-pub fn promises(subject: &Subject) -> Promises {
-    if subject.id.starts_with("causeway") { OF_LOGS } else { OF_STREAMS }
+/// What a target of fan-in promises. Causeway has logs and no streams, so it is other things.
+pub fn promises(target: &Target) -> Promises {
+    if target.id.starts_with("causeway") { OF_LOGS } else { OF_STREAMS }
 }
 
 const OF_STREAMS: Promises = &[
     ("every_way_to_wait_reads_all_that_is_written", waits),
     ("messages_of_every_size_arrive_whole", sizes),
     ("writers_share_the_streams_in_any_order_and_as_threads_too", variants),
-    ("a_killed_role_is_a_failure_with_its_step", |host, subject| {
-        killed(host, &fan_in_case(subject, 1, "free").with("writers", "2"), &["reader", "writer", "writer"]);
+    ("a_killed_role_is_a_failure_with_its_step", |host, target| {
+        killed(host, &fan_in_case(target, 1, "free").with("writers", "2"), &["reader", "writer", "writer"]);
     }),
 ];
 
@@ -26,16 +26,16 @@ const OF_LOGS: Promises = &[
     ("every_way_to_wait_reads_all_that_is_written", log_waits),
     ("messages_of_every_size_arrive_whole", log_sizes),
     ("any_number_of_writers_is_read_as_threads_too", log_writers),
-    ("a_killed_role_is_a_failure_with_its_step", |host, subject| {
-        let id = CaseId::new("fan-in", subject.id, 64, "free").with("writers", "2");
+    ("a_killed_role_is_a_failure_with_its_step", |host, target| {
+        let id = CaseId::new("fan-in", target.id, 64, "free").with("writers", "2");
         killed(host, &id, &["reader", "writer", "writer"]);
     }),
 ];
 
 const WAITS: [&str; 7] = ["epoll-et", "epoll-lt", "epoll-oneshot", "poll", "select", "uring", "none"];
 
-fn fan_in_case(subject: &Subject, payload_bytes: u64, placement: &str) -> CaseId {
-    CaseId::new("fan-in", subject.id, payload_bytes, placement).with("streams", "50")
+fn fan_in_case(target: &Target, payload_bytes: u64, placement: &str) -> CaseId {
+    CaseId::new("fan-in", target.id, payload_bytes, placement).with("streams", "50")
 }
 
 /// One run of many streams, all bytes of which are accounted for.
@@ -71,27 +71,27 @@ fn read_all(host: &Host, id: &CaseId) {
     assert!(measured.roles.iter().all(|role| role.counted.ops == measured.roles[0].counted.ops), "{id}");
 }
 
-fn waits(host: &Host, subject: &'static Subject) {
+fn waits(host: &Host, target: &'static Target) {
     for wait in WAITS {
         for placement in PLACEMENTS {
-            read_all(host, &fan_in_case(subject, 1, placement).with("wait", wait).with("writers", "2"));
+            read_all(host, &fan_in_case(target, 1, placement).with("wait", wait).with("writers", "2"));
         }
     }
 }
 
-fn sizes(host: &Host, subject: &'static Subject) {
+fn sizes(host: &Host, target: &'static Target) {
     for payload_bytes in [1023, 1025, 5_000, 100_000] {
         for wait in ["epoll-et", "poll", "uring", "none"] {
-            let id = fan_in_case(subject, payload_bytes, "free").with("wait", wait).with("streams", "7");
+            let id = fan_in_case(target, payload_bytes, "free").with("wait", wait).with("streams", "7");
             // Without optimisation, reading all that TCP keeps in its buffers takes long.
             read_all(host, &if payload_bytes > 5_000 { id.with("touch", "none") } else { id });
         }
     }
 }
 
-fn variants(host: &Host, subject: &'static Subject) {
+fn variants(host: &Host, target: &'static Target) {
     let of = |axes: &[(&str, &str)]| {
-        let id = fan_in_case(subject, 3, "free");
+        let id = fan_in_case(target, 3, "free");
         axes.iter().fold(id, |id, (name, value)| id.with(name, value))
     };
     read_all(host, &of(&[("peers", "thread"), ("writers", "3")]));
@@ -99,27 +99,27 @@ fn variants(host: &Host, subject: &'static Subject) {
     read_all(host, &of(&[("yield-limit", "0"), ("streams", "1")]));
     // More than one message full of descriptors for each writer.
     read_all(host, &of(&[("streams", "450"), ("writers", "2")]));
-    if subject.id == "tcp" {
+    if target.id == "tcp" {
         read_all(host, &of(&[("nodelay", "no")]));
     }
 }
 
-fn log_case(subject: &Subject, payload_bytes: u64, placement: &str, axes: &[(&str, &str)]) -> CaseId {
-    axes.iter().fold(CaseId::new("fan-in", subject.id, payload_bytes, placement), |id, (name, value)| {
+fn log_case(target: &Target, payload_bytes: u64, placement: &str, axes: &[(&str, &str)]) -> CaseId {
+    axes.iter().fold(CaseId::new("fan-in", target.id, payload_bytes, placement), |id, (name, value)| {
         id.with(name, value)
     })
 }
 
 /// Those that can wait for logs of so many writers; a futex is that of one log.
-fn waits_of_logs(subject: &Subject, writers: &str) -> &'static [&'static str] {
-    match subject.id == "causeway-mw" || writers == "1" {
+fn waits_of_logs(target: &Target, writers: &str) -> &'static [&'static str] {
+    match target.id == "causeway-mw" || writers == "1" {
         true => &["spin-block", "block", "epoll", "spin"],
         false => &["epoll", "spin"],
     }
 }
 
-fn log_waits(host: &Host, subject: &'static Subject) {
-    for wait in waits_of_logs(subject, "4") {
+fn log_waits(host: &Host, target: &'static Target) {
+    for wait in waits_of_logs(target, "4") {
         for placement in ["same-cpu", "two-cpus", "free"] {
             // On one CPU spinning is refused, and that is tested elsewhere.
             if (*wait, placement) == ("spin", "same-cpu") {
@@ -129,7 +129,7 @@ fn log_waits(host: &Host, subject: &'static Subject) {
                 read_all(
                     host,
                     &log_case(
-                        subject,
+                        target,
                         64,
                         placement,
                         &[("wait", wait), ("receive", receive), ("writers", "2")],
@@ -140,24 +140,24 @@ fn log_waits(host: &Host, subject: &'static Subject) {
     }
 }
 
-fn log_sizes(host: &Host, subject: &'static Subject) {
+fn log_sizes(host: &Host, target: &'static Target) {
     for payload_bytes in [0, 1, 64, 4096, 65_536, 1_000_000] {
         for receive in ["copy", "in-place"] {
-            read_all(host, &log_case(subject, payload_bytes, "free", &[("receive", receive)]));
+            read_all(host, &log_case(target, payload_bytes, "free", &[("receive", receive)]));
         }
     }
     // The smallest log holds four of these at most; the writers wait for room all the time.
     for touch in ["none", "first", "lines", "all", "write"] {
-        read_all(host, &log_case(subject, 1000, "free", &[("capacity", "4096"), ("touch", touch)]));
+        read_all(host, &log_case(target, 1000, "free", &[("capacity", "4096"), ("touch", touch)]));
     }
 }
 
-fn log_writers(host: &Host, subject: &'static Subject) {
+fn log_writers(host: &Host, target: &'static Target) {
     for writers in ["1", "2", "8"] {
-        for wait in waits_of_logs(subject, writers) {
+        for wait in waits_of_logs(target, writers) {
             for peers in ["process", "thread"] {
                 let axes = [("writers", writers), ("wait", wait), ("peers", peers)];
-                let id = log_case(subject, 24, "free", &axes);
+                let id = log_case(target, 24, "free", &axes);
                 read_all(host, &id);
                 assert_eq!(
                     prepare(host, &id).unwrap().role_names().len(),

@@ -2,7 +2,7 @@
 
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::subject::Subject;
+use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use crate::killed::killed;
@@ -12,15 +12,15 @@ use crate::runs::Promises;
 pub const PROMISES: Promises = &[
     ("every_receiver_has_every_message", reaches_all),
     ("waits_in_every_way_that_it_offers", every_wait),
-    ("a_killed_role_is_a_failure_with_its_step", |host, subject| {
-        let id = CaseId::new("fan-out", subject.id, 64, "free").with("receivers", "2");
+    ("a_killed_role_is_a_failure_with_its_step", |host, target| {
+        let id = CaseId::new("fan-out", target.id, 64, "free").with("receivers", "2");
         killed(host, &id, &["sender", "receiver", "receiver"]);
     }),
 ];
 
-fn reaches_all(host: &Host, subject: &'static Subject) {
+fn reaches_all(host: &Host, target: &'static Target) {
     let of = |payload_bytes: u64, placement: &str, axes: &[(&str, &str)]| {
-        let id = CaseId::new("fan-out", subject.id, payload_bytes, placement).with("receivers", "5");
+        let id = CaseId::new("fan-out", target.id, payload_bytes, placement).with("receivers", "5");
         axes.iter().fold(id, |id, (name, value)| id.with(name, value))
     };
     let cases = [
@@ -44,7 +44,7 @@ fn reaches_all(host: &Host, subject: &'static Subject) {
             assert_eq!(series(&measured, name).len(), measured.samples.len(), "{id}: {name}");
         }
         let lost: f64 = series(&measured, "lost").iter().sum();
-        assert!(lost == 0.0 || subject.caps.has(Caps::LOSSY), "{id}: {lost} lost");
+        assert!(lost == 0.0 || target.caps.has(Caps::LOSSY), "{id}: {lost} lost");
         for (sample, sender_ns) in measured.samples.iter().zip(series(&measured, "sender_ns")) {
             let all_ns = sample.elapsed_ns as f64 / sample.ops as f64;
             assert!(*sender_ns > 0.0 && *sender_ns <= all_ns, "{id}: {sender_ns} of {all_ns} ns");
@@ -53,9 +53,9 @@ fn reaches_all(host: &Host, subject: &'static Subject) {
 }
 
 /// Some receive in bursts; a burst is a message to each of several.
-fn every_wait(host: &Host, subject: &'static Subject) {
-    for wait in subject.waits {
-        let id = CaseId::new("fan-out", subject.id, 300, "free").with("receivers", "3").with("burst", "5");
+fn every_wait(host: &Host, target: &'static Target) {
+    for wait in target.waits {
+        let id = CaseId::new("fan-out", target.id, 300, "free").with("receivers", "3").with("burst", "5");
         let Some(measured) = measure(host, &id.with("wait", wait.name())) else { continue };
         assert_eq!(measured.roles.len(), 4);
     }

@@ -10,7 +10,7 @@ use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
-use weighbridge_lab::subject::Prepared;
+use weighbridge_lab::target::Prepared;
 use weighbridge_record::CaseId;
 
 use crate::runs::{self, prepare_or_skip, run};

@@ -5,7 +5,7 @@ use std::io;
 use ::iceoryx2::node::Node;
 use ::iceoryx2::prelude::{Config, ipc};
 use weighbridge_lab::contract::{Endpoint, Facts, Side};
-use weighbridge_lab::link::Link;
+use weighbridge_lab::params::CaseParams;
 
 use super::port::{Incoming, Outgoing, Received, Service, Written, node};
 use super::{Meeting, depth};
@@ -18,7 +18,7 @@ const PAGE_BYTES: usize = 4096;
 pub struct Iceoryx2End {
     outgoing: Outgoing,
     incoming: Incoming,
-    meeting: Meeting,
+    control_socket: Meeting,
     payload_bytes: usize,
     _node: Node<ipc::Service>,
 }
@@ -28,38 +28,49 @@ impl Iceoryx2End {
     /// service at the same time, one has to wait and try again.
     pub(super) fn attach(
         side: Side,
-        meeting: Meeting,
+        control_socket: Meeting,
         config: &Config,
-        link: &Link,
+        params: &CaseParams,
     ) -> io::Result<Iceoryx2End> {
         if side == Side::Far {
-            meeting.hear()?;
+            control_socket.hear()?;
         }
-        let end = Iceoryx2End::open(side, meeting, config, link)?;
-        end.meeting.tell()?;
+        let end = Iceoryx2End::open(side, control_socket, config, params)?;
+        end.control_socket.tell()?;
         if side == Side::Near {
-            end.meeting.hear()?;
+            end.control_socket.hear()?;
         }
         end.outgoing.connect()?;
         end.incoming.connect()?;
         Ok(end)
     }
 
-    fn open(side: Side, meeting: Meeting, config: &Config, link: &Link) -> io::Result<Iceoryx2End> {
+    fn open(
+        side: Side,
+        control_socket: Meeting,
+        config: &Config,
+        params: &CaseParams,
+    ) -> io::Result<Iceoryx2End> {
         let node = node(config)?;
         let (own, theirs) = match side {
             Side::Near => ("from-near", "from-far"),
             Side::Far => ("from-far", "from-near"),
         };
-        let open = |name| Service::open(&node, name, 1, depth(link), link);
+        let open = |name| Service::open(&node, name, 1, depth(params), params);
         let (outgoing, incoming) = (open(own)?.publisher()?, open(theirs)?.subscriber()?);
-        Ok(Iceoryx2End { outgoing, incoming, meeting, payload_bytes: link.payload_bytes, _node: node })
+        Ok(Iceoryx2End {
+            outgoing,
+            incoming,
+            control_socket,
+            payload_bytes: params.payload_bytes,
+            _node: node,
+        })
     }
 
     /// Waits until the other end is as far as this one.
-    fn meet(&self) -> io::Result<()> {
-        self.meeting.tell()?;
-        self.meeting.hear()
+    fn pass_barrier(&self) -> io::Result<()> {
+        self.control_socket.tell()?;
+        self.control_socket.hear()
     }
 
     /// Sends a message that is there for its place only.
@@ -95,23 +106,23 @@ impl Endpoint for Iceoryx2End {
         for _ in 0..depth {
             self.send_blank(len)?;
         }
-        self.meet()?;
+        self.pass_barrier()?;
         // One that is read leaves room for one more in the queue, and a last one is written: that is all there are.
         let held = self.take(len)?;
         read_pages(held.as_ref());
-        self.meet()?;
+        self.pass_barrier()?;
         self.send_blank(len)?;
         self.loan(len)?.as_mut().fill(0);
         drop(held);
         for _ in 0..depth {
             read_pages(self.take(len)?.as_ref());
         }
-        self.meet()
+        self.pass_barrier()
     }
 
     fn settle(&mut self) -> io::Result<()> {
         // Who is gone needs nothing any more, and the coordinator knows that it went too early.
-        match self.meet() {
+        match self.pass_barrier() {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
             _ => Ok(()),
         }

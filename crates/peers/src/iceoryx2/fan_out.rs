@@ -5,10 +5,10 @@ use std::io;
 use ::iceoryx2::node::Node;
 use ::iceoryx2::prelude::ipc;
 use causeway_os::socket;
-use weighbridge_lab::contract::{Caps, Facts, Fit, Handoff};
-use weighbridge_lab::fan_out::{Cast, Receive, Send, burst, pairs, receivers};
+use weighbridge_lab::contract::{Caps, EndResources, Facts, Fit};
+use weighbridge_lab::fan_out::{Multicast, MulticastReceiver, MulticastSender, burst, pairs, receivers};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::link::{Link, Wait};
+use weighbridge_lab::params::{CaseParams, Wait};
 
 use super::place::{self, Place};
 use super::port::{Incoming, Outgoing, Received, Service, node};
@@ -22,11 +22,11 @@ pub struct Iceoryx2;
 const SERVICE: &str = "cast";
 
 /// A queue holds a whole burst.
-fn depth(link: &Link) -> usize {
-    default_depth(link).max(burst(link) as usize)
+fn depth(params: &CaseParams) -> usize {
+    default_depth(params).max(burst(params) as usize)
 }
 
-impl Cast for Iceoryx2 {
+impl Multicast for Iceoryx2 {
     const ID: &'static str = super::ID;
     const ABOUT: &'static str = "iceoryx2 publish-subscribe: an index pushed to the queue of each subscriber";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::ZERO_COPY);
@@ -34,40 +34,41 @@ impl Cast for Iceoryx2 {
     type Sender = Sender;
     type Receiver = Receiver;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        let messages = depth(link).saturating_add(BORROWED).saturating_mul(receivers(link));
-        place::fits(messages, link, "use fewer receivers or a smaller burst")
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        let messages = depth(params).saturating_add(BORROWED).saturating_mul(receivers(params));
+        place::fits(messages, params, "use fewer receivers or a smaller burst")
     }
 
-    fn plan(_link: &Link, receivers: usize) -> io::Result<Vec<Handoff>> {
+    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let (place, guard) = Place::create()?;
-        let mut handoffs = pairs(receivers, socket::seqpacket_pair)?;
-        for handoff in &mut handoffs {
-            handoff.words = place.words().into();
+        let mut resources_by_role = pairs(receivers, socket::seqpacket_pair)?;
+        for resources in &mut resources_by_role {
+            resources.words = place.words().into();
         }
-        handoffs[0].guard = Some(Box::new(guard));
-        Ok(handoffs)
+        resources_by_role[0].guard = Some(Box::new(guard));
+        Ok(resources_by_role)
     }
 
-    fn sender(handoff: Handoff, link: &Link) -> io::Result<Sender> {
-        let node = node(&Place::of(&handoff.words).config()?)?;
-        let service = Service::open(&node, SERVICE, receivers(link), depth(link), link)?;
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
+        let node = node(&Place::of(&resources.words).config()?)?;
+        let service = Service::open(&node, SERVICE, receivers(params), depth(params), params)?;
         let outgoing = service.publisher()?;
-        for meeting in handoff.fds.into_iter().map(Meeting) {
-            meeting.tell()?;
-            meeting.hear()?;
+        for control_socket in resources.fds.into_iter().map(Meeting) {
+            control_socket.tell()?;
+            control_socket.hear()?;
         }
         outgoing.connect()?;
-        Ok(Sender { outgoing, len: link.payload_bytes, _node: node })
+        Ok(Sender { outgoing, len: params.payload_bytes, _node: node })
     }
 
-    fn receiver(mut handoff: Handoff, link: &Link) -> io::Result<Receiver> {
-        let meeting = Meeting(handoff.take_fd());
-        meeting.hear()?;
-        let node = node(&Place::of(&handoff.words).config()?)?;
-        let incoming = Service::open(&node, SERVICE, receivers(link), depth(link), link)?.subscriber()?;
+    fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Receiver> {
+        let control_socket = Meeting(resources.take_fd());
+        control_socket.hear()?;
+        let node = node(&Place::of(&resources.words).config()?)?;
+        let incoming =
+            Service::open(&node, SERVICE, receivers(params), depth(params), params)?.subscriber()?;
         incoming.connect()?;
-        meeting.tell()?;
+        control_socket.tell()?;
         Ok(Receiver { incoming, held: None, _node: node })
     }
 }
@@ -80,9 +81,9 @@ pub struct Sender {
     _node: Node<ipc::Service>,
 }
 
-impl Send for Sender {
+impl MulticastSender for Sender {
     #[inline]
-    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         let mut room = self.outgoing.loan(self.len)?;
         write(room.as_mut());
         room.send()
@@ -101,7 +102,7 @@ pub struct Receiver {
     _node: Node<ipc::Service>,
 }
 
-impl Receive for Receiver {
+impl MulticastReceiver for Receiver {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         self.held = None;

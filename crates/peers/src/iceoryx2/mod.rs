@@ -19,11 +19,11 @@ use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::contract::{Caps, Fit, Handoff, Mechanism, Side};
-use weighbridge_lab::fan_out::subject;
+use weighbridge_lab::contract::{Caps, EndResources, Fit, Mechanism, Side};
+use weighbridge_lab::fan_out::target;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::link::{Link, Wait};
-use weighbridge_lab::subject::{Family, Subject};
+use weighbridge_lab::params::{CaseParams, Wait};
+use weighbridge_lab::target::{Family, Target};
 
 pub use end::Iceoryx2End;
 use place::Place;
@@ -31,7 +31,7 @@ pub use port::{Received, Written};
 
 /// What the laboratory is handed.
 pub const FAMILY: Family =
-    Family { subjects: &[Subject::of::<Iceoryx2>(), subject::<fan_out::Iceoryx2>()], sweep: place::sweep };
+    Family { targets: &[Target::of::<Iceoryx2>(), target::<fan_out::Iceoryx2>()], cleanup: place::cleanup };
 
 /// Its name in case ids.
 const ID: &str = "iceoryx2";
@@ -53,12 +53,12 @@ const HEADER_BYTES: usize = 128;
 /// Besides the queued messages, one is written and one is read.
 const BORROWED: usize = 2;
 
-fn depth(link: &Link) -> usize {
-    link.number(DEPTH.name).unwrap_or_else(|| default_depth(link))
+fn depth(params: &CaseParams) -> usize {
+    params.number(DEPTH.name).unwrap_or_else(|| default_depth(params))
 }
 
-fn default_depth(link: &Link) -> usize {
-    (DEFAULT_BYTES / link.payload_bytes.saturating_add(HEADER_BYTES)).clamp(2, 64)
+fn default_depth(params: &CaseParams) -> usize {
+    (DEFAULT_BYTES / params.payload_bytes.saturating_add(HEADER_BYTES)).clamp(2, 64)
 }
 
 impl Mechanism for Iceoryx2 {
@@ -69,22 +69,25 @@ impl Mechanism for Iceoryx2 {
     const AXES: &'static [Axis] = &[DEPTH];
     type End = Iceoryx2End;
 
-    fn fit(_host: &Host, link: &Link) -> Fit {
-        let messages = depth(link).saturating_add(BORROWED).saturating_mul(2);
-        place::fits(messages, link, "lower depth")
+    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+        let messages = depth(params).saturating_add(BORROWED).saturating_mul(2);
+        place::fits(messages, params, "lower depth")
     }
 
-    fn plan(_host: &Host, _link: &Link) -> io::Result<[Handoff; 2]> {
+    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (place, guard) = Place::create()?;
         let (near, far) = socket::seqpacket_pair()?;
-        let handoff = |meeting| Handoff { words: place.words().into(), ..Handoff::of([meeting]) };
-        Ok([Handoff { guard: Some(Box::new(guard)), ..handoff(near) }, handoff(far)])
+        let resources = |control_socket| EndResources {
+            words: place.words().into(),
+            ..EndResources::of([control_socket])
+        };
+        Ok([EndResources { guard: Some(Box::new(guard)), ..resources(near) }, resources(far)])
     }
 
-    fn attach(side: Side, mut handoff: Handoff, link: &Link) -> io::Result<Iceoryx2End> {
-        let meeting = Meeting(handoff.take_fd());
-        let config = Place::of(&handoff.words).config()?;
-        Iceoryx2End::attach(side, meeting, &config, link)
+    fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<Iceoryx2End> {
+        let control_socket = Meeting(resources.take_fd());
+        let config = Place::of(&resources.words).config()?;
+        Iceoryx2End::attach(side, control_socket, &config, params)
     }
 }
 

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
 use weighbridge_lab::contract::Fit;
-use weighbridge_lab::link::{Link, Wait};
-use weighbridge_lab::mechanism::leftovers;
+use weighbridge_lab::mechanism::stale;
+use weighbridge_lab::params::{CaseParams, Wait};
 
 use super::HEADER_BYTES;
 
@@ -79,7 +79,7 @@ impl Place {
     }
 
     fn name(self) -> String {
-        leftovers::name_by(self.maker, WHAT, self.count)
+        stale::name_by(self.maker, WHAT, self.count)
     }
 
     fn root(self) -> PathBuf {
@@ -106,26 +106,26 @@ impl Drop for Guard {
 }
 
 /// Takes away the places of dead programs.
-pub fn sweep() {
-    leftovers::sweep_dir(&std::env::temp_dir(), WHAT, |root| {
+pub fn cleanup() {
+    stale::clean_up_dir(&std::env::temp_dir(), WHAT, |root| {
         let _ = fs::remove_dir_all(root);
     });
-    leftovers::sweep_dir(Path::new(SHARED_MEMORY), WHAT, |object| {
+    stale::clean_up_dir(Path::new(SHARED_MEMORY), WHAT, |object| {
         let _ = fs::remove_file(object);
     });
 }
 
 /// Is there shared memory for so many messages, and is the temporary directory near enough for the sockets of those who
 /// block? `remedy` is what a user can do about too many messages.
-pub(super) fn fits(messages: usize, link: &Link, remedy: &str) -> Fit {
-    let message = link.payload_bytes.saturating_add(HEADER_BYTES);
+pub(super) fn fits(messages: usize, params: &CaseParams, remedy: &str) -> Fit {
+    let message = params.payload_bytes.saturating_add(HEADER_BYTES);
     let needed = messages.saturating_mul(message).saturating_add(OTHER_BYTES);
     match shared_memory_bytes() {
-        Ok(free) if (needed as u64) < free => fits_address(link.wait),
+        Ok(free) if (needed as u64) < free => fits_address(params.wait),
         Ok(free) => Fit::No(format!(
             "queues for {messages} messages of {} bytes take {needed} bytes in {SHARED_MEMORY}, where {free} are free; \
              {remedy}, or raise it with mount -o remount,size=… {SHARED_MEMORY}",
-            link.payload_bytes
+            params.payload_bytes
         )),
         Err(error) => Fit::No(format!("{SHARED_MEMORY} cannot be used: {error}")),
     }
@@ -191,11 +191,11 @@ mod tests {
         fs::create_dir(place.root()).unwrap();
         fs::write(place.root().join("services"), "x").unwrap();
         fs::write(&object, "x").unwrap();
-        sweep();
+        cleanup();
         assert!(place.root().exists() && object.exists());
         drop(child.stdin.take());
         child.wait().unwrap();
-        sweep();
+        cleanup();
         assert!(!place.root().exists() && !object.exists());
     }
 }

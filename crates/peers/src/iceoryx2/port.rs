@@ -20,7 +20,7 @@ use ::iceoryx2::sample_mut::SampleMut;
 use ::iceoryx2::service::port_factory::{event, publish_subscribe};
 use iceoryx2_bb_elementary::package_version::PackageVersion;
 use weighbridge_lab::contract::Facts;
-use weighbridge_lab::link::{Link, Wait};
+use weighbridge_lab::params::{CaseParams, Wait};
 
 use super::peer_gone;
 
@@ -53,7 +53,7 @@ impl Service {
         name: &str,
         subscribers: usize,
         depth: usize,
-        link: &Link,
+        params: &CaseParams,
     ) -> io::Result<Service> {
         let name = name.try_into().map_err(failed("name a service"))?;
         let messages = node
@@ -77,8 +77,8 @@ impl Service {
                 .open_or_create()
                 .map_err(failed("open an event service"))
         };
-        let events = if link.wait == Wait::Block { Some(events()?) } else { None };
-        Ok(Service { messages, events, subscribers, payload_bytes: link.payload_bytes, wait: link.wait })
+        let events = if params.wait == Wait::Block { Some(events()?) } else { None };
+        Ok(Service { messages, events, subscribers, payload_bytes: params.payload_bytes, wait: params.wait })
     }
 
     /// Its publisher.

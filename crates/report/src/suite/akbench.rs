@@ -33,17 +33,17 @@ fn has(id: &CaseId, axis: &str, value: &str) -> bool {
 }
 
 const SAME: &[Same] = &[
-    same("atomic", |id| case(id, "handoff", "atomic") && !id.axes.contains_key("order"), ""),
+    same("atomic", |id| case(id, "pingpong", "atomic") && !id.axes.contains_key("order"), ""),
     same(
         "atomic_rel_acq",
-        |id| case(id, "handoff", "atomic") && has(id, "order", "acqrel"),
+        |id| case(id, "pingpong", "atomic") && has(id, "order", "acqrel"),
         "its store is relaxed, whatever its name says; ours releases, which on x86 is the same instruction",
     ),
-    same("barrier", |id| case(id, "handoff", "barrier"), "without formatting log lines inside the barrier"),
-    same("condition_variable", |id| case(id, "handoff", "condvar"), ""),
+    same("barrier", |id| case(id, "pingpong", "barrier"), "without formatting log lines inside the barrier"),
+    same("condition_variable", |id| case(id, "pingpong", "condvar"), ""),
     same(
         "semaphore",
-        |id| case(id, "handoff", "sem-posix"),
+        |id| case(id, "pingpong", "sem-posix"),
         "unnamed semaphores in shared memory; named ones there",
     ),
     same("statfs", |id| case(id, "solo", "statfs"), ""),

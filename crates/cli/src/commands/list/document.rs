@@ -5,7 +5,7 @@ use weighbridge_lab::axis::{self, Axis};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::placement;
 use weighbridge_lab::plan::{Changes, SUITES};
-use weighbridge_lab::subject;
+use weighbridge_lab::target;
 
 use super::{caps, pattern_ids, takes, waits};
 
@@ -19,19 +19,19 @@ pub fn all(host: &Host) -> Value {
         };
         axes.iter().map(axis).collect()
     };
-    let patterns: Vec<Value> = subject::patterns()
+    let patterns: Vec<Value> = target::patterns()
         .into_iter()
         .map(|pattern| json!({ "name": pattern.id, "about": pattern.about, "axes": axes(pattern.axes) }))
         .collect();
-    let mechanisms: Vec<Value> = subject::all()
-        .map(|subject| {
+    let mechanisms: Vec<Value> = target::all()
+        .map(|target| {
             json!({
-                "name": subject.id,
-                "about": subject.about,
-                "caps": caps(subject),
-                "patterns": pattern_ids(subject),
-                "waits": waits(subject),
-                "axes": axes(subject.axes),
+                "name": target.id,
+                "about": target.about,
+                "caps": caps(target),
+                "patterns": pattern_ids(target),
+                "waits": waits(target),
+                "axes": axes(target.axes),
             })
         })
         .collect();

@@ -9,7 +9,7 @@ use weighbridge_lab::axis::Values;
 use weighbridge_lab::contract::Caps;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::pattern;
-use weighbridge_lab::subject::Subject;
+use weighbridge_lab::target::Target;
 
 use super::look_at_host;
 use crate::args::{List, TextOrJson};
@@ -56,24 +56,24 @@ fn details(name: &str, host: &Host) -> Result<String, Failure> {
     })
 }
 
-fn caps(subject: &Subject) -> Vec<&'static str> {
+fn caps(target: &Target) -> Vec<&'static str> {
     let mut caps: Vec<&str> =
-        CAPS.iter().filter(|(cap, _)| subject.caps.has(*cap)).map(|(_, word)| *word).collect();
-    let exchanges = subject.patterns.iter().any(|pattern| !OPERATIONS.contains(&pattern.id));
-    let has = |cap| subject.caps.has(cap);
+        CAPS.iter().filter(|(cap, _)| target.caps.has(*cap)).map(|(_, word)| *word).collect();
+    let exchanges = target.patterns.iter().any(|pattern| !OPERATIONS.contains(&pattern.id));
+    let has = |cap| target.caps.has(cap);
     if exchanges && has(Caps::PAYLOAD) && !has(Caps::BYTE_STREAM) && !has(Caps::HARNESS) {
         caps.insert(1, BOUNDARIES);
     }
     caps
 }
 
-fn pattern_ids(subject: &Subject) -> Vec<&'static str> {
-    let can = |pattern: &&pattern::Info| subject.caps.has(pattern.needs);
-    subject.patterns.iter().filter(can).map(|pattern| pattern.id).collect()
+fn pattern_ids(target: &Target) -> Vec<&'static str> {
+    let can = |pattern: &&pattern::Info| target.caps.has(pattern.needs);
+    target.patterns.iter().filter(can).map(|pattern| pattern.id).collect()
 }
 
-fn waits(subject: &Subject) -> Vec<&'static str> {
-    subject.waits.iter().map(|wait| wait.name()).collect()
+fn waits(target: &Target) -> Vec<&'static str> {
+    target.waits.iter().map(|wait| wait.name()).collect()
 }
 
 fn takes(values: Values) -> String {

@@ -8,7 +8,7 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::pattern;
 use weighbridge_lab::placement;
 use weighbridge_lab::plan::{Changes, SUITES, Suite};
-use weighbridge_lab::subject::{self, Subject};
+use weighbridge_lab::target::{self, Target};
 
 use super::{caps, pattern_ids, takes, waits};
 
@@ -18,13 +18,13 @@ const NAME: usize = 26;
 /// Everything there is, in a line each.
 pub fn overview(host: &Host) -> String {
     let mut out = String::from("Patterns: how the ends talk\n");
-    for pattern in subject::patterns() {
+    for pattern in target::patterns() {
         line(&mut out, pattern.id, pattern.about);
     }
-    for (patterns, subjects) in by_patterns() {
+    for (patterns, targets) in by_patterns() {
         let _ = writeln!(out, "\nTo measure by {}", patterns.join(", "));
-        for subject in subjects {
-            line(&mut out, subject.id, subject.about);
+        for target in targets {
+            line(&mut out, target.id, target.about);
         }
     }
     out.push_str("\nAxes of every case\n");
@@ -48,11 +48,11 @@ pub fn overview(host: &Host) -> String {
 /// Everything about what has this name, in whichever role it has it; nothing where there is no such thing.
 pub fn details(name: &str, host: &Host) -> Option<String> {
     let mut out = String::new();
-    for pattern in subject::patterns().into_iter().filter(|pattern| pattern.id == name) {
+    for pattern in target::patterns().into_iter().filter(|pattern| pattern.id == name) {
         pattern_details(&mut out, pattern);
     }
-    for subject in subject::all().filter(|subject| subject.id == name) {
-        subject_details(&mut out, subject);
+    for target in target::all().filter(|target| target.id == name) {
+        subject_details(&mut out, target);
     }
     for axis in axis::COMMON.iter().filter(|axis| axis.name == name) {
         let _ = writeln!(out, "axis {name}: {}\n  {}", axis.about, values(axis));
@@ -71,9 +71,9 @@ pub fn details(name: &str, host: &Host) -> Option<String> {
 
 /// Every name that [`details`] knows.
 pub fn names() -> Vec<&'static str> {
-    let patterns = subject::patterns().into_iter().map(|pattern| pattern.id);
+    let patterns = target::patterns().into_iter().map(|pattern| pattern.id);
     let mut names: Vec<&str> = patterns
-        .chain(subject::all().map(|subject| subject.id))
+        .chain(target::all().map(|target| target.id))
         .chain(axis::COMMON.iter().map(|axis| axis.name))
         .chain(placement::ALL.iter().map(|placement| placement.name))
         .chain(SUITES.iter().map(|suite| suite.name))
@@ -92,14 +92,14 @@ fn suite_line(out: &mut String, suite: &Suite) {
     line(out, suite.name, &format!("{} ({cases} cases)", suite.about));
 }
 
-/// The subjects, those together that the same patterns drive.
-fn by_patterns() -> Vec<(Vec<&'static str>, Vec<&'static Subject>)> {
-    let mut groups: Vec<(Vec<&str>, Vec<&Subject>)> = Vec::new();
-    for subject in subject::all() {
-        let patterns = pattern_ids(subject);
+/// The targets, those together that the same patterns drive.
+fn by_patterns() -> Vec<(Vec<&'static str>, Vec<&'static Target>)> {
+    let mut groups: Vec<(Vec<&str>, Vec<&Target>)> = Vec::new();
+    for target in target::all() {
+        let patterns = pattern_ids(target);
         match groups.iter_mut().find(|(known, _)| *known == patterns) {
-            Some((_, subjects)) => subjects.push(subject),
-            None => groups.push((patterns, vec![subject])),
+            Some((_, targets)) => targets.push(target),
+            None => groups.push((patterns, vec![target])),
         }
     }
     groups
@@ -107,76 +107,76 @@ fn by_patterns() -> Vec<(Vec<&'static str>, Vec<&'static Subject>)> {
 
 fn pattern_details(out: &mut String, pattern: &pattern::Info) {
     let _ = writeln!(out, "pattern {}: {}", pattern.id, pattern.about);
-    let drives = |subject: &&Subject| pattern_ids(subject).contains(&pattern.id);
-    let subjects: Vec<&Subject> = subject::all().filter(drives).collect();
-    let _ = writeln!(out, "  drives {}", ids(&subjects));
-    for (waits, who) in together(&subjects, |subject| waits_line(subject).into_iter().collect()) {
+    let drives = |target: &&Target| pattern_ids(target).contains(&pattern.id);
+    let targets: Vec<&Target> = target::all().filter(drives).collect();
+    let _ = writeln!(out, "  drives {}", ids(&targets));
+    for (waits, who) in together(&targets, |target| waits_line(target).into_iter().collect()) {
         if who.iter().any(is_meant) {
-            let _ = writeln!(out, "  {waits}{}", of(&who, &subjects));
+            let _ = writeln!(out, "  {waits}{}", of(&who, &targets));
         }
     }
-    // A family may drive its subjects by a pattern of the same name with axes of its own.
-    let own = |subject: &Subject| {
-        let of_pattern = subject.patterns.iter().filter(|own| own.id == pattern.id);
-        let all = of_pattern.flat_map(|own| own.axes).chain(subject.axes);
+    // A family may drive its targets by a pattern of the same name with axes of its own.
+    let own = |target: &Target| {
+        let of_pattern = target.patterns.iter().filter(|own| own.id == pattern.id);
+        let all = of_pattern.flat_map(|own| own.axes).chain(target.axes);
         all.map(|axis| (axis.name, axis.about, values(axis))).collect()
     };
-    for ((name, about, values), who) in together(&subjects, own) {
-        let _ = writeln!(out, "  axis {name}{}: {about}\n    {values}", of(&who, &subjects));
+    for ((name, about, values), who) in together(&targets, own) {
+        let _ = writeln!(out, "  axis {name}{}: {about}\n    {values}", of(&who, &targets));
     }
 }
 
-/// What each subject has, once, with all that have it, in the order in which it first comes.
+/// What each target has, once, with all that have it, in the order in which it first comes.
 fn together<T: PartialEq>(
-    subjects: &[&'static Subject],
-    of: impl Fn(&'static Subject) -> Vec<T>,
-) -> Vec<(T, Vec<&'static Subject>)> {
-    let mut found: Vec<(T, Vec<&Subject>)> = Vec::new();
-    for subject in subjects {
-        for what in of(subject) {
+    targets: &[&'static Target],
+    of: impl Fn(&'static Target) -> Vec<T>,
+) -> Vec<(T, Vec<&'static Target>)> {
+    let mut found: Vec<(T, Vec<&Target>)> = Vec::new();
+    for target in targets {
+        for what in of(target) {
             match found.iter_mut().find(|(known, _)| *known == what) {
-                Some((_, who)) => who.push(subject),
-                None => found.push((what, vec![subject])),
+                Some((_, who)) => who.push(target),
+                None => found.push((what, vec![target])),
             }
         }
     }
     found
 }
 
-fn ids(subjects: &[&Subject]) -> String {
-    subjects.iter().map(|subject| subject.id).collect::<Vec<_>>().join(", ")
+fn ids(targets: &[&Target]) -> String {
+    targets.iter().map(|target| target.id).collect::<Vec<_>>().join(", ")
 }
 
 /// ` (pipe, tcp)`, or nothing where it is all of them, the harness aside.
-fn of(who: &[&Subject], all: &[&Subject]) -> String {
-    let meant = |subjects: &[&Subject]| subjects.iter().filter(|subject| is_meant(subject)).count();
+fn of(who: &[&Target], all: &[&Target]) -> String {
+    let meant = |targets: &[&Target]| targets.iter().filter(|target| is_meant(target)).count();
     if meant(who) == meant(all) { String::new() } else { format!(" ({})", ids(who)) }
 }
 
-fn is_meant(subject: &&Subject) -> bool {
-    !subject.caps.has(Caps::HARNESS)
+fn is_meant(target: &&Target) -> bool {
+    !target.caps.has(Caps::HARNESS)
 }
 
 /// How it waits, and how else it can; nothing where it never waits.
-fn waits_line(subject: &Subject) -> Option<String> {
-    let waits = waits(subject);
+fn waits_line(target: &Target) -> Option<String> {
+    let waits = waits(target);
     let (own, others) = waits.split_first()?;
     let others = if others.is_empty() { String::new() } else { format!("; can {}", others.join(", ")) };
     Some(format!("waits by {own}{others}"))
 }
 
-fn subject_details(out: &mut String, subject: &Subject) {
-    let _ = writeln!(out, "{}: {}", subject.id, subject.about);
-    let _ = writeln!(out, "  by {}", pattern_ids(subject).join(", "));
-    let caps = caps(subject);
+fn subject_details(out: &mut String, target: &Target) {
+    let _ = writeln!(out, "{}: {}", target.id, target.about);
+    let _ = writeln!(out, "  by {}", pattern_ids(target).join(", "));
+    let caps = caps(target);
     if !caps.is_empty() {
         let _ = writeln!(out, "  {}", caps.join(", "));
     }
-    if let Some(waits) = waits_line(subject) {
+    if let Some(waits) = waits_line(target) {
         let _ = writeln!(out, "  {waits}");
     }
-    axes(out, subject.axes);
-    for pattern in subject.patterns.iter().filter(|pattern| !pattern.axes.is_empty()) {
+    axes(out, target.axes);
+    for pattern in target.patterns.iter().filter(|pattern| !pattern.axes.is_empty()) {
         let names: Vec<&str> = pattern.axes.iter().map(|axis| axis.name).collect();
         let _ = writeln!(out, "  axes of {0}: {1} (`weighbridge list {0}`)", pattern.id, names.join(", "));
     }
@@ -189,7 +189,7 @@ fn axes(out: &mut String, axes: &[Axis]) {
     }
 }
 
-/// `default` as a default is the subject's own choice, which its text explains.
+/// `default` as a default is the target's own choice, which its text explains.
 fn values(axis: &Axis) -> String {
     match axis.default {
         "default" => format!("takes {}", takes(axis.values)),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::link::Touch;
+use crate::params::Touch;
 use crate::touch;
 
 /// Writers have different words for the same number; there are fewer than so many.

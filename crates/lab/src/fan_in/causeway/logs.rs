@@ -14,8 +14,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::accounts::Seen;
-use crate::link::{Link, Wait};
 use crate::mechanism::causeway::RECEIVE;
+use crate::params::{CaseParams, Wait};
 
 /// Most messages of one look, as many as one wait of the streams returns.
 const MOST_MESSAGES: usize = 1024;
@@ -39,17 +39,17 @@ struct Log {
 }
 
 impl Logs {
-    pub(super) fn new(subscribers: Vec<Subscriber>, link: &Link) -> io::Result<Logs> {
-        let set = if link.wait == Wait::Epoll { Some(watch(&subscribers)?) } else { None };
-        let most = MOST_MESSAGES.min(MOST_BYTES / link.payload_bytes.max(1)) / subscribers.len();
+    pub(super) fn new(subscribers: Vec<Subscriber>, params: &CaseParams) -> io::Result<Logs> {
+        let set = if params.wait == Wait::Epoll { Some(watch(&subscribers)?) } else { None };
+        let most = MOST_MESSAGES.min(MOST_BYTES / params.payload_bytes.max(1)) / subscribers.len();
         let logs = subscribers.into_iter().map(|mut subscriber| {
-            if link.wait != Wait::SpinBlock {
+            if params.wait != Wait::SpinBlock {
                 subscriber.spin_at_most(Duration::ZERO);
             }
             Log { subscriber, is_armed: false }
         });
-        let in_place = link.axis(RECEIVE.name) == "in-place";
-        Ok(Logs { logs: logs.collect(), wait: link.wait, set, in_place, most: most.max(1) })
+        let in_place = params.axis(RECEIVE.name) == "in-place";
+        Ok(Logs { logs: logs.collect(), wait: params.wait, set, in_place, most: most.max(1) })
     }
 
     /// Waits until a log has something, as a rule: whoever is woken for nothing comes back too.

@@ -22,36 +22,36 @@ use causeway_os::socket;
 use super::limits::{EACH_ROLE, OTHERS};
 use super::writers;
 use crate::axis::{Axis, Values};
-use crate::board::Board;
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism};
+use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
-use crate::link::{Link, Wait};
 use crate::mechanism::causeway::{
     CAPACITY, Causeway, Kind, ManyWriters, OneWriter, RECEIVE, accept_invitation, capacity_bytes, create,
     hear, invite,
 };
+use crate::params::{CaseParams, Wait};
 use crate::pattern::Info;
-use crate::shape;
 use crate::shared::Step;
-use crate::subject::Subject;
+use crate::shared_counters::SharedCounters;
+use crate::target::Target;
 
 /// A log for each writer.
-pub(super) const ONE_WRITER: Subject = subject(
+pub(super) const ONE_WRITER: Target = target(
     OneWriter::ID,
     "Causeway, a log for each writer and a reader that has subscribed to all; sleeps in epoll, as a futex is one log's",
     &[Wait::Epoll, Wait::Spin, Wait::Block, Wait::SpinBlock],
 );
 /// One log for all writers.
-pub(super) const MANY_WRITERS: Subject = subject(
+pub(super) const MANY_WRITERS: Target = target(
     ManyWriters::ID,
     "Causeway, one log that all writers publish to, in one order",
     &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin],
 );
 
-const fn subject(id: &'static str, about: &'static str, waits: &'static [Wait]) -> Subject {
-    Subject {
+const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -> Target {
+    Target {
         id,
         about,
         caps: Caps::PAYLOAD,
@@ -59,9 +59,9 @@ const fn subject(id: &'static str, about: &'static str, waits: &'static [Wait]) 
         axes: &[WRITERS, CAPACITY, RECEIVE],
         patterns: &[FAN_IN],
         fit,
-        plan: super::plan,
-        drive: |_, handoff, link, cx| drive(handoff, link, cx),
-        shape: |_, per_op| shape::faulted(per_op.minor_faults).into_iter().collect(),
+        create: super::create,
+        drive: |_, resources, params, cx| drive(resources, params, cx),
+        counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
     }
 }
 
@@ -80,31 +80,31 @@ const PUBLISHERS_MAX: usize = 64;
 /// Of each log, in the reader: sockets, pages, a bell and what watches its server.
 const EACH_LOG: usize = 8;
 
-fn has_one_log(link: &Link) -> bool {
-    link.id.mechanism == ManyWriters::ID
+fn has_one_log(params: &CaseParams) -> bool {
+    params.id.mechanism == ManyWriters::ID
 }
 
-fn logs(link: &Link) -> usize {
-    if has_one_log(link) { 1 } else { writers(link) }
+fn logs(params: &CaseParams) -> usize {
+    if has_one_log(params) { 1 } else { writers(params) }
 }
 
-fn fit(host: &Host, link: &Link) -> Fit {
-    let (writers, logs) = (writers(link), logs(link));
-    if has_one_log(link) && writers > PUBLISHERS_MAX {
+fn fit(host: &Host, params: &CaseParams) -> Fit {
+    let (writers, logs) = (writers(params), logs(params));
+    if has_one_log(params) && writers > PUBLISHERS_MAX {
         return Fit::No(format!(
             "a group has at most {PUBLISHERS_MAX} publishers; {} has a log for each writer",
             OneWriter::ID
         ));
     }
-    if logs > 1 && matches!(link.wait, Wait::Block | Wait::SpinBlock) {
+    if logs > 1 && matches!(params.wait, Wait::Block | Wait::SpinBlock) {
         return Fit::No(format!(
             "wait={} sleeps on the futex of one log and cannot wait for {logs} of them (futex_waitv could, from Linux 5.16, \
              and is not used); use wait=epoll or wait=spin, or {}, which has one log",
-            link.wait.name(),
+            params.wait.name(),
             ManyWriters::ID
         ));
     }
-    match Causeway::<OneWriter>::fit(host, link) {
+    match Causeway::<OneWriter>::fit(host, params) {
         Fit::Yes => {
             let needed = EACH_ROLE * (writers + 1) + EACH_LOG * (logs + writers) + OTHERS;
             descriptors::fit(needed, &format!("{writers} writers"))
@@ -113,12 +113,12 @@ fn fit(host: &Host, link: &Link) -> Fit {
     }
 }
 
-fn drive(mut handoff: Handoff, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let board = Board::open(handoff.take_fd(), writers(link) + 1)?;
+    let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
     match cx.role {
-        0 => reader::drive(Inbox::open(&handoff.fds, link)?, &board, link, cx),
-        role => writer::drive(role, Outbox::open(&handoff.take_fd(), link)?, &board, link, cx),
+        0 => reader::drive(Inbox::open(&resources.fds, params)?, &counters, params, cx),
+        role => writer::drive(role, Outbox::open(&resources.take_fd(), params)?, &counters, params, cx),
     }
 }
 
@@ -132,28 +132,28 @@ struct Inbox {
 
 impl Inbox {
     /// Makes or joins the groups, and lets the writers begin.
-    fn open(meetings: &[OwnedFd], link: &Link) -> io::Result<Inbox> {
-        let groups = match has_one_log(link) {
-            true => vec![invite_all(meetings, link)?],
-            false => meetings.iter().map(accept_invitation).collect::<io::Result<Vec<Group>>>()?,
+    fn open(control_sockets: &[OwnedFd], params: &CaseParams) -> io::Result<Inbox> {
+        let groups = match has_one_log(params) {
+            true => vec![invite_all(control_sockets, params)?],
+            false => control_sockets.iter().map(accept_invitation).collect::<io::Result<Vec<Group>>>()?,
         };
         // Before subscribing: a group whose publishers have not all come lets nobody receive.
-        let publishers = meetings.iter().map(hear).collect::<io::Result<Vec<u8>>>()?;
+        let publishers = control_sockets.iter().map(hear).collect::<io::Result<Vec<u8>>>()?;
         let subscribe = |group: &Group| group.subscribe(Policy::Reliable).map_err(io::Error::other);
         let subscribers = groups.iter().map(subscribe).collect::<io::Result<Vec<Subscriber>>>()?;
         // A message sent before would not have reached the reader.
-        for meeting in meetings {
-            socket::send_with_fds(meeting, &[0], &[])?;
+        for control_socket in control_sockets {
+            socket::send_with_fds(control_socket, &[0], &[])?;
         }
         Ok(Inbox { subscribers, publishers, _groups: groups })
     }
 }
 
-fn invite_all(meetings: &[OwnedFd], link: &Link) -> io::Result<Group> {
-    let options = ManyWriters::options().remote_publishers(meetings.len() as u32);
-    let group = create(options, capacity_bytes(link))?;
-    for meeting in meetings {
-        invite(&group, meeting)?;
+fn invite_all(control_sockets: &[OwnedFd], params: &CaseParams) -> io::Result<Group> {
+    let options = ManyWriters::options().remote_publishers(control_sockets.len() as u32);
+    let group = create(options, capacity_bytes(params))?;
+    for control_socket in control_sockets {
+        invite(&group, control_socket)?;
     }
     Ok(group)
 }
@@ -166,18 +166,18 @@ struct Outbox {
 }
 
 impl Outbox {
-    fn open(meeting: &OwnedFd, link: &Link) -> io::Result<Outbox> {
-        let group = match has_one_log(link) {
-            true => accept_invitation(meeting)?,
+    fn open(control_socket: &OwnedFd, params: &CaseParams) -> io::Result<Outbox> {
+        let group = match has_one_log(params) {
+            true => accept_invitation(control_socket)?,
             false => {
-                let own = create(OneWriter::options(), capacity_bytes(link))?;
-                invite(&own, meeting)?;
+                let own = create(OneWriter::options(), capacity_bytes(params))?;
+                invite(&own, control_socket)?;
                 own
             }
         };
         let publisher = group.publisher().map_err(io::Error::other)?;
-        socket::send_with_fds(meeting, &[publisher.id()], &[])?;
-        hear(meeting)?;
+        socket::send_with_fds(control_socket, &[publisher.id()], &[])?;
+        hear(control_socket)?;
         Ok(Outbox { publisher, _group: group })
     }
 }

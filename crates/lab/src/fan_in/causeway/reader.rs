@@ -13,25 +13,30 @@ use super::accounts::Accounts;
 use super::logs::Logs;
 use super::writer::VERIFIED;
 use super::{Inbox, has_one_log, logs};
-use crate::board::Board;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
-use crate::link::Link;
 use crate::mechanism::causeway::{FRAME_BYTES, capacity_bytes};
+use crate::params::CaseParams;
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 
 /// The whole life of this role.
-pub(super) fn drive(inbox: Inbox, board: &Board, link: &Link, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive(
+    inbox: Inbox,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
     let Inbox { subscribers, publishers, _groups } = inbox;
-    let capacity_bytes = capacity_bytes(link);
+    let capacity_bytes = capacity_bytes(params);
     let mut reader = Reader {
-        logs: Logs::new(subscribers, link)?,
-        accounts: Accounts::new(publishers, has_one_log(link), link.payload_bytes, link.touch),
+        logs: Logs::new(subscribers, params)?,
+        accounts: Accounts::new(publishers, has_one_log(params), params.payload_bytes, params.touch),
         looks: 0,
         empty: 0,
-        warm_messages: (logs(link) * capacity_bytes / (link.payload_bytes + FRAME_BYTES)) as u64,
-        board,
-        writers: writers(link),
+        warm_messages: (logs(params) * capacity_bytes / (params.payload_bytes + FRAME_BYTES)) as u64,
+        counters,
+        writers: writers(params),
         edges: Vec::with_capacity(1024),
     };
     cx.set_step(Step::Verify);
@@ -39,7 +44,7 @@ pub(super) fn drive(inbox: Inbox, board: &Board, link: &Link, cx: &mut Ctx<'_>) 
     cx.lead_intervals(&mut reader)?;
     note(&reader.edges, cx);
     let mut facts = reader.facts();
-    facts.insert("logs".into(), logs(link).to_string());
+    facts.insert("logs".into(), logs(params).to_string());
     facts.insert("capacity_bytes".into(), capacity_bytes.to_string());
     facts.insert("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string());
     Ok(facts)
@@ -52,7 +57,7 @@ struct Reader<'a> {
     /// Looks that found nothing.
     empty: u64,
     warm_messages: u64,
-    board: &'a Board,
+    counters: &'a SharedCounters,
     writers: usize,
     edges: Vec<Edge>,
 }
@@ -91,12 +96,12 @@ impl Flow for Reader<'_> {
     }
 
     fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
-        self.board.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
+        self.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
         let mut since = Instant::now();
         loop {
             // Before the look: what a writer has written before it said so is there to be read.
             let is_over =
-                (1..=self.writers).all(|role| self.board.word(role, writer::DONE).load(Acquire) != 0); // PAIR written
+                (1..=self.writers).all(|role| self.counters.word(role, writer::DONE).load(Acquire) != 0); // PAIR written
             let taken = self.take()?;
             if is_over && self.accounts.events >= self.of_writers(writer::WRITES) {
                 return self.check();
@@ -131,13 +136,13 @@ impl Reader<'_> {
     }
 
     fn of_writers(&self, word: usize) -> u64 {
-        sum(self.board, self.writers, word)
+        sum(self.counters, self.writers, word)
     }
 
     /// Nothing may be lost, nothing added, nothing changed.
     fn check(&self) -> io::Result<()> {
         for (index, read) in self.accounts.of_each_writer().iter().enumerate() {
-            let written = VERIFIED + self.board.word(index + 1, writer::WRITES).load(Relaxed);
+            let written = VERIFIED + self.counters.word(index + 1, writer::WRITES).load(Relaxed);
             if *read != written {
                 return Err(io::Error::other(format!(
                     "{read} messages of writer {} were read, but {written} written",

@@ -9,12 +9,12 @@ use super::super::reader::COUNTED_OPS;
 use super::super::writer::{BYTES, COUNTERS_EVERY, DONE, SUM, WRITES, publish_switches};
 use super::Outbox;
 use super::accounts::word;
-use crate::board::Board;
 use crate::contract::Facts;
 use crate::ctx::Ctx;
-use crate::link::{Link, Touch};
 use crate::mechanism::causeway::loan;
+use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
+use crate::shared_counters::SharedCounters;
 use crate::touch;
 
 /// Messages of each writer that are checked byte by byte before anything is timed.
@@ -28,34 +28,35 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub(super) fn drive(
     role: usize,
     outbox: Outbox,
-    board: &Board,
-    link: &Link,
+    counters: &SharedCounters,
+    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let Outbox { publisher, _group } = outbox;
-    let mut writer = Writer { publisher, len: link.payload_bytes, index: role as u64 - 1, writes: 0, sum: 0 };
+    let mut writer =
+        Writer { publisher, len: params.payload_bytes, index: role as u64 - 1, writes: 0, sum: 0 };
     cx.set_step(Step::Verify);
     for sequence in 0..VERIFIED {
         writer.send(sequence, Touch::All)?;
     }
-    let chunk = CHUNK.min(CHUNK_BYTES / link.payload_bytes.max(1)).max(1);
+    let chunk = CHUNK.min(CHUNK_BYTES / params.payload_bytes.max(1)).max(1);
     let mut chunks = 0u64;
     let work = || {
         for _ in 0..chunk {
-            writer.write(link.touch)?;
+            writer.write(params.touch)?;
         }
-        writer.publish(board, role);
+        writer.publish(counters, role);
         if chunks.is_multiple_of(COUNTERS_EVERY) {
-            publish_switches(board, role);
+            publish_switches(counters, role);
         }
         chunks += 1;
         Ok(())
     };
     let done = || {
-        publish_switches(board, role);
-        board.word(role, DONE).store(1, Release); // PAIR written
+        publish_switches(counters, role);
+        counters.word(role, DONE).store(1, Release); // PAIR written
     };
-    cx.follow_intervals(work, done, || board.word(0, COUNTED_OPS).load(Acquire))?;
+    cx.follow_intervals(work, done, || counters.word(0, COUNTED_OPS).load(Acquire))?;
     Ok(Facts::from([("payload_bytes_max".into(), writer.publisher.payload_bytes_max().to_string())]))
 }
 
@@ -88,9 +89,9 @@ impl Writer {
     }
 
     /// Lets the reader know. Only [`DONE`] is waited for, so only that is ordered.
-    fn publish(&self, board: &Board, role: usize) {
-        board.word(role, WRITES).store(self.writes, Relaxed);
-        board.word(role, BYTES).store(self.writes * self.len as u64, Relaxed);
-        board.word(role, SUM).store(self.sum, Relaxed);
+    fn publish(&self, counters: &SharedCounters, role: usize) {
+        counters.word(role, WRITES).store(self.writes, Relaxed);
+        counters.word(role, BYTES).store(self.writes * self.len as u64, Relaxed);
+        counters.word(role, SUM).store(self.sum, Relaxed);
     }
 }

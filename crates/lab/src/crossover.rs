@@ -16,7 +16,7 @@ use crate::coordinator::Coordinator;
 use crate::host::Host;
 use crate::interrupt::Interrupt;
 use crate::session::{Ended, Progress, Session, Settings, Sink, expected_run};
-use crate::subject::{self, Prepared};
+use crate::target::{self, Prepared};
 
 /// The search ends when the two sizes are so near each other, as a share of the lower one.
 const NARROW: f64 = 0.03;
@@ -161,11 +161,8 @@ pub fn run<'c>(
     loop {
         let steps: Vec<(usize, [CaseId; 2])> =
             searches.iter().enumerate().filter_map(|(index, search)| Some((index, search.next()?))).collect();
-        let cases: Vec<Prepared> = steps
-            .iter()
-            .flat_map(|(_, pair)| pair)
-            .filter_map(|id| subject::prepare(id, host).ok())
-            .collect();
+        let cases: Vec<Prepared> =
+            steps.iter().flat_map(|(_, pair)| pair).filter_map(|id| target::prepare(id, host).ok()).collect();
         let max_runs = RUNS.min(settings.max_runs);
         let budget = settings.budget.saturating_sub(began.elapsed());
         if cases.is_empty() || budget < expected_run(settings.timing) * (cases.len() * max_runs) as u32 {
@@ -227,8 +224,8 @@ mod tests {
 
     #[test]
     fn the_charts_are_searched_in_both_placements_and_the_steps_end_around_the_crossing() {
-        for suite in SUITES.iter().filter(|suite| suite.meet.is_some()) {
-            let (first, second) = suite.meet.unwrap();
+        for suite in SUITES.iter().filter(|suite| suite.crossover.is_some()) {
+            let (first, second) = suite.crossover.unwrap();
             let summaries: Vec<Summary> =
                 suite.cases(&Changes::default()).iter().map(|id| summary(id, cost(id))).collect();
             let mut searches = Search::all(first, second, &summaries);
@@ -237,7 +234,7 @@ mod tests {
                 assert_eq!(search.bracket(), (32_768, 65_536));
                 let mut steps = 0;
                 while let Some([first, second]) = search.next() {
-                    assert!(subject::resolve(&first).is_ok() && subject::resolve(&second).is_ok(), "{first}");
+                    assert!(target::resolve(&first).is_ok() && target::resolve(&second).is_ok(), "{first}");
                     search.tell(cost(&first), cost(&second));
                     steps += 1;
                 }

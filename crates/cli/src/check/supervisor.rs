@@ -1,10 +1,10 @@
 //! Between this program and a program of somebody else: a process that lets nothing of it outlive us.
 //!
-//! The warden is this program too. It takes over everything that the other program starts and leaves behind (as a
+//! The supervisor is this program too. It takes over everything that the other program starts and leaves behind (as a
 //! subreaper), and ends all of it when the program has ended, when its time is over, when it is told to, and when we are
-//! gone, whatever ended us. The program itself dies with the warden, so that killing the warden does not set it free.
+//! gone, whatever ended us. The program itself dies with the supervisor, so that killing the supervisor does not set it free.
 //!
-//! Nothing of this costs the program anything while it runs: the warden sleeps in one `poll`.
+//! Nothing of this costs the program anything while it runs: the supervisor sleeps in one `poll`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,7 +22,7 @@ use weighbridge_lab::interrupt::Interrupt;
 
 use crate::output;
 
-/// First argument of the warden.
+/// First argument of the supervisor.
 pub const ARGUMENT: &str = "__warden";
 /// First argument of what becomes the other program.
 pub const WARD: &str = "__ward";
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked for processes that were left to us in the meantime.
 const STEP: Duration = Duration::from_millis(1);
 
-/// The command that runs `program` under a warden, on `cpus`, for at most `limit`.
+/// The command that runs `program` under a supervisor, on `cpus`, for at most `limit`.
 pub fn command(program: &Path, args: &[String], cpus: &[u32], limit: Duration) -> Command {
     let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
     let mut command = Command::new("/proc/self/exe");
@@ -46,7 +46,7 @@ pub fn command(program: &Path, args: &[String], cpus: &[u32], limit: Duration) -
     command
 }
 
-/// Is the warden: parent, milliseconds, CPUs, program, arguments of the program. Ends with the program's code, or with
+/// Is the supervisor: parent, milliseconds, CPUs, program, arguments of the program. Ends with the program's code, or with
 /// 128 and the number of the signal that ended it.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = number(args.next());
@@ -63,7 +63,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// Becomes the other program: parent, CPUs, program, arguments of the program.
-pub fn ward(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn child(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = number(args.next());
     let cpus = args
         .next()
@@ -162,7 +162,7 @@ fn children() -> Vec<Pid> {
         .collect()
 }
 
-/// Kills everything in the session that process `leader` began; for when the warden itself was killed.
+/// Kills everything in the session that process `leader` began; for when the supervisor itself was killed.
 pub fn kill_session(leader: u32) {
     for process in processes().filter(|process| process.session == leader.cast_signed()) {
         if let Some(pid) = Pid::from_raw(process.pid) {

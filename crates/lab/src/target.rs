@@ -11,17 +11,17 @@ use std::sync::OnceLock;
 use weighbridge_record::{CaseId, PerOp};
 
 use crate::axis::{self, Axis};
-use crate::contract::{Caps, Facts, Fit, Handoff, Mechanism};
+use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism};
 use crate::ctx::{Ctx, Time};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 use crate::pattern::Pattern;
 use crate::shared::MAX_ROLES;
-use crate::{all_to_all, fan_in, fan_out, lock, mechanism, op, pattern, placement, shape, signal};
+use crate::{all_to_all, counter_check, fan_in, fan_out, lock, mechanism, op, pattern, placement, signal};
 
 /// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
 #[derive(Clone, Copy)]
-pub struct Subject {
+pub struct Target {
     /// Name in case ids.
     pub id: &'static str,
     /// One sentence.
@@ -35,25 +35,25 @@ pub struct Subject {
     /// Patterns that can drive it.
     pub patterns: &'static [pattern::Info],
     /// May this case run here?
-    pub fit: fn(&Host, &Link) -> Fit,
-    /// Creates what the roles share, one handoff for each.
-    pub plan: fn(&Host, &Link) -> io::Result<Vec<Handoff>>,
-    /// Attaches and drives one role: pattern, handoff, case, context.
-    pub drive: fn(&str, Handoff, &Link, &mut Ctx<'_>) -> io::Result<Facts>,
+    pub fit: fn(&Host, &CaseParams) -> Fit,
+    /// Creates what the roles share, one resources for each.
+    pub create: fn(&Host, &CaseParams) -> io::Result<Vec<EndResources>>,
+    /// Attaches and drives one role: pattern, resources, case, context.
+    pub drive: fn(&str, EndResources, &CaseParams, &mut Ctx<'_>) -> io::Result<Facts>,
     /// What is odd about the counts of its cases: what its numbers must look like is known to whoever makes them.
-    pub shape: fn(&Prepared, &PerOp) -> Vec<String>,
+    pub counter_check: fn(&Prepared, &PerOp) -> Vec<String>,
 }
 
-impl fmt::Debug for Subject {
+impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Target").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Subject {
+impl Target {
     /// The entry of a mechanism.
-    pub const fn of<M: Mechanism>() -> Subject {
-        Subject {
+    pub const fn of<M: Mechanism>() -> Target {
+        Target {
             id: M::ID,
             about: M::ABOUT,
             caps: M::CAPS,
@@ -61,9 +61,9 @@ impl Subject {
             axes: M::AXES,
             patterns: pattern::ALL,
             fit: M::fit,
-            plan: |host, link| M::plan(host, link).map(Vec::from),
+            create: |host, params| M::create(host, params).map(Vec::from),
             drive: pattern::drive::<M>,
-            shape: shape::of_messages,
+            counter_check: counter_check::of_messages,
         }
     }
 
@@ -73,7 +73,7 @@ impl Subject {
     }
 
     /// The axes of its cases in a pattern. What never waits has no way to wait, what carries nothing is not touched, and
-    /// an axis of the pattern or the subject stands in place of a common one of its name.
+    /// an axis of the pattern or the target stands in place of a common one of its name.
     pub fn axes_in(&self, pattern: &pattern::Info) -> Vec<Axis> {
         let own = |name: &str| pattern.axes.iter().chain(self.axes).any(|axis| axis.name == name);
         let applies = |axis: &Axis| match axis.name {
@@ -87,19 +87,19 @@ impl Subject {
     }
 }
 
-/// Every subject, family by family, ours first. A name may stand in several families, with different patterns.
-pub fn all() -> impl Iterator<Item = &'static Subject> + Clone {
-    let further = further().iter().map(|family| family.subjects);
+/// Every target, family by family, ours first. A name may stand in several families, with different patterns.
+pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
+    let further = further().iter().map(|family| family.targets);
     FAMILIES.iter().copied().chain(further).flat_map(|family| family.iter())
 }
 
-/// Subjects of another crate, and what takes away what they leave.
+/// Targets of another crate, and what takes away what they leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// Its entries in the laboratory's list.
-    pub subjects: &'static [Subject],
+    pub targets: &'static [Target],
     /// Takes away what programs that were killed have left of them.
-    pub sweep: fn(),
+    pub cleanup: fn(),
 }
 
 /// Adds the families of other crates to the list. A program does so once, before anything is looked up, and as a peer
@@ -117,13 +117,13 @@ pub(crate) fn further() -> &'static [Family] {
     FURTHER.get_or_init(|| &[])
 }
 
-const FAMILIES: &[&[Subject]] =
+const FAMILIES: &[&[Target]] =
     &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL, all_to_all::ALL];
 
 /// Every pattern that something can be driven with, each once.
 pub fn patterns() -> Vec<&'static pattern::Info> {
     let mut patterns: Vec<&pattern::Info> = Vec::new();
-    for pattern in all().flat_map(|subject| subject.patterns) {
+    for pattern in all().flat_map(|target| target.patterns) {
         if !patterns.iter().any(|known| known.id == pattern.id) {
             patterns.push(pattern);
         }
@@ -131,13 +131,13 @@ pub fn patterns() -> Vec<&'static pattern::Info> {
     patterns
 }
 
-/// A case that can be run: id, subject, pattern, placement, everything checked.
+/// A case that can be run: id, target, pattern, placement, everything checked.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     /// The case as its ends see it.
-    pub link: Link,
+    pub params: CaseParams,
     /// What is measured.
-    pub subject: &'static Subject,
+    pub target: &'static Target,
     /// How its ends talk.
     pub pattern: &'static pattern::Info,
     /// The placement with aliases resolved.
@@ -147,7 +147,7 @@ pub struct Prepared {
 impl Prepared {
     /// Names of its roles.
     pub fn role_names(&self) -> Vec<&'static str> {
-        (self.pattern.roles)(&self.link)
+        (self.pattern.roles)(&self.params)
     }
 }
 
@@ -164,26 +164,26 @@ pub enum Refusal {
 ///
 /// # Errors
 /// A sentence that says which name is wrong and what there is.
-pub fn resolve(id: &CaseId) -> Result<(&'static Subject, &'static pattern::Info, Link), String> {
+pub fn resolve(id: &CaseId) -> Result<(&'static Target, &'static pattern::Info, CaseParams), String> {
     let names = |names: Vec<&str>| names.join(", ");
     if !patterns().iter().any(|pattern| pattern.id == id.pattern) {
         let known = names(patterns().iter().map(|pattern| pattern.id).collect());
         return Err(format!("there is no pattern `{}`; there are {known}", id.pattern));
     }
-    let with_pattern = all().filter_map(|subject| {
-        subject.patterns.iter().find(|pattern| pattern.id == id.pattern).map(|pattern| (subject, pattern))
+    let with_pattern = all().filter_map(|target| {
+        target.patterns.iter().find(|pattern| pattern.id == id.pattern).map(|pattern| (target, pattern))
     });
-    let (subject, pattern) =
-        with_pattern.clone().find(|(subject, _)| subject.id == id.mechanism).ok_or_else(|| {
-            let known = names(with_pattern.map(|(subject, _)| subject.id).collect());
+    let (target, pattern) =
+        with_pattern.clone().find(|(target, _)| target.id == id.mechanism).ok_or_else(|| {
+            let known = names(with_pattern.map(|(target, _)| target.id).collect());
             format!("there is no `{}` to {}; there are {known}", id.mechanism, id.pattern)
         })?;
     if !placement::ALL.iter().any(|placement| placement.name == id.placement) {
         let known = names(placement::ALL.iter().map(|placement| placement.name).collect());
         return Err(format!("there is no placement `{}`; there are {known}", id.placement));
     }
-    let link = Link::new(id, &subject.axes_in(pattern), subject.waits)?;
-    Ok((subject, pattern, link))
+    let params = CaseParams::new(id, &target.axes_in(pattern), target.waits)?;
+    Ok((target, pattern, params))
 }
 
 /// A case on this machine.
@@ -191,29 +191,29 @@ pub fn resolve(id: &CaseId) -> Result<(&'static Subject, &'static pattern::Info,
 /// # Errors
 /// See [`Refusal`].
 pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
-    let (subject, pattern, mut link) = resolve(id).map_err(Refusal::NoSuchCase)?;
-    if !subject.caps.has(pattern.needs) {
+    let (target, pattern, mut params) = resolve(id).map_err(Refusal::NoSuchCase)?;
+    if !target.caps.has(pattern.needs) {
         return Err(Refusal::NotHere(format!(
             "{} cannot {}: it does not carry what that needs",
-            subject.id, pattern.id
+            target.id, pattern.id
         )));
     }
     let placed = placement::place(&id.placement, host).map_err(Refusal::NotHere)?;
     // One for each CPU, unless the case says how many.
-    if link.axes.get(axis::ROLES).is_some_and(|roles| roles == "default") {
-        link.axes.insert(axis::ROLES.into(), host.allowed_cpus.len().to_string());
+    if params.axes.get(axis::ROLES).is_some_and(|roles| roles == "default") {
+        params.axes.insert(axis::ROLES.into(), host.allowed_cpus.len().to_string());
     }
-    let roles = (pattern.roles)(&link).len();
+    let roles = (pattern.roles)(&params).len();
     if roles > MAX_ROLES {
         return Err(Refusal::NotHere(format!(
             "{roles} roles are more than the {MAX_ROLES} that a run can have"
         )));
     }
-    link.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
-    if subject.caps.has(Caps::ONE_PROCESS) {
-        link.axes.insert(axis::PEERS.name.into(), "thread".into());
+    params.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
+    if target.caps.has(Caps::ONE_PROCESS) {
+        params.axes.insert(axis::PEERS.name.into(), "thread".into());
     }
-    let prepared = Prepared { link, subject, pattern, resolved_placement: placed.resolved };
+    let prepared = Prepared { params, target, pattern, resolved_placement: placed.resolved };
     match fits(&prepared, host) {
         Fit::Yes => Ok(prepared),
         Fit::No(why) => Err(Refusal::NotHere(why)),
@@ -222,26 +222,26 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
 
 /// What holds for every mechanism, then what the mechanism itself says.
 fn fits(prepared: &Prepared, host: &Host) -> Fit {
-    let Prepared { link, subject, .. } = prepared;
-    if subject.caps.has(Caps::NEVER_EMPTY) && link.payload_bytes == 0 {
-        let what = if subject.caps.has(Caps::BYTE_STREAM) { "a byte stream" } else { subject.id };
+    let Prepared { params, target, .. } = prepared;
+    if target.caps.has(Caps::NEVER_EMPTY) && params.payload_bytes == 0 {
+        let what = if target.caps.has(Caps::BYTE_STREAM) { "a byte stream" } else { target.id };
         return Fit::No(format!("{what} cannot carry an empty message; the smallest is 1 byte"));
     }
-    if link.wait == Wait::Spin && link.same_cpu() && link.cpus.len() > 1 {
+    if params.wait == Wait::Spin && params.same_cpu() && params.cpus.len() > 1 {
         return Fit::No(
             "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
                 .into(),
         );
     }
     if prepared.pattern.id == pattern::Stream::ID
-        && let Fit::No(why) = pattern::working_set::fit(link)
+        && let Fit::No(why) = pattern::working_set::fit(params)
     {
         return Fit::No(why);
     }
-    if let (Wait::Uring, Some(why)) = (link.wait, &host.uring_refused) {
+    if let (Wait::Uring, Some(why)) = (params.wait, &host.uring_refused) {
         return Fit::No(why.clone());
     }
-    (subject.fit)(host, link)
+    (target.fit)(host, params)
 }
 
 #[cfg(test)]
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn families_that_come_after_something_was_looked_up_are_refused() {
-        assert!(all().any(|subject| subject.id == "pipe"));
+        assert!(all().any(|target| target.id == "pipe"));
         assert!(std::panic::catch_unwind(|| add(&[])).is_err());
     }
 }

@@ -64,7 +64,7 @@ pub enum Touch {
 
 /// A case as the ends see it.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct CaseParams {
     /// Name of the case.
     pub id: CaseId,
     /// Bytes of a message.
@@ -79,13 +79,13 @@ pub struct Link {
     pub axes: BTreeMap<String, String>,
 }
 
-impl Link {
+impl CaseParams {
     /// Parses and checks the axes of a case against those declared for it. Without `waits` an axis `wait` has a meaning
     /// that only its family knows, and stays a word.
     ///
     /// # Errors
     /// A sentence: an axis that is not declared for this case, or a value that it does not take.
-    pub fn new(id: &CaseId, declared: &[Axis], waits: &[Wait]) -> Result<Link, String> {
+    pub fn new(id: &CaseId, declared: &[Axis], waits: &[Wait]) -> Result<CaseParams, String> {
         for (name, value) in &id.axes {
             let axis = declared.iter().find(|axis| axis.name == name).ok_or_else(|| {
                 let known: Vec<_> = declared.iter().map(|axis| axis.name).collect();
@@ -124,7 +124,7 @@ impl Link {
         let payload_bytes = usize::try_from(id.payload_bytes).map_err(|_| {
             format!("a payload of {} bytes does not fit this machine's memory", id.payload_bytes)
         })?;
-        Ok(Link { id: id.clone(), payload_bytes, wait, touch, cpus: Vec::new(), axes })
+        Ok(CaseParams { id: id.clone(), payload_bytes, wait, touch, cpus: Vec::new(), axes })
     }
 
     /// The value of an axis.
@@ -138,7 +138,7 @@ impl Link {
     /// The value of an axis of numbers; `None` where it stands at `default`.
     ///
     /// # Panics
-    /// As [`Link::axis`].
+    /// As [`CaseParams::axis`].
     pub fn number(&self, name: &str) -> Option<usize> {
         self.axis(name).parse().ok()
     }
@@ -158,18 +158,19 @@ mod tests {
 
     #[test]
     fn defaults_are_filled_in_and_the_mechanisms_own_way_to_wait_is_named() {
-        let link = Link::new(&CaseId::new("roundtrip", "pipe", 1, "free"), axis::COMMON, WAITS).unwrap();
-        assert_eq!(link.wait, Wait::Block);
-        assert_eq!(link.axis("wait"), "block");
-        assert_eq!(link.axis("touch"), "all");
+        let params =
+            CaseParams::new(&CaseId::new("roundtrip", "pipe", 1, "free"), axis::COMMON, WAITS).unwrap();
+        assert_eq!(params.wait, Wait::Block);
+        assert_eq!(params.axis("wait"), "block");
+        assert_eq!(params.axis("touch"), "all");
     }
 
     #[test]
     fn an_axis_or_a_wait_that_the_case_does_not_have_is_refused_with_what_it_has() {
         let id = CaseId::new("roundtrip", "pipe", 1, "free");
-        let why = Link::new(&id.clone().with("colour", "red"), axis::COMMON, WAITS).unwrap_err();
+        let why = CaseParams::new(&id.clone().with("colour", "red"), axis::COMMON, WAITS).unwrap_err();
         assert!(why.contains("no axis `colour`") && why.contains("wait, touch"), "{why}");
-        let why = Link::new(&id.with("wait", "uring"), axis::COMMON, WAITS).unwrap_err();
+        let why = CaseParams::new(&id.with("wait", "uring"), axis::COMMON, WAITS).unwrap_err();
         assert!(why.contains("does not wait by uring; it offers block, poll"), "{why}");
     }
 }

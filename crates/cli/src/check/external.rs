@@ -1,6 +1,6 @@
 //! Programs of other people: found, run for a limited time, and taken away with everything that they started.
 //!
-//! Each runs under a [`warden`], which is told to end when the program has had its time or the user has had enough, and
+//! Each runs under a [`supervisor`], which is told to end when the program has had its time or the user has had enough, and
 //! ends by itself when this program is gone.
 
 use std::ffi::OsStr;
@@ -19,15 +19,15 @@ use weighbridge_lab::interrupt::Interrupt;
 
 use super::definition::Tool;
 use super::parse::Captured;
-use super::warden;
+use super::supervisor;
 
 /// More than any of these tools writes; what comes after it is not kept.
 const MOST_OUTPUT_BYTES: usize = 1 << 20;
 /// From the end of a program to the end of its output.
 const DRAIN: Duration = Duration::from_secs(1);
-/// The warden's own deadline comes after ours, so that a late end has our sentence.
+/// The supervisor's own deadline comes after ours, so that a late end has our sentence.
 const AFTER_US: Duration = Duration::from_secs(2);
-/// How long the warden may take to end everything, which it does itself within 5 s.
+/// How long the supervisor may take to end everything, which it does itself within 5 s.
 const WARDENS_END: Duration = Duration::from_secs(8);
 
 /// Why there is no output.
@@ -61,7 +61,7 @@ fn can_run(file: &Path) -> bool {
 #[derive(Debug)]
 pub struct Running<'a> {
     name: String,
-    warden: Child,
+    supervisor: Child,
     is_reaped: bool,
     pidfd: OwnedFd,
     deadline: Instant,
@@ -93,7 +93,7 @@ impl<'a> Running<'a> {
         let name = program.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned();
         let failed =
             |error: &dyn std::fmt::Display| Stopped::Failed(format!("{name} cannot be started: {error}"));
-        let mut warden = warden::command(program, args, cpus, limit + AFTER_US)
+        let mut supervisor = supervisor::command(program, args, cpus, limit + AFTER_US)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -101,17 +101,17 @@ impl<'a> Running<'a> {
             .spawn()
             .map_err(|error| failed(&error))?;
         let outputs = [
-            Output::new(warden.stdout.take().map(OwnedFd::from)),
-            Output::new(warden.stderr.take().map(OwnedFd::from)),
+            Output::new(supervisor.stdout.take().map(OwnedFd::from)),
+            Output::new(supervisor.stderr.take().map(OwnedFd::from)),
         ];
-        match pidfd_open(warden.id()) {
+        match pidfd_open(supervisor.id()) {
             Ok(pidfd) => {
                 let deadline = Instant::now() + limit;
-                Ok(Running { name, warden, is_reaped: false, pidfd, deadline, limit, outputs, interrupt })
+                Ok(Running { name, supervisor, is_reaped: false, pidfd, deadline, limit, outputs, interrupt })
             }
             Err(error) => {
-                let _ = warden.kill();
-                let _ = warden.wait();
+                let _ = supervisor.kill();
+                let _ = supervisor.wait();
                 Err(failed(&error))
             }
         }
@@ -163,7 +163,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Takes the warden's end. Killed, it could not end what it watched over; the program died with it, its children did
+    /// Takes the supervisor's end. Killed, it could not end what it watched over; the program died with it, its children did
     /// not.
     fn reap(&mut self) -> io::Result<ExitStatus> {
         let has_failed = rustix::process::waitid(
@@ -173,9 +173,9 @@ impl<'a> Running<'a> {
         .is_none_or(|status| !status.exited());
         if has_failed {
             // Its number is still its own, so it is that of no other session.
-            warden::kill_session(self.warden.id());
+            supervisor::kill_session(self.supervisor.id());
         }
-        let status = self.warden.wait()?;
+        let status = self.supervisor.wait()?;
         self.is_reaped = true;
         Ok(status)
     }
@@ -184,7 +184,7 @@ impl<'a> Running<'a> {
         let how = match (status.code(), status.signal()) {
             (Some(code @ 129..), _) => format!("signal {}", code - 128),
             (Some(code), _) => format!("code {code}"),
-            (None, signal) => format!("its warden, by signal {}", signal.unwrap_or_default()),
+            (None, signal) => format!("its supervisor, by signal {}", signal.unwrap_or_default()),
         };
         Stopped::Failed(format!("{} ended with {how}: {}", self.name, captured.last_line()))
     }
@@ -222,7 +222,7 @@ impl Drop for Running<'_> {
         if self.is_reaped {
             return;
         }
-        // The warden takes everything along. One that does not end is killed, and the program dies with it.
+        // The supervisor takes everything along. One that does not end is killed, and the program dies with it.
         let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
         if !poll(&[self.pidfd.as_fd()], Some(WARDENS_END)).is_ok_and(|ready| ready[0]) {
             let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);

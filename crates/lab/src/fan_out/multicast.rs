@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, Facts, Fit, Handoff};
+use crate::contract::{Caps, EndResources, Facts, Fit};
 use crate::host::Host;
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 
 /// A way to send a message to many receivers.
-pub trait Cast: 'static {
+pub trait Multicast: 'static {
     /// Its name in case ids.
     const ID: &'static str;
     /// One sentence.
@@ -21,42 +21,42 @@ pub trait Cast: 'static {
     /// Settings of its own.
     const AXES: &'static [Axis] = &[];
     /// The sending end.
-    type Sender: Send;
+    type Sender: MulticastSender;
     /// A receiving end.
-    type Receiver: Receive;
+    type Receiver: MulticastReceiver;
 
     /// May this case run here?
-    fn fit(_host: &Host, _link: &Link) -> Fit {
+    fn fit(_host: &Host, _link: &CaseParams) -> Fit {
         Fit::Yes
     }
 
-    /// In the coordinator: one handoff for the sender, then one for each receiver.
+    /// In the coordinator: one resources for the sender, then one for each receiver.
     ///
     /// # Errors
     /// That of the kernel.
-    fn plan(link: &Link, receivers: usize) -> io::Result<Vec<Handoff>>;
+    fn create(params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>>;
 
     /// In the sender.
     ///
     /// # Errors
     /// That of the kernel.
-    fn sender(handoff: Handoff, link: &Link) -> io::Result<Self::Sender>;
+    fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Self::Sender>;
 
     /// In a receiver.
     ///
     /// # Errors
     /// That of the kernel.
-    fn receiver(handoff: Handoff, link: &Link) -> io::Result<Self::Receiver>;
+    fn receiver(resources: EndResources, params: &CaseParams) -> io::Result<Self::Receiver>;
 }
 
 /// The sending end.
-pub trait Send {
+pub trait MulticastSender {
     /// Sends a message to all receivers. `write` is given as many bytes as a message has, with arbitrary content, and writes
     /// it: where receivers will find it, if the mechanism can lend that.
     ///
     /// # Errors
     /// That of the kernel, or a receiver is gone.
-    fn emit(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()>;
+    fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()>;
 
     /// Effective settings.
     fn facts(&self) -> Facts {
@@ -65,7 +65,7 @@ pub trait Send {
 }
 
 /// A receiving end.
-pub trait Receive {
+pub trait MulticastReceiver {
     /// The next message, waiting for it. `None`: nothing came for a while, which only a lossy mechanism says.
     ///
     /// # Errors
@@ -85,15 +85,15 @@ pub trait Receive {
 pub fn pairs<E>(
     receivers: usize,
     pair: impl Fn() -> Result<(OwnedFd, OwnedFd), E>,
-) -> io::Result<Vec<Handoff>>
+) -> io::Result<Vec<EndResources>>
 where
     io::Error: From<E>,
 {
-    let mut handoffs = vec![Handoff::default()];
+    let mut resources_by_role = vec![EndResources::default()];
     for _ in 0..receivers {
         let (near, far) = pair()?;
-        handoffs[0].fds.push(near);
-        handoffs.push(Handoff::of([far]));
+        resources_by_role[0].fds.push(near);
+        resources_by_role.push(EndResources::of([far]));
     }
-    Ok(handoffs)
+    Ok(resources_by_role)
 }

@@ -24,7 +24,7 @@ const ROLES_WITH_SERIES: usize = 16;
 
 /// What a crowd needs to know of its work.
 #[derive(Clone, Copy, Debug)]
-pub struct Crowd {
+pub struct Concurrent {
     /// Do the operations of a role count in the rate of all? Where one role hands over what another takes, one of the two.
     pub counts: fn(usize) -> bool,
     /// Bytes of an operation; 0 where there are none.
@@ -52,7 +52,7 @@ impl Ctx<'_> {
     /// That of `work`.
     pub fn crowd(
         &mut self,
-        crowd: Crowd,
+        crowd: Concurrent,
         mut work: impl FnMut(u64) -> io::Result<u64>,
     ) -> io::Result<Vec<u64>> {
         match self.role {
@@ -66,7 +66,7 @@ impl Ctx<'_> {
 
     fn join_crowd(&mut self, work: &mut impl FnMut(u64) -> io::Result<u64>) -> io::Result<()> {
         self.do_not_watch();
-        self.meet()?;
+        self.barrier()?;
         let mut progress = Progress::default();
         while let Pace::Go { ops, counted } = self.shared.pace() {
             if counted {
@@ -104,10 +104,10 @@ impl Ctx<'_> {
 
     fn lead_crowd(
         &mut self,
-        crowd: Crowd,
+        crowd: Concurrent,
         mut work: impl FnMut(u64) -> io::Result<u64>,
     ) -> io::Result<Vec<u64>> {
-        self.meet()?;
+        self.barrier()?;
         let timing = self.crowd_timing(crowd.cpus);
         let mut own = Progress::default();
         // Room for every edge is there before the first: nothing is allocated between two chunks.
@@ -212,7 +212,7 @@ impl Ctx<'_> {
     }
 
     /// Makes a sample of a window, and returns the rate of each role that counts, in operations a second.
-    fn push_window(&self, crowd: Crowd, then: &Edge, now: &Edge) -> Vec<f64> {
+    fn push_window(&self, crowd: Concurrent, then: &Edge, now: &Edge) -> Vec<f64> {
         let window_ns = now.at_ns - then.at_ns;
         let done = |role: usize| (now.progress[role].ops - then.progress[role].ops) * self.ops_each;
         let rate = |role: &usize| {
@@ -235,7 +235,7 @@ impl Ctx<'_> {
     }
 
     /// Jain's index over the roles, and the rate of each.
-    fn note_rates(&mut self, crowd: Crowd, rates: &[Vec<f64>]) {
+    fn note_rates(&mut self, crowd: Concurrent, rates: &[Vec<f64>]) {
         if rates.first().is_none_or(|rates| rates.len() < 2) {
             return;
         }

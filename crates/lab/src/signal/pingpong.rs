@@ -1,4 +1,4 @@
-//! Handoff: two roles hand a token back and forth; one operation is one hop, from a post to the return of the wait for it.
+//! EndResources: two roles hand a token back and forth; one operation is one hop, from a post to the return of the wait for it.
 //!
 //! Measures latency one way, as half of a way there and back. The counters beside it say what the hop really was: a
 //! signal that completes several rounds for one wake-up shows as fewer than one context switch per hop.
@@ -9,17 +9,17 @@ use std::io;
 use weighbridge_record::PerOp;
 
 use super::Signal;
-use crate::contract::{Caps, Facts, Handoff, Side};
+use crate::contract::{Caps, EndResources, Facts, Side};
+use crate::counter_check;
 use crate::ctx::{Batch, Ctx, Tally};
-use crate::link::{Link, Wait};
+use crate::params::{CaseParams, Wait};
 use crate::pattern::{Info, Unit};
-use crate::shape;
 use crate::shared::Step;
-use crate::subject::Prepared;
+use crate::target::Prepared;
 
 /// The pattern.
 pub(super) const INFO: Info = Info {
-    id: "handoff",
+    id: "pingpong",
     about: "two roles hand a token back and forth: latency of a wake-up, one way",
     needs: Caps::NONE,
     roles: |_| vec!["first", "second"],
@@ -33,13 +33,13 @@ const HOPS_OF_A_ROUND: u64 = 2;
 /// Attaches and drives one role.
 pub(super) fn drive<S: Signal>(
     _pattern: &str,
-    handoff: Handoff,
-    link: &Link,
+    resources: EndResources,
+    params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let side = if cx.role == 0 { Side::Near } else { Side::Far };
     cx.set_step(Step::Attach);
-    let mut signal = S::attach(side, handoff, link)?;
+    let mut signal = S::attach(side, resources, params)?;
     cx.set_ops_each(HOPS_OF_A_ROUND);
     cx.set_step(Step::Verify);
     if S::CAPS.has(Caps::HARNESS) {
@@ -120,24 +120,24 @@ fn expect_count(cx: &Ctx<'_>, wanted: u64) -> io::Result<()> {
     )))
 }
 
-/// A blocking handoff on one CPU switches about once per hop; a spinning one never does.
-pub(super) fn shape(case: &Prepared, per_op: &PerOp) -> Vec<String> {
+/// A blocking resources on one CPU switches about once per hop; a spinning one never does.
+pub(super) fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
-    let mut odd = Vec::new();
-    match case.link.wait {
-        Wait::Spin => odd.extend(shape::blocked(switches)),
-        _ if !case.link.same_cpu() => {}
-        _ if switches < 0.9 => odd.push(format!(
+    let mut anomalies = Vec::new();
+    match case.params.wait {
+        Wait::Spin => anomalies.extend(counter_check::blocked(switches)),
+        _ if !case.params.same_cpu() => {}
+        _ if switches < 0.9 => anomalies.push(format!(
             "{switches:.2} context switches per hop on one CPU; a token cannot change hands without one"
         )),
-        _ if switches > 1.5 => odd.push(format!(
+        _ if switches > 1.5 => anomalies.push(format!(
             "{switches:.2} context switches per hop on one CPU, where one suffices: \
              a role runs without having the token"
         )),
         _ => {}
     }
-    odd.extend(shape::faulted(per_op.minor_faults));
-    odd
+    anomalies.extend(counter_check::faulted(per_op.minor_faults));
+    anomalies
 }
 
 #[cfg(test)]
@@ -157,11 +157,11 @@ mod tests {
         const ABOUT: &'static str = "";
         const WAITS: &'static [Wait] = &[Wait::Block];
 
-        fn plan(_link: &Link) -> io::Result<[Handoff; 2]> {
-            Ok([Handoff::default(), Handoff::default()])
+        fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+            Ok([EndResources::default(), EndResources::default()])
         }
 
-        fn attach(_side: Side, _handoff: Handoff, _link: &Link) -> io::Result<ToItself> {
+        fn attach(_side: Side, _handoff: EndResources, _link: &CaseParams) -> io::Result<ToItself> {
             Ok(ToItself)
         }
 
@@ -176,12 +176,12 @@ mod tests {
 
     #[test]
     fn a_signal_that_talks_to_itself_is_noticed_by_both_roles() {
-        let id = CaseId::new("handoff", "to-itself", 0, "free");
-        let link = Link::new(&id, axis::COMMON, ToItself::WAITS).unwrap();
+        let id = CaseId::new("pingpong", "to-itself", 0, "free");
+        let params = CaseParams::new(&id, axis::COMMON, ToItself::WAITS).unwrap();
         let timing = Timing { sample_ns: 1, samples: 1, least_samples: 1, run_ns: 1 };
         for (role, verify) in [(0, verify_first as fn(&mut ToItself, &Ctx<'_>) -> _), (1, verify_second)] {
             let shared = Shared::create().unwrap();
-            let cx = Ctx::new(&shared, &link, (role, 2), timing, Time::Raw, None);
+            let cx = Ctx::new(&shared, &params, (role, 2), timing, Time::Raw, None);
             let why = verify(&mut ToItself, &cx).unwrap_err().to_string();
             assert!(why.contains("although the other role had not posted"), "{why}");
         }

@@ -15,27 +15,27 @@ const WORDS: usize = LINE_BYTES / 8;
 
 /// Lines of words in shared memory.
 #[derive(Debug)]
-pub struct Board {
+pub struct SharedCounters {
     map: Mapping,
 }
 
-impl Board {
+impl SharedCounters {
     /// Memory for so many lines, all zero.
     ///
     /// # Errors
     /// The kernel's.
     pub fn create(lines: usize) -> io::Result<OwnedFd> {
-        Ok(memory::memfd("weighbridge-board", (lines * LINE_BYTES) as u64)?)
+        Ok(memory::memfd("weighbridge-counters", (lines * LINE_BYTES) as u64)?)
     }
 
     /// Maps and touches it.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn open(fd: impl AsFd, lines: usize) -> io::Result<Board> {
+    pub fn open(fd: impl AsFd, lines: usize) -> io::Result<SharedCounters> {
         let map = Mapping::shared(fd, lines * LINE_BYTES, Access::ReadWrite)?;
         map.prefault()?;
-        Ok(Board { map })
+        Ok(SharedCounters { map })
     }
 
     /// Word `index` of a line.
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn every_word_is_seen_through_every_mapping_and_stands_alone() {
-        let fd = Board::create(3).unwrap();
-        let (here, there) = (Board::open(&fd, 3).unwrap(), Board::open(&fd, 3).unwrap());
+        let fd = SharedCounters::create(3).unwrap();
+        let (here, there) = (SharedCounters::open(&fd, 3).unwrap(), SharedCounters::open(&fd, 3).unwrap());
         let places: Vec<_> = (0..3).flat_map(|line| (0..WORDS).map(move |index| (line, index))).collect();
         for (number, &(line, index)) in places.iter().enumerate() {
             here.word(line, index).store(number as u64, Relaxed);

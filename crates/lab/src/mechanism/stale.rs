@@ -11,13 +11,13 @@ use rustix::process::{Pid, test_kill_process};
 
 /// Takes away what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed,
 /// System V queues and semaphores, and what the families of other crates leave. What cannot be taken away stays; the next one tries again.
-pub fn sweep() {
-    super::fifo::sweep();
-    super::mq_posix::sweep();
-    super::msg_sysv::sweep();
-    crate::signal::sweep();
-    for family in crate::subject::further() {
-        (family.sweep)();
+pub fn cleanup() {
+    super::fifo::cleanup();
+    super::mq_posix::cleanup();
+    super::msg_sysv::cleanup();
+    crate::signal::cleanup();
+    for family in crate::target::further() {
+        (family.cleanup)();
     }
 }
 
@@ -35,7 +35,7 @@ pub fn name_by(maker: u32, what: &str, count: u64) -> String {
 }
 
 /// Calls `remove` for every entry of `dir` that [`name`] gave `what` in a process that is dead.
-pub fn sweep_dir(dir: &Path, what: &str, remove: impl Fn(&Path)) {
+pub fn clean_up_dir(dir: &Path, what: &str, remove: impl Fn(&Path)) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let file_name = entry.file_name();

@@ -6,9 +6,9 @@ use weighbridge_record::{CaseId, PerOp, Run};
 use weighbridge_stats as stats;
 
 use crate::contract::Caps;
-use crate::link::{Touch, Wait};
+use crate::params::{Touch, Wait};
 use crate::pattern::working_set;
-use crate::subject::Prepared;
+use crate::target::Prepared;
 
 /// Up to this size a message crosses every mechanism in one piece.
 const ONE_PIECE_BYTES: usize = 4096;
@@ -19,9 +19,9 @@ const STRAYS: f64 = 10.0;
 /// What is odd about the counts of a case whose runs count `ops` operations. The harness itself has no shape; everybody
 /// else knows their own.
 pub fn check(case: &Prepared, per_op: &PerOp, ops: f64) -> Vec<String> {
-    match case.subject.caps.has(Caps::HARNESS) {
+    match case.target.caps.has(Caps::HARNESS) {
         true => Vec::new(),
-        false => (case.subject.shape)(case, &without_strays(per_op, ops)),
+        false => (case.target.counter_check)(case, &without_strays(per_op, ops)),
     }
 }
 
@@ -37,32 +37,32 @@ fn without_strays(per_op: &PerOp, ops: f64) -> PerOp {
 
 /// What is odd about the counts of two ends that exchange messages.
 pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
-    let caps = case.subject.caps;
-    let link = &case.link;
-    let mut odd = Vec::new();
+    let caps = case.target.caps;
+    let params = &case.params;
+    let mut anomalies = Vec::new();
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
-    if case.pattern.id == "roundtrip" && link.same_cpu() && link.wait != Wait::Spin {
+    if case.pattern.id == "roundtrip" && params.same_cpu() && params.wait != Wait::Spin {
         let per_hop = switches / 2.0;
-        let is_one_piece = link.payload_bytes <= ONE_PIECE_BYTES;
+        let is_one_piece = params.payload_bytes <= ONE_PIECE_BYTES;
         if per_hop < 0.9 {
-            odd.push(format!(
+            anomalies.push(format!(
                 "{per_hop:.2} context switches per hop on one CPU; a round trip needs one for each hop"
             ));
         } else if per_hop > 1.5 && is_one_piece {
-            odd.push(format!(
+            anomalies.push(format!(
                 "{per_hop:.2} context switches per hop on one CPU, where one suffices: \
                  the scheduler runs the sender again before the receiver, or the receiver is woken for nothing"
             ));
         }
     }
-    if link.wait == Wait::Spin {
-        odd.extend(blocked(switches));
+    if params.wait == Wait::Spin {
+        anomalies.extend(blocked(switches));
     }
     if !caps.has(Caps::MAPS) {
-        let faults = if case.pattern.id == "stream" { working_set::faults(link) } else { 0.0 };
-        odd.extend(faulted_unlike(per_op.minor_faults, faults));
+        let faults = if case.pattern.id == "stream" { working_set::faults(params) } else { 0.0 };
+        anomalies.extend(faulted_unlike(per_op.minor_faults, faults));
     }
-    odd
+    anomalies
 }
 
 /// Spinning roles that give up the CPU.
@@ -85,17 +85,17 @@ impl Quiet {
 
     /// What is odd about the counts of an operation that takes so many page faults, where that is known.
     pub fn check(self, per_op: &PerOp, faults: Option<f64>) -> Vec<String> {
-        let mut odd = Vec::new();
+        let mut anomalies = Vec::new();
         if self.switches && per_op.voluntary_switches > 0.001 {
-            odd.push(format!(
+            anomalies.push(format!(
                 "{:.3} voluntary context switches per operation, which has nothing to wait for",
                 per_op.voluntary_switches
             ));
         }
         if let Some(faults) = faults.filter(|_| self.faults) {
-            odd.extend(faulted_unlike(per_op.minor_faults, faults));
+            anomalies.extend(faulted_unlike(per_op.minor_faults, faults));
         }
-        odd
+        anomalies
     }
 }
 
@@ -118,25 +118,25 @@ pub fn faulted(faults: f64) -> Option<String> {
 pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<String> {
     let mut flags = Vec::new();
     if let Some(switches @ 1..) = run.noise.coordinator_switches {
-        flags.push(format!("shape: the coordinator woke {switches} times in the timed part"));
+        flags.push(format!("counter check: the coordinator woke {switches} times in the timed part"));
     }
     if case.pattern.id != "stream" {
         return flags;
     }
     let (sent, received) = (&run.roles[0], &run.roles[1]);
-    if case.subject.caps.has(Caps::LOSSY) && sent.ops > 0 {
+    if case.target.caps.has(Caps::LOSSY) && sent.ops > 0 {
         // The sender begins and ends to count a chunk away from the receiver, so a small surplus is no loss.
         let lost = 1.0 - received.ops as f64 / sent.ops as f64;
         if lost > 0.02 {
             flags.push(format!("lost: {:.1} % of the messages offered", lost * 100.0));
         }
     }
-    if let (Some(copy_rate), Touch::All) = (copy_bytes_per_s, case.link.touch)
-        && case.link.payload_bytes > 0
+    if let (Some(copy_rate), Touch::All) = (copy_bytes_per_s, case.params.touch)
+        && case.params.payload_bytes > 0
         && run.value > 1.1 * copy_rate
     {
         flags.push(format!(
-            "shape: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
+            "counter check: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
             run.value / 1e9,
             copy_rate / 1e9
         ));
@@ -145,13 +145,13 @@ pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<S
 }
 
 /// Do two cases differ that are the same kernel code under two names? `pairs` are their values in the same rounds.
-pub fn twins(of: &CaseId, twin: &CaseId, pairs: &[(f64, f64)]) -> Option<String> {
+pub fn disagree(of: &CaseId, equivalent: &CaseId, pairs: &[(f64, f64)]) -> Option<String> {
     let ratio = stats::paired_ratio(pairs, 0.95);
     let interval = ratio.interval?;
     let disagree = interval.low > 1.1 || interval.high < 1.0 / 1.1;
     disagree.then(|| {
         format!(
-            "{} is the same code in the kernel as {twin}, but gives {:.2} times its value (interval {:.2}–{:.2})",
+            "{} is the same code in the kernel as {equivalent}, but gives {:.2} times its value (interval {:.2}–{:.2})",
             of.variant(),
             ratio.median,
             interval.low,
@@ -161,15 +161,15 @@ pub fn twins(of: &CaseId, twin: &CaseId, pairs: &[(f64, f64)]) -> Option<String>
 }
 
 /// The case that must agree with this one, if there is such a case.
-pub fn twin_of(case: &CaseId) -> Option<CaseId> {
-    let mut twin = case.clone();
+pub fn equivalent_case(case: &CaseId) -> Option<CaseId> {
+    let mut equivalent = case.clone();
     if case.mechanism == "fifo" {
-        twin.mechanism = "pipe".into();
-        return Some(twin);
+        equivalent.mechanism = "pipe".into();
+        return Some(equivalent);
     }
-    if twin.axes.get("backing").is_some_and(|backing| backing == "shm") {
-        twin.axes.remove("backing");
-        return Some(twin);
+    if equivalent.axes.get("backing").is_some_and(|backing| backing == "shm") {
+        equivalent.axes.remove("backing");
+        return Some(equivalent);
     }
     None
 }
@@ -177,14 +177,14 @@ pub fn twin_of(case: &CaseId) -> Option<CaseId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject;
+    use crate::target;
 
     const MANY: f64 = 1e6;
 
     fn case(id: &str, cpus: [u32; 2]) -> Prepared {
-        let (subject, pattern, mut link) = subject::resolve(&id.parse().unwrap()).unwrap();
-        link.cpus = cpus.to_vec();
-        Prepared { link, subject, pattern, resolved_placement: "same-llc" }
+        let (target, pattern, mut params) = target::resolve(&id.parse().unwrap()).unwrap();
+        params.cpus = cpus.to_vec();
+        Prepared { params, target, pattern, resolved_placement: "same-llc" }
     }
 
     fn counts(switches: f64, faults: f64) -> PerOp {
@@ -231,12 +231,12 @@ mod tests {
     #[test]
     fn the_same_kernel_code_under_two_names_must_agree() {
         let id: CaseId = "roundtrip/fifo/1/same-cpu".parse().unwrap();
-        let twin = twin_of(&id).unwrap();
-        assert_eq!(twin.to_string(), "roundtrip/pipe/1/same-cpu");
-        assert_eq!(twins(&id, &twin, &[(100.0, 103.0); 6]), None);
-        assert!(twins(&id, &twin, &[(100.0, 130.0); 6]).unwrap().contains("1.30 times"));
-        assert_eq!(twins(&id, &twin, &[(100.0, 130.0); 5]), None, "no interval below six pairs");
+        let equivalent = equivalent_case(&id).unwrap();
+        assert_eq!(equivalent.to_string(), "roundtrip/pipe/1/same-cpu");
+        assert_eq!(disagree(&id, &equivalent, &[(100.0, 103.0); 6]), None);
+        assert!(disagree(&id, &equivalent, &[(100.0, 130.0); 6]).unwrap().contains("1.30 times"));
+        assert_eq!(disagree(&id, &equivalent, &[(100.0, 130.0); 5]), None, "no interval below six pairs");
         let shm: CaseId = "stream/ring-spin/1/two-cpus/backing=shm".parse().unwrap();
-        assert_eq!(twin_of(&shm).unwrap().to_string(), "stream/ring-spin/1/two-cpus");
+        assert_eq!(equivalent_case(&shm).unwrap().to_string(), "stream/ring-spin/1/two-cpus");
     }
 }
