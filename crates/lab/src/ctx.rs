@@ -27,6 +27,7 @@ use causeway_os::clock;
 use causeway_os::counters::{Events, TaskSwitches, ThreadMigrations};
 
 use crate::axis::COUNTERS;
+use crate::duet::turnstile::Turnstile;
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared, Step};
@@ -90,6 +91,7 @@ pub struct Ctx<'a> {
     shared: &'a Shared,
     timing: Timing,
     time: Time,
+    turnstile: Option<Turnstile>,
     coordinator: Option<TaskSwitches>,
     events: Events,
     migrations: Option<ThreadMigrations>,
@@ -122,6 +124,7 @@ impl<'a> Ctx<'a> {
             shared,
             timing,
             time,
+            turnstile: None,
             coordinator,
             events,
             migrations: ThreadMigrations::open().ok(),
@@ -130,6 +133,11 @@ impl<'a> Ctx<'a> {
             ops_each: 1,
             loop_ns: 0.0,
         }
+    }
+
+    /// The role belongs to a party of a set, whose parties take turns.
+    pub fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
+        Ctx { turnstile: Some(turnstile), ..self }
     }
 
     /// What was counted.

@@ -19,6 +19,7 @@ use weighbridge_record::CaseId;
 use crate::axis;
 use crate::contract::{EndResources, Facts};
 use crate::ctx::{Counted, Ctx};
+use crate::duet::turnstile::{Party, Turnstile};
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
@@ -48,6 +49,8 @@ pub struct Assignment {
     pub roles: Vec<(usize, usize, Vec<u64>)>,
     /// Length and number of samples.
     pub timing: Timing,
+    /// Its place in a set whose parties take turns.
+    pub party: Option<Party>,
 }
 
 /// What came of it.
@@ -94,10 +97,12 @@ pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: &Assignment,
     shared: &Shared,
+    turnstile: Option<BorrowedFd<'_>>,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
     let text = serde_json::to_vec(assignment).expect("an assignment is plain data");
-    socket::send_with_fds(control, &text, &[shared.fd()])?;
+    let memory: Vec<_> = std::iter::once(shared.fd()).chain(turnstile).collect();
+    socket::send_with_fds(control, &text, &memory)?;
     let fds: Vec<_> =
         resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd).collect();
     for fds in fds.chunks(FDS_PER_MESSAGE) {
@@ -137,13 +142,14 @@ fn play(control: BorrowedFd<'_>) -> Report {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
-    let Received { assignment, shared, resources_by_role } = received;
+    let Received { assignment, shared, turnstile, resources_by_role } = received;
     let (target, _, mut params) =
         target::resolve(&assignment.case).expect("the coordinator has checked the case");
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
-        play_role(role, resources, target, &params, &assignment, &shared)
+        let memory = (&shared, turnstile.as_ref());
+        play_role(role, resources, target, &params, &assignment, memory)
             .map_err(|error| Report::failed(role, &error))
     };
     play_all(roles, play).map_or_else(|failed| failed, Report::Done)
@@ -177,15 +183,17 @@ fn play_all(
 struct Received {
     assignment: Assignment,
     shared: Shared,
+    turnstile: Option<OwnedFd>,
     resources_by_role: Vec<EndResources>,
 }
 
 fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
     let mut buffer = vec![0; MESSAGE_BYTES];
-    let (len, shared) = socket::recv_with_fds(control, &mut buffer, 1)?;
+    let (len, memory) = socket::recv_with_fds(control, &mut buffer, 2)?;
     let assignment: Assignment = serde_json::from_slice(&buffer[..len]).map_err(io::Error::other)?;
-    let shared =
-        shared.into_iter().next().ok_or_else(|| io::Error::other("the assignment came without memory"))?;
+    let mut memory = memory.into_iter();
+    let shared = memory.next().ok_or_else(|| io::Error::other("the assignment came without memory"))?;
+    let turnstile = memory.next();
     let wanted: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
     let mut fds = Vec::with_capacity(wanted);
     while fds.len() < wanted {
@@ -204,7 +212,7 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared: Shared::open(shared)?, resources_by_role })
+    Ok(Received { assignment, shared: Shared::open(shared)?, turnstile, resources_by_role })
 }
 
 fn play_role(
@@ -213,7 +221,7 @@ fn play_role(
     target: &Target,
     params: &CaseParams,
     assignment: &Assignment,
-    shared: &Shared,
+    (shared, turnstile): (&Shared, Option<&OwnedFd>),
 ) -> io::Result<RoleReport> {
     shared.set_step(role, Step::Pin);
     match assignment.cpus.get(role) {
@@ -231,6 +239,9 @@ fn play_role(
         target.time(),
         coordinator,
     );
+    if let (Some(party), Some(turnstile)) = (assignment.party, turnstile) {
+        cx = cx.in_turn(Turnstile::open(turnstile.as_fd(), party)?);
+    }
     let mut facts = (target.drive)(&params.id.pattern, resources, params, &mut cx)?;
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());

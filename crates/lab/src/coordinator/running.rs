@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use causeway_os::counters::SystemNoise;
 use causeway_os::process::{self, Child, Exit};
 
-use super::{Deadlines, Measured, Outcome};
+use super::{Deadlines, Measured};
 use crate::contract::Facts;
 use crate::interrupt::Interrupt;
 use crate::peer::{self, Report, RoleReport};
@@ -19,6 +19,8 @@ use crate::shared::Shared;
 pub(super) struct Peer {
     pub(super) child: Child,
     pub(super) control: OwnedFd,
+    /// Index of its party.
+    pub(super) party: usize,
     pub(super) roles: Vec<usize>,
     pub(super) state: State,
 }
@@ -31,30 +33,43 @@ pub(super) enum State {
     Gone(Exit),
 }
 
-/// Peers at work. Dropping it kills them.
+/// A case of a run: most runs have one, a set has several.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct Party {
     pub(super) shared: Shared,
-    pub(super) peers: Vec<Peer>,
+    pub(super) role_names: Vec<&'static str>,
     // Dropped after the peers, which may hold what these take away.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(super) guards: Vec<Box<dyn Any + Send>>,
-    pub(super) role_names: Vec<&'static str>,
+}
+
+/// How a run of one or more parties ended.
+pub(super) enum Finished {
+    Measured(Vec<Measured>),
+    Failed { party: usize, step: String, why: String },
+    Interrupted,
+}
+
+/// Peers at work. Dropping it kills them.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) peers: Vec<Peer>,
+    pub(super) parties: Vec<Party>,
     pub(super) noise: SystemNoise,
     pub(super) deadlines: Deadlines,
 }
 
 impl Running {
     /// Waits until all have reported, or one has failed, and says what came of it.
-    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant, timing: Timing) -> Outcome {
+    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant, timing: Timing) -> Finished {
         let run_deadline = self.deadlines.run + Duration::from_nanos(timing.run_ns * 4);
         let mut deadline = began + self.deadlines.setup;
         let mut has_started = false;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
             match self.wait(interrupt, deadline) {
                 Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
-                Ok(Waited::Interrupted) => return Outcome::Interrupted,
-                Ok(Waited::TimedOut) if !has_started && self.shared.has_started() => {
+                Ok(Waited::Interrupted) => return Finished::Interrupted,
+                Ok(Waited::TimedOut) if !has_started && self.has_started() => {
                     has_started = true;
                     deadline = Instant::now() + run_deadline;
                 }
@@ -70,24 +85,32 @@ impl Running {
             }
         }
         let noise = SystemNoise::read().since(&self.noise);
-        let start_ns = self.shared.start_ns();
         let elapsed = began.elapsed();
-        let since_start_ns = causeway_os::clock::now_ns().saturating_sub(start_ns);
-        let mut roles: Vec<RoleReport> = Vec::new();
+        let now_ns = causeway_os::clock::now_ns();
+        let mut roles: Vec<Vec<RoleReport>> = self.parties.iter().map(|_| Vec::new()).collect();
         for peer in &mut self.peers {
             if let State::Done(reports) = &mut peer.state {
-                roles.append(reports);
+                roles[peer.party].append(reports);
             }
         }
-        roles.sort_by_key(|report| report.role);
-        Outcome::Measured(Box::new(Measured {
-            samples: self.shared.samples(),
-            facts: merge_facts(&roles, &self.role_names),
-            roles,
-            noise,
-            startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
-            elapsed_ms: elapsed.as_secs_f64() * 1e3,
-        }))
+        let measured = |(party, mut roles): (&Party, Vec<RoleReport>)| {
+            roles.sort_by_key(|report| report.role);
+            let since_start_ns = now_ns.saturating_sub(party.shared.start_ns());
+            Measured {
+                samples: party.shared.samples(),
+                facts: merge_facts(&roles, &party.role_names),
+                roles,
+                noise: noise.clone(),
+                startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
+                elapsed_ms: elapsed.as_secs_f64() * 1e3,
+            }
+        };
+        Finished::Measured(self.parties.iter().zip(roles).map(measured).collect())
+    }
+
+    /// Have the roles of all parties passed their barrier?
+    fn has_started(&self) -> bool {
+        self.parties.iter().all(|party| party.shared.has_started())
     }
 
     /// Sleeps until a peer has something to say, and notes what.
@@ -131,11 +154,11 @@ impl Running {
 
     /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
     /// one that failed for another reason than that its partner was gone.
-    fn explain(mut self, interrupt: &Interrupt) -> Outcome {
+    fn explain(mut self, interrupt: &Interrupt) -> Finished {
         let until = Instant::now() + self.deadlines.grace;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
             match self.wait(interrupt, until) {
-                Ok(Waited::Interrupted) => return Outcome::Interrupted,
+                Ok(Waited::Interrupted) => return Finished::Interrupted,
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -146,28 +169,34 @@ impl Running {
             State::Failed { .. } => 2,
             State::Working | State::Done(_) => 3,
         };
-        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.roles[0])) {
-            Some((State::Gone(exit), role)) => {
-                self.outcome(role, format!("{} ended: {exit}", self.role_names[role]))
+        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.party, peer.roles[0])) {
+            Some((State::Gone(exit), party, role)) => {
+                self.outcome(party, role, format!("{} ended: {exit}", self.parties[party].role_names[role]))
             }
-            Some((State::Failed { role, why, .. }, _)) => {
-                self.outcome(*role, format!("{}: {why}", self.role_names[*role]))
+            Some((State::Failed { role, why, .. }, party, _)) => {
+                self.outcome(party, *role, format!("{}: {why}", self.parties[party].role_names[*role]))
             }
             _ => unreachable!("called when a peer has failed"),
         }
     }
 
     /// The role that is furthest behind is the one that everybody waits for.
-    fn failed(self, why: String) -> Outcome {
-        let role = (0..self.role_names.len()).min_by_key(|role| self.shared.step(*role)).unwrap_or(0);
-        let names: Vec<String> = (0..self.role_names.len())
-            .map(|role| format!("{} in {}", self.role_names[role], self.shared.step(role).name()))
+    fn failed(self, why: String) -> Finished {
+        let roles = |party: usize| (0..self.parties[party].role_names.len()).map(move |role| (party, role));
+        let all: Vec<(usize, usize)> = (0..self.parties.len()).flat_map(roles).collect();
+        let step = |(party, role): (usize, usize)| self.parties[party].shared.step(role);
+        let (party, role) = all.iter().copied().min_by_key(|place| step(*place)).unwrap_or((0, 0));
+        let names: Vec<String> = all
+            .iter()
+            .map(|&(party, role)| {
+                format!("{} in {}", self.parties[party].role_names[role], step((party, role)).name())
+            })
             .collect();
-        self.outcome(role, format!("{why}; {}", names.join(", ")))
+        self.outcome(party, role, format!("{why}; {}", names.join(", ")))
     }
 
-    fn outcome(&self, role: usize, why: String) -> Outcome {
-        Outcome::Failed { step: self.shared.step(role).name().into(), why }
+    fn outcome(&self, party: usize, role: usize, why: String) -> Finished {
+        Finished::Failed { party, step: self.parties[party].shared.step(role).name().into(), why }
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
+use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome, SetOutcome, SliceTiming};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::peer;
@@ -198,4 +198,10 @@ pub fn leaving_nothing(test: impl FnOnce()) {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(Belongings::now(), before);
+}
+
+/// One set with default deadlines.
+pub fn run_set(host: &Host, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
+    let interrupt = Interrupt::install().unwrap();
+    Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1).run_set(cases, timing, slices)
 }
