@@ -5,5 +5,6 @@
 
 mod comparisons;
 mod coverage;
+mod intervals;
 mod peers;
 mod regimes;
