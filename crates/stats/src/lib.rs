@@ -33,6 +33,7 @@ pub mod correlation;
 pub mod cumulative;
 pub mod curve;
 pub mod discovery;
+pub mod duet;
 pub mod evidence;
 pub mod fairness;
 pub mod interval;
@@ -43,6 +44,7 @@ pub mod signed_rank;
 pub mod stopping;
 pub mod summary;
 pub mod tail;
+pub mod warm_up;
 
 pub use compare::{Better, Comparison, Ratio, Verdict, compare_boots, compare_paired, paired_ratio, verdict};
 pub use evidence::Evidence;

@@ -33,8 +33,9 @@ pub fn hodges_lehmann(values: &[f64]) -> f64 {
 /// to the k-th highest Walsh average, with the largest k for which 2·P(T < k) ≤ 1 − confidence (Tukey 1949; Hollander and
 /// Wolfe 1999, §3.3). `None` where not even the extremes have the confidence: below six values for 95 %.
 ///
-/// With six values k is 1 and the interval is lowest to highest; from seven on it is narrower, so there it begins to be
-/// better than [`median_interval`](crate::median_interval).
+/// With six values k is 1 and the interval is lowest to highest. With seven it is as wide as the interpolated one of the
+/// median, from eight on narrower; see
+/// [`interpolated_median_interval`](crate::interpolated_median_interval).
 ///
 /// # Panics
 /// If a value is not finite, or `confidence` is not between 0 and 1.

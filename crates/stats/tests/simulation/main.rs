@@ -8,3 +8,4 @@ mod coverage;
 mod intervals;
 mod peers;
 mod regimes;
+mod tails;
