@@ -25,22 +25,30 @@
 
 mod binomial;
 mod normal;
+mod random;
 
 pub mod compare;
+pub mod contest;
+pub mod correlation;
 pub mod cumulative;
 pub mod curve;
 pub mod discovery;
+pub mod duet;
+pub mod evidence;
 pub mod fairness;
 pub mod interval;
 pub mod order;
 pub mod ranks;
 pub mod regime;
+pub mod signed_rank;
 pub mod stopping;
 pub mod summary;
 pub mod tail;
+pub mod warm_up;
 
 pub use compare::{Better, Comparison, Ratio, Verdict, compare_boots, compare_paired, paired_ratio, verdict};
-pub use interval::{Interval, median_interval};
+pub use evidence::Evidence;
+pub use interval::{Interval, interpolated_median_interval, median_interval};
 pub use order::{half_iqr_over_median, mad, median, quantile};
 pub use regime::{Regime, RegimeKind};
 pub use stopping::{Decision, Stop, StoppingRule};

@@ -3,9 +3,7 @@
 use fastrand::Rng;
 use weighbridge_stats::compare::{CONFIDENCE, control_false_discoveries};
 use weighbridge_stats::ranks::{factor, mann_whitney};
-use weighbridge_stats::{
-    Better, Comparison, Verdict, compare_boots, compare_paired, paired_ratio, percentile,
-};
+use weighbridge_stats::{Better, Comparison, Verdict, compare_boots, compare_paired, paired_ratio};
 
 use crate::peers::log_normal;
 
@@ -136,18 +134,4 @@ fn p_values_of_the_u_test_are_not_too_small_counted_or_approximated() {
             assert!(count <= 550, "{n_a} and {n_b}, coarse {coarse}: {count} of 10000");
         }
     }
-}
-
-#[test]
-fn the_interval_of_a_percentile_covers_it() {
-    let mut random = Rng::with_seed(14);
-    // The 99 % point of a log-normal with deviation 1: e to the 2.3263.
-    let truth = 2.326_348_f64.exp();
-    let covers = |random: &mut Rng| {
-        let mut values: Vec<f64> = (0..1000).map(|_| log_normal(random, 1.0)).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        percentile(&values, 0.99).unwrap().interval.contains(truth)
-    };
-    let covered = (0..2000).filter(|_| covers(&mut random)).count();
-    assert!((1880..=1970).contains(&covered), "{covered} of 2000");
 }

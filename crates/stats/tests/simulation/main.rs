@@ -5,5 +5,7 @@
 
 mod comparisons;
 mod coverage;
+mod intervals;
 mod peers;
 mod regimes;
+mod tails;

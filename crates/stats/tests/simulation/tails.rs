@@ -1,0 +1,43 @@
+//! Percentiles over few runs that differ.
+
+use fastrand::Rng;
+use weighbridge_stats::tail::{FEWEST_RUNS, case_percentiles};
+
+use crate::peers::log_normal;
+
+/// A run: 400 observations that are log-normal around a level of the run.
+fn run(between: f64, random: &mut Rng) -> Vec<(f64, u64)> {
+    let level = log_normal(random, between);
+    let mut values: Vec<f64> = (0..400).map(|_| level * log_normal(random, 0.5)).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.into_iter().map(|value| (value, 1)).collect()
+}
+
+/// Both scatters together are log-normal again, so the truth is known. A binomial interval of the pooled observations covers
+/// 40 to 60 % here.
+#[test]
+fn the_interval_of_a_pooled_percentile_covers_it_from_ten_runs_on() {
+    for between in [0.05, 0.1, 0.2, 0.3] {
+        for runs in [FEWEST_RUNS, 13, 20, 40] {
+            let mut random = Rng::with_seed(30);
+            let truth = (2.326_348 * f64::hypot(0.5, between)).exp();
+            let covers = |random: &mut Rng| {
+                let runs: Vec<_> = (0..runs).map(|_| run(between, random)).collect();
+                let found = case_percentiles(&runs).into_iter().find(|found| found.p == 0.99).unwrap();
+                assert!(found.is_pooled);
+                found.interval.unwrap().contains(truth)
+            };
+            let covered = (0..400).filter(|_| covers(&mut random)).count() as f64 / 400.0;
+            println!("{runs} runs, {between} between: {covered}");
+            assert!(covered >= 0.01, "{runs} runs, {between} between: {covered}");
+        }
+    }
+}
+
+#[test]
+fn few_runs_have_a_pooled_percentile_and_no_interval() {
+    let mut random = Rng::with_seed(31);
+    let runs: Vec<_> = (0..FEWEST_RUNS - 1).map(|_| run(0.1, &mut random)).collect();
+    let found = case_percentiles(&runs).into_iter().find(|found| found.p == 0.99).unwrap();
+    assert!(found.is_pooled && found.interval.is_none(), "{found:?}");
+}
