@@ -125,7 +125,7 @@ fn row(
         count(|per_op| per_op.instructions),
         text(summary.map(|summary| pairs(&summary.series))),
         text(summary.and_then(|summary| summary.distribution.as_ref()).map(percentiles)),
-        text(summary.map(|summary| joined(summary.shape.clone()))),
+        text(summary.map(|summary| joined(summary.anomalies.clone()))),
         text(summary.map(|summary| joined(summary.regimes.iter().map(regime).collect()))),
         text(case.map(|case| pairs(&case.facts))),
         text(header.map(|header| header.started.clone())),

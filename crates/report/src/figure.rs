@@ -40,7 +40,7 @@ impl Figure {
 /// `!` for counters not as expected, `~` for something else than one steady state.
 pub fn marks(case: &Measured) -> String {
     let mut marks = String::new();
-    if case.has_shape() {
+    if case.has_anomalies() {
         marks.push('!');
     }
     if case.has_regimes() {

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, Comparison, End, Header, Line, Problem, Reading, Run, Skipped, StoppedBy, Summary,
+    Case, CaseId, Check, Comparison, Crossover, End, Header, Line, Problem, Published, Ratio, Reading, Run,
+    Skipped, StoppedBy, Summary,
 };
 
 use crate::unfinished;
@@ -24,6 +25,14 @@ pub struct Report {
     pub cases: Vec<Measured>,
     /// Ratios between cases.
     pub comparisons: Vec<Sourced<Comparison>>,
+    /// Figures of cases as multiples of a baseline's.
+    pub ratios: Vec<Sourced<Ratio>>,
+    /// Sizes at which two mechanisms cost the same.
+    pub crossovers: Vec<Sourced<Crossover>>,
+    /// Published figures beside ours.
+    pub published: Vec<Sourced<Published>>,
+    /// Figures of other tools and ours, measured in turn.
+    pub checks: Vec<Sourced<Check>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -83,8 +92,8 @@ impl Measured {
     }
 
     /// Did the counters differ from what this case must look like?
-    pub fn has_shape(&self) -> bool {
-        self.summary.as_ref().is_some_and(|summary| !summary.shape.is_empty())
+    pub fn has_anomalies(&self) -> bool {
+        self.summary.as_ref().is_some_and(|summary| !summary.anomalies.is_empty())
     }
 
     /// Was it something else than one steady state?
@@ -160,6 +169,10 @@ impl Report {
                 }
                 Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
+                Line::Ratio(what) => self.ratios.push(Sourced { source, what }),
+                Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),
+                Line::Published(what) => self.published.push(Sourced { source, what }),
+                Line::Check(what) => self.checks.push(Sourced { source, what: *what }),
                 Line::End(end) => from.end = Some(end),
             }
         }

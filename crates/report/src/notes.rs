@@ -249,7 +249,7 @@ pub fn remarks(report: &Report, matrices: &[Matrix<'_>]) -> Vec<Remarks> {
 fn shape(report: &Report) -> (Vec<Note>, Vec<Note>) {
     let summaries = report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
     let each = summaries.flat_map(|(case, summary)| {
-        summary.shape.iter().map(move |why| (case.source, &case.id, why.clone()))
+        summary.anomalies.iter().map(move |why| (case.source, &case.id, why.clone()))
     });
     let full = grouped(report, each);
     if full.len() <= FEW {
@@ -260,7 +260,7 @@ fn shape(report: &Report) -> (Vec<Note>, Vec<Note>) {
         Item::from(format!("{}: {}", cases.join("; "), note.why))
     };
     let items = few(full.iter().map(item).collect());
-    let cases = report.cases.iter().filter(|case| case.has_shape()).count();
+    let cases = report.cases.iter().filter(|case| case.has_anomalies()).count();
     let why = format!("{} with counters that differ from what the case must show:", many(cases, "case"));
     (vec![Note { why, items }], full)
 }

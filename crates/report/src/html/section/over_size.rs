@@ -140,7 +140,7 @@ pub fn median_point(matrix: &Matrix<'_>, case: &Measured, summary: &Summary) -> 
         hover.push(format!("95 % interval {}", interval(&scale, summary)));
     }
     hover.push(many(summary.runs as usize, "run"));
-    if case.has_shape() {
+    if case.has_anomalies() {
         hover.push("! counters not as expected".into());
     }
     if case.has_regimes() {
