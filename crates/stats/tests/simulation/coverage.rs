@@ -1,7 +1,9 @@
 //! The printed interval covers the truth, although the runs were stopped by looking at them.
 
 use fastrand::Rng;
-use weighbridge_stats::{Decision, Stop, StoppingRule, median, median_interval, run_value, summarise};
+use weighbridge_stats::{
+    Decision, Stop, StoppingRule, interpolated_median_interval, median, median_interval, run_value, summarise,
+};
 
 use crate::peers::Peer;
 
@@ -45,7 +47,7 @@ fn outcome(peer: Peer, precision: f64) -> Outcome {
     let share = 1.0 / EXPERIMENTS as f64;
     for _ in 0..EXPERIMENTS {
         let (values, why) = experiment(peer, &rule, &mut random);
-        let interval = median_interval(&values, 0.95).expect("the first look is at six runs");
+        let interval = interpolated_median_interval(&values, 0.95).expect("the first look is at six runs");
         let covered = interval.contains(truth);
         out.covered += share * f64::from(covered);
         out.by_precision += share * f64::from(why == Stop::Precision);

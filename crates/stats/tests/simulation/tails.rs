@@ -13,24 +13,29 @@ fn run(between: f64, random: &mut Rng) -> Vec<(f64, u64)> {
     values.into_iter().map(|value| (value, 1)).collect()
 }
 
-/// Both scatters together are log-normal again, so the truth is known. A binomial interval of the pooled observations covers
-/// 40 to 60 % here.
+/// Both scatters together are log-normal again, so the truth is known. Four hundred experiments scatter by ± 1.1 %. The last two
+/// rows are where 95 % is not reached, as the documentation says.
 #[test]
-fn the_interval_of_a_pooled_percentile_covers_it_from_ten_runs_on() {
-    for between in [0.05, 0.1, 0.2, 0.3] {
-        for runs in [FEWEST_RUNS, 13, 20, 40] {
-            let mut random = Rng::with_seed(30);
-            let truth = (2.326_348 * f64::hypot(0.5, between)).exp();
-            let covers = |random: &mut Rng| {
-                let runs: Vec<_> = (0..runs).map(|_| run(between, random)).collect();
-                let found = case_percentiles(&runs).into_iter().find(|found| found.p == 0.99).unwrap();
-                assert!(found.is_pooled);
-                found.interval.unwrap().contains(truth)
-            };
-            let covered = (0..400).filter(|_| covers(&mut random)).count() as f64 / 400.0;
-            println!("{runs} runs, {between} between: {covered}");
-            assert!(covered >= 0.01, "{runs} runs, {between} between: {covered}");
-        }
+fn the_interval_of_a_pooled_percentile_covers_it_where_runs_are_alike() {
+    for (between, runs, least) in [
+        (0.0, FEWEST_RUNS, 0.93),
+        (0.05, FEWEST_RUNS, 0.93),
+        (0.1, FEWEST_RUNS, 0.92),
+        (0.1, 40, 0.93),
+        (0.2, FEWEST_RUNS, 0.89),
+        (0.3, 40, 0.87),
+    ] {
+        let mut random = Rng::with_seed(30);
+        let truth = (2.326_348 * f64::hypot(0.5, between)).exp();
+        let covers = |random: &mut Rng| {
+            let runs: Vec<_> = (0..runs).map(|_| run(between, random)).collect();
+            let found = case_percentiles(&runs).into_iter().find(|found| found.p == 0.99).unwrap();
+            assert!(found.is_pooled);
+            found.interval.map(|interval| interval.contains(truth))
+        };
+        let with: Vec<bool> = (0..400).filter_map(|_| covers(&mut random)).collect();
+        let covered = with.iter().filter(|covered| **covered).count() as f64 / with.len() as f64;
+        assert!(covered >= least, "{runs} runs, {between} between: {covered} of {}", with.len());
     }
 }
 
