@@ -153,6 +153,11 @@ impl<'a> Coordinator<'a> {
         }
     }
 
+    /// The machine that it measures on.
+    pub fn host(&self) -> &'a Host {
+        self.host
+    }
+
     /// With other deadlines than the default ones.
     pub fn with_deadlines(self, deadlines: Deadlines) -> Coordinator<'a> {
         Coordinator { deadlines, ..self }

@@ -18,7 +18,7 @@ use crate::shared::Sample;
 use crate::target::Prepared;
 
 /// The line of a case, with the settings that its endpoints read back.
-pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
+pub fn case_line(case: &Prepared, facts: &Facts, measured_alone: Option<String>) -> record::Case {
     let id = &case.params.id;
     record::Case {
         case: id.clone(),
@@ -32,6 +32,7 @@ pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
         axes: case.params.axes.clone(),
         unit: case.pattern.unit.name(id.payload_bytes),
         higher_is_better: case.pattern.unit.higher_is_better(),
+        measured_alone,
         facts: facts.clone(),
     }
 }
@@ -68,6 +69,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         roles,
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
         latencies: measured.roles.iter().find_map(|report| report.counted.latencies.clone()),
+        slices: None,
         noise: Noise {
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
@@ -135,6 +137,9 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         range: [summary.range.0, summary.range.1],
         spread_between: finite(summary.spread_between),
         spread_within: finite(summary.spread_within),
+        to_hub: None,
+        best: None,
+        slow_share: None,
         stopped_by,
         per_op,
         series: median_series(runs),

@@ -11,7 +11,7 @@ const LEAD_IN: u64 = 10;
 /// Slices of each party that are not samples, before those that are.
 pub const WARM_BLOCKS: usize = 1;
 /// A party whose slices are long makes fewer, but not fewer than this besides the warm ones.
-pub const LEAST_BLOCKS: usize = 4;
+pub const LEAST_BLOCKS: usize = weighbridge_stats::duet::FEWEST_BLOCKS;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {

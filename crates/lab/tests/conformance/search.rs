@@ -40,6 +40,7 @@ pub fn ends_around_the_crossing(host: &Host) {
         seed: 7,
         max_runs: 6,
         first_round: 0,
+        duet: false,
     };
     let interrupt = Interrupt::install().unwrap();
     let coordinator = || Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
