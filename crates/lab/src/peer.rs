@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use weighbridge_record::CaseId;
 
 use crate::axis;
-use crate::contract::{EndResources, Facts};
+use crate::catalogue;
+use crate::contract::{EndResources, Facts, Target};
 use crate::ctx::{Counted, Ctx};
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
-use crate::target::{self, Target};
 
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
@@ -139,7 +139,7 @@ fn play(control: BorrowedFd<'_>) -> Report {
     };
     let Received { assignment, shared, resources_by_role } = received;
     let (target, _, mut params) =
-        target::resolve(&assignment.case).expect("the coordinator has checked the case");
+        catalogue::resolve(&assignment.case).expect("the coordinator has checked the case");
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {

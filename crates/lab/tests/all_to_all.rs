@@ -16,11 +16,10 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_lab::all_to_all;
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, Prepared, Target};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_record::CaseId;
 
 use runs::{PLACEMENTS, SHORT, prepare, run, trial};

@@ -16,11 +16,10 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, Prepared, Target};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_lab::{lock, op, signal};
 use weighbridge_record::CaseId;
 

@@ -14,17 +14,15 @@ use weighbridge_record::PerOp;
 
 use super::Lock;
 use crate::axis::{Axis, ROLES, Values};
-use crate::contract::{Caps, EndResources, Facts};
+use crate::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Unit, role_names};
 use crate::counter_check;
 use crate::ctx::{Concurrent, Ctx};
 use crate::params::{CaseParams, Wait};
-use crate::pattern::{Info, Unit, role_names};
 use crate::shared::Step;
 use crate::signal::page::Page;
-use crate::target::Prepared;
 
 /// The pattern.
-pub(super) const INFO: Info = Info {
+pub(super) const INFO: PatternInfo = PatternInfo {
     id: "contend",
     about: "roles that all take one lock, add 1 to a number and give it up: how often in a second, and how evenly",
     needs: Caps::NONE,

@@ -19,7 +19,7 @@ use causeway_os::socket;
 use rustix::event::epoll;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -101,24 +101,24 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
     type End = CausewayEnd;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (bytes, payload) = (capacity_bytes(params), params.payload_bytes);
         if bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
-            ));
+            )));
         }
         if payload.saturating_mul(4) > bytes {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {payload} bytes is more than a quarter of the log's {bytes}; raise it with \
                  capacity={}",
                 (payload * 4).next_power_of_two()
-            ));
+            )));
         }
-        Fit::Yes
+        Ok(())
     }
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
         Ok([EndResources::of([near]), EndResources::of([far])])
     }

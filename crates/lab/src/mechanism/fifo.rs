@@ -17,7 +17,7 @@ use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::{pipe, stale};
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -33,7 +33,7 @@ impl Mechanism for Fifo {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         pipe::fits_pipe_size(host, params)
     }
 

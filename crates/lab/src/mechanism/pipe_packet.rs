@@ -19,7 +19,7 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::pipe;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -39,13 +39,13 @@ impl Mechanism for PipePacket {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<Packets>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {} bytes exceeds PIPE_BUF = {MOST_BYTES}, above which a pipe splits a packet; no setting \
                  raises that, use a smaller size",
                 params.payload_bytes
-            ));
+            )));
         }
         pipe::fits_pipe_size(host, params)
     }

@@ -8,7 +8,7 @@ use super::copying::Copying;
 use super::fd::{self, Records};
 use super::{socket, tcp};
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -28,13 +28,13 @@ impl Mechanism for Udp {
     const AXES: &'static [Axis] = socket::AXES;
     type End = Copying<Records>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {} bytes exceeds the {MOST_BYTES} that the 16-bit length of an IPv4 packet leaves to \
                  UDP; no setting raises that, use a smaller size",
                 params.payload_bytes
-            ));
+            )));
         }
         socket::fits_buffers(host, params)
     }

@@ -9,7 +9,7 @@ use super::copying::Copying;
 use super::fd::{self, Records};
 use super::socket;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -25,7 +25,7 @@ impl Mechanism for UnixDgram {
     const AXES: &'static [Axis] = socket::AXES;
     type End = Copying<Records>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         socket::fits_unix_message(host, params)
     }
 

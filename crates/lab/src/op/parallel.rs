@@ -5,16 +5,15 @@ use std::io;
 
 use super::{Op, OpContext, check, run, solo};
 use crate::axis::{Axis, ROLES, Values};
-use crate::contract::{Caps, Facts};
+use crate::contract::{Caps, Facts, PatternInfo, Unit, role_names};
 use crate::ctx::{Concurrent, Ctx};
 use crate::lock::contend;
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit, role_names};
 use crate::shared::Step;
 
 /// The pattern, for an operation that has this unit alone: a rate in any case.
-pub(super) const fn info(unit: Unit) -> Info {
-    Info {
+pub(super) const fn info(unit: Unit) -> PatternInfo {
+    PatternInfo {
         id: "parallel",
         about: "several roles do the same operation, each by itself: what all of them do in a second",
         needs: Caps::NONE,

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use weighbridge_record::CaseId;
 
+use crate::catalogue;
 use crate::planner::Timing;
 use crate::session::expected_run;
-use crate::target;
 
 /// A list of cases with the timing and the budget that suit it.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +173,7 @@ pub fn of_further_families(changes: &Changes) -> Vec<CaseId> {
         None => BOTH.to_vec(),
     };
     let mut ids = Vec::new();
-    for target in target::further().iter().flat_map(|family| family.targets) {
+    for target in catalogue::further().iter().flat_map(|family| family.targets) {
         for pattern in target.patterns {
             for size in &sizes {
                 for placement in &placements {
@@ -200,7 +200,7 @@ pub fn with_axes(id: CaseId, axes: &[(String, Vec<String>)]) -> Vec<CaseId> {
 
 /// One case has one spelling: axes that stand at their default are not in it.
 pub fn without_defaults(mut id: CaseId) -> CaseId {
-    let Ok((target, pattern, _)) = target::resolve(&id) else { return id };
+    let Ok((target, pattern, _)) = catalogue::resolve(&id) else { return id };
     let declared = target.axes_in(pattern);
     let own_wait = target.waits.first().map_or("block", |wait| wait.name());
     id.axes.retain(|name, value| {
@@ -236,7 +236,12 @@ mod tests {
         for suite in SUITES {
             for id in suite.cases(&Changes::default()) {
                 // An axis or a wait that a mechanism lacks would be a mistake in the list above.
-                assert!(target::resolve(&id).is_ok(), "{}: {:?}", suite.name, target::resolve(&id).err());
+                assert!(
+                    catalogue::resolve(&id).is_ok(),
+                    "{}: {:?}",
+                    suite.name,
+                    catalogue::resolve(&id).err()
+                );
             }
         }
     }

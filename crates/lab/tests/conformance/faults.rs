@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Deadlines, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
-use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_record::CaseId;
 
 use crate::runs::{self, SHORT, anywhere, prepare, run_within};

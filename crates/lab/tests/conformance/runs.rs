@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
+use weighbridge_lab::catalogue::{self, Refusal};
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{self, Prepared, Refusal, Target};
 use weighbridge_record::CaseId;
 
 /// Short: what is promised does not depend on how long it is measured.
@@ -63,7 +64,7 @@ pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> T
 
 /// Prepares a case that exists, or says why the machine has no place for it.
 pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
-    target::prepare(id, host).map_err(|refusal| match refusal {
+    catalogue::prepare(id, host).map_err(|refusal| match refusal {
         Refusal::NotHere(why) => why,
         Refusal::NoSuchCase(why) => panic!("{id}: {why}"),
     })
