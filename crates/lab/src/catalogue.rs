@@ -15,10 +15,15 @@ use crate::pattern::Pattern;
 use crate::shared::MAX_ROLES;
 use crate::{all_to_all, fan_in, fan_out, lock, mechanism, op, pattern, placement, signal};
 
+/// Every target of this crate, family by family.
+pub fn own() -> impl Iterator<Item = &'static Target> + Clone {
+    FAMILIES.iter().flat_map(|family| family.iter())
+}
+
 /// Every target, family by family, ours first. A name may stand in several families, with different patterns.
 pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
     let further = further().iter().map(|family| family.targets);
-    FAMILIES.iter().copied().chain(further).flat_map(|family| family.iter())
+    own().chain(further.flat_map(|family| family.iter()))
 }
 
 /// Adds the families of other crates to the list. A program does so once, before anything is looked up, and as a peer

@@ -32,7 +32,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     let mut trials = Vec::new();
     for target in all_to_all::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         for (promise, test) in PROMISES {
-            let name = format!("all-to-all::{}::{promise}", target.id);
+            let name = format!("all-to-all/{}/{promise}", target.id);
             trials.push(trial(name, move || test(host, target)));
         }
     }

@@ -48,7 +48,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
             targets.iter().flat_map(move |target| {
                 promises.iter().map(move |(promise, test)| {
                     let pattern = target.patterns[0].id;
-                    runs::trial(format!("{pattern}::{}::{promise}", target.id), move || {
+                    runs::trial(format!("{pattern}/{}/{promise}", target.id), move || {
                         let semaphores = semaphores();
                         test(host, target);
                         assert_eq!(self::semaphores(), semaphores, "semaphores are left behind");

@@ -108,8 +108,13 @@ pub trait Endpoint {
         Ok(())
     }
 
-    /// Effective settings, read back: pipe size, sndbuf, MSS …
-    fn facts(&self) -> Facts {
-        Facts::new()
+    /// Effective settings, read back: pipe size, sndbuf, MSS … Called after
+    /// [`prefault`](Endpoint::prefault) and before anything is exchanged: a descriptor whose other end has hung up may not answer
+    /// any more.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::new())
     }
 }

@@ -169,11 +169,11 @@ impl Endpoint for BuffersEnd {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([
             ("buffers".into(), BUFFERS.to_string()),
             ("buffer_bytes".into(), self.stride.to_string()),
             ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
-        ])
+        ]))
     }
 }

@@ -21,7 +21,7 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::stale;
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -45,6 +45,7 @@ impl Mechanism for MqPosix {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
     const AXES: &'static [Axis] = &[DEPTH];
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("fs.mqueue.msgsize_max is 8 KiB by default");
     type End = Copying<Queues>;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
@@ -190,8 +191,8 @@ impl Transport for Queues {
         self.most_bytes
     }
 
-    fn facts(&self) -> Facts {
-        fd::facts_of(facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        facts(self.writer.fd())
     }
 }
 

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 
 use super::copying::{Copying, Transport};
 use super::{fd, stale};
-use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -28,6 +28,7 @@ impl Mechanism for MsgSysv {
     const ABOUT: &'static str = "System V message queues, one for each direction, all messages of one type";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Spin];
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("kernel.msgmax is 8 KiB by default");
     type End = Copying<Queues>;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
@@ -175,13 +176,13 @@ impl Transport for Queues {
         until_done(|| unsafe { libc::msgrcv(self.incoming, pointer, len, 0, self.flags) })
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> io::Result<Facts> {
         let namespace = if self.is_private { "private" } else { "shared" };
-        let queue_bytes = queue_bytes(self.outgoing).expect("reading settings of a queue that this end uses");
-        Facts::from([
+        let queue_bytes = queue_bytes(self.outgoing)?;
+        Ok(Facts::from([
             ("ipc_namespace".into(), namespace.into()),
             ("queue_bytes".into(), queue_bytes.to_string()),
-        ])
+        ]))
     }
 }
 

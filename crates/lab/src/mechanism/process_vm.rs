@@ -173,8 +173,8 @@ impl Transport for Remote {
         self.depth * self.stride
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([("sender_buffers".into(), self.depth.to_string())])
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([("sender_buffers".into(), self.depth.to_string())]))
     }
 }
 

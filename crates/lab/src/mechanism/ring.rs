@@ -264,11 +264,11 @@ impl<D: Doorbell> Endpoint for RingEnd<D> {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([
             ("ring_slots".into(), self.shape.slots.to_string()),
             ("ring_bytes".into(), self.shape.ring_bytes().to_string()),
             ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
-        ])
+        ]))
     }
 }

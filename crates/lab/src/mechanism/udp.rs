@@ -8,7 +8,7 @@ use super::copying::Copying;
 use super::fd::{self, Records};
 use super::{socket, tcp};
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Mechanism, Side, Unsupported};
+use crate::contract::{Caps, EndResources, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -26,6 +26,7 @@ impl Mechanism for Udp {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::LOSSY);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = socket::AXES;
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("a datagram holds less than 64 KiB");
     type End = Copying<Records>;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

@@ -109,10 +109,10 @@ impl Transport for Pages {
         self.buffers.count * self.buffers.stride
     }
 
-    fn facts(&self) -> Facts {
-        let mut facts = fd::facts_of(pipe::facts, self.writer.fd());
+    fn facts(&self) -> io::Result<Facts> {
+        let mut facts = pipe::facts(self.writer.fd())?;
         facts.insert("sender_buffers".into(), self.buffers.count.to_string());
-        facts
+        Ok(facts)
     }
 }
 

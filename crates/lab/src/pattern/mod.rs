@@ -100,8 +100,11 @@ fn drive_as<M: Mechanism, P: Pattern>(
     let mut end = M::attach(side, resources, params)?;
     cx.set_step(Step::Prefault);
     end.prefault()?;
+    let facts = end.facts().map_err(|error| {
+        io::Error::new(error.kind(), format!("reading back the settings of {}: {error}", M::ID))
+    })?;
     cx.set_step(Step::Verify);
     P::drive(&mut end, M::CAPS, cx)?;
     end.settle()?;
-    Ok(end.facts())
+    Ok(facts)
 }

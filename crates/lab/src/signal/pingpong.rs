@@ -155,11 +155,11 @@ mod tests {
         const ABOUT: &'static str = "";
         const WAITS: &'static [Wait] = &[Wait::Block];
 
-        fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
             Ok([EndResources::default(), EndResources::default()])
         }
 
-        fn attach(_side: Side, _handoff: EndResources, _link: &CaseParams) -> io::Result<ToItself> {
+        fn attach(_side: Side, _resources: EndResources, _params: &CaseParams) -> io::Result<ToItself> {
             Ok(ToItself)
         }
 

@@ -239,10 +239,12 @@ pub fn stopped_for_good(host: &Host) {
 
 /// What a mechanism itself may do to its peer.
 pub fn mock_faults(host: &Host) {
-    for (fault, words) in [
-        ("attach-fails", "server: permission denied"),
-        ("dies", "server ended: signal 6 (SIGABRT)"),
-        ("stalls", "no progress: stopped after"),
+    for (fault, step_of_fault, words) in [
+        ("attach-fails", "attach", "server: permission denied"),
+        ("dies", "attach", "server ended: signal 6 (SIGABRT)"),
+        ("stalls", "attach", "no progress: stopped after"),
+        ("panics", "attach", "server: a defect of this program: it panicked: the mock was told to"),
+        ("facts-fail", "prefault", "server: reading back the settings of mock: permission denied"),
     ] {
         for peers in ["process", "thread"] {
             let id = CaseId::new("roundtrip", "mock", 1, "free").with("fault", fault).with("peers", peers);
@@ -251,7 +253,7 @@ pub fn mock_faults(host: &Host) {
             // All roles of one process end with it, and the first of them speaks for it.
             let why = if peers == "thread" { why.replace("client ended", "server ended") } else { why };
             assert!(why.starts_with(words), "{id}: {why}");
-            assert!(peers == "thread" || step == "attach", "{id}: {step}");
+            assert!(peers == "thread" || step == step_of_fault, "{id}: {step}");
         }
     }
 }

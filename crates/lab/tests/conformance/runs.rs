@@ -42,15 +42,19 @@ pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
 /// Promises that each target of a kind keeps, by name.
 pub type Promises = &'static [(&'static str, fn(&Host, &'static Target))];
 
-/// A test of each promise of a target, after which nothing is left.
+/// A test of each promise of a target, after which nothing is left. Its name begins with `mechanism/NAME/`, or with the
+/// pattern in place of `mechanism` where the target has one of its own, so that `mechanism/pipe/` selects one mechanism.
 pub fn trials_of(
     host: &'static Host,
     target: &'static Target,
     promises: Promises,
 ) -> impl Iterator<Item = Trial> {
-    let pattern = target.patterns[0].id;
+    let kind = match target.patterns[0].id {
+        "roundtrip" => "mechanism",
+        pattern => pattern,
+    };
     promises.iter().map(move |(promise, test)| {
-        trial(format!("{pattern}::{}::{promise}", target.id), move || test(host, target))
+        trial(format!("{kind}/{}/{promise}", target.id), move || test(host, target))
     })
 }
 
