@@ -70,7 +70,7 @@ const fn of<L: Lock>() -> Target {
         patterns: &[contend::INFO],
         fit,
         create: |_, params| Page::create((contend::INFO.roles)(params).len(), L::init),
-        drive: contend::drive::<L>,
+        drive: contend::drive_contend::<L>,
         counter_check: contend::counter_check,
         in_suites: L::IN_SUITES,
     }

@@ -212,8 +212,8 @@ const fn of<O: Op>() -> Target {
         fit: fit::<O>,
         create: |_, _| Ok(Vec::new()),
         drive: |pattern, _, params, cx| match pattern {
-            solo::ID => solo::drive::<O>(params, cx),
-            _ => parallel::drive::<O>(params, cx),
+            solo::ID => solo::drive_solo::<O>(params, cx),
+            _ => parallel::drive_parallel::<O>(params, cx),
         },
         counter_check: |case, per_op| O::QUIET.check(per_op, O::faults(&case.params)),
         in_suites: InSuites::Never("no suite compares every operation with every other"),

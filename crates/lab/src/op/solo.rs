@@ -31,7 +31,7 @@ pub(super) const fn info(unit: Unit) -> PatternInfo {
 pub(super) const VERIFIED: u64 = 2;
 
 /// Does it.
-pub(super) fn drive<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive_solo<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let context = OpContext { params, role: 0, roles: 1 };
     let mut op = O::setup(&context)?;

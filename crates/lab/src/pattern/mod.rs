@@ -59,9 +59,9 @@ macro_rules! patterns {
         ///
         /// # Panics
         /// If there is no such pattern: cases are checked before a peer is started.
-        pub fn drive<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+        pub fn drive_mechanism<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
             match id {
-                $($pattern::ID => drive_as::<M, $pattern>(resources, params, cx),)+
+                $($pattern::ID => drive_pattern::<M, $pattern>(resources, params, cx),)+
                 _ => unreachable!("a case with the unknown pattern {id} passed the check"),
             }
         }
@@ -81,7 +81,7 @@ pub const fn target<M: Mechanism>() -> Target {
         patterns: ALL,
         fit: M::fit,
         create: |host, params| M::create(host, params).map(Vec::from),
-        drive: drive::<M>,
+        drive: drive_mechanism::<M>,
         counter_check: match M::COUNTER_CHECK {
             Some(own) => own,
             None => counter_check::of_messages,
@@ -90,7 +90,7 @@ pub const fn target<M: Mechanism>() -> Target {
     }
 }
 
-fn drive_as<M: Mechanism, P: Pattern>(
+fn drive_pattern<M: Mechanism, P: Pattern>(
     resources: EndResources,
     params: &CaseParams,
     cx: &mut Ctx<'_>,

@@ -116,7 +116,7 @@ const fn of<S: Signal>() -> Target {
             S::fit(host, params)
         },
         create: |_, params| S::create(params).map(Vec::from),
-        drive: pingpong::drive::<S>,
+        drive: pingpong::drive_pingpong::<S>,
         counter_check: pingpong::counter_check,
         in_suites: S::IN_SUITES,
     }

@@ -29,7 +29,7 @@ pub(super) const INFO: PatternInfo = PatternInfo {
 const HOPS_OF_A_ROUND: u64 = 2;
 
 /// Attaches and drives one role.
-pub(super) fn drive<S: Signal>(
+pub(super) fn drive_pingpong<S: Signal>(
     _pattern: &str,
     resources: EndResources,
     params: &CaseParams,

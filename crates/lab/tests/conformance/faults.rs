@@ -248,7 +248,8 @@ pub fn mock_faults(host: &Host) {
     ] {
         for peers in ["process", "thread"] {
             let id = CaseId::new("roundtrip", "mock", 1, "free").with("fault", fault).with("peers", peers);
-            let outcome = run_within(host, &prepare(host, &id).unwrap(), SHORT, SOON);
+            let deadlines = if fault == "stalls" { SOON } else { Deadlines::default() };
+            let outcome = run_within(host, &prepare(host, &id).unwrap(), SHORT, deadlines);
             let Outcome::Failed { step, why } = outcome else { panic!("{id}: {outcome:?}") };
             // All roles of one process end with it, and the first of them speaks for it.
             let why = if peers == "thread" { why.replace("client ended", "server ended") } else { why };
