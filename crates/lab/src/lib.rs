@@ -38,5 +38,6 @@ pub mod shared;
 mod shared_counters;
 pub mod signal;
 pub mod summary;
+mod sys;
 pub mod target;
 pub mod touch;

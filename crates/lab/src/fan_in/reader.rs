@@ -10,13 +10,14 @@ use rustix::net::sockopt;
 use rustix::pipe::fcntl_getpipe_size;
 
 use super::wait::{self, Waiter};
-use super::{MAX_EVENTS, READ_BYTES, STREAMS, WAIT, YIELD_LIMIT, count, fds, is_cyclic, writer, writers};
+use super::{MAX_EVENTS, READ_BYTES, STREAMS, WAIT, YIELD_LIMIT, count, is_cyclic, writer, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
+use crate::{sys, touch};
 
 /// Without a byte for so long although some are missing, they are lost.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(2);
@@ -154,7 +155,7 @@ impl<W: Waiter> Flow for Reader<W> {
         self.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
         if W::BLOCKS {
             for fd in &self.intake.fds {
-                fds::set_nonblocking(*fd)?;
+                sys::set_nonblocking(fd)?;
             }
         }
         self.intake.until_empty = true;
@@ -244,7 +245,7 @@ impl Intake {
         let buffer = &mut self.buffer.bytes_mut()[..self.read_bytes];
         let mut taken = 0;
         loop {
-            match fds::read(self.fds[index], buffer) {
+            match sys::read(&self.fds[index], buffer) {
                 Ok(0) => {
                     let why = format!("stream {index}: its writer has closed it");
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
@@ -253,7 +254,7 @@ impl Intake {
                     self.events += 1;
                     self.bytes += count as u64;
                     if self.is_touched {
-                        self.sum = self.sum.wrapping_add(fds::sum(&buffer[..count]));
+                        self.sum = self.sum.wrapping_add(touch::byte_sum(&buffer[..count]));
                     }
                     taken += count;
                     let may_hold_more = self.until_empty && count == buffer.len();
@@ -277,7 +278,7 @@ impl Intake {
             let message = &mut self.buffer.bytes_mut()[..payload_bytes];
             let mut filled = 0;
             while filled < payload_bytes {
-                match fds::read(*fd, &mut message[filled..])? {
+                match sys::read(fd, &mut message[filled..])? {
                     0 => {
                         return Err(io::Error::other(format!(
                             "stream {index} ended before its first message"

@@ -1,12 +1,8 @@
 //! TCP over the loopback interface.
-//!
-//! # Safety
-//! `getsockopt` is given a local number with its true size.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt::{set_tcp_nodelay, tcp_congestion, tcp_nodelay};
 use rustix::net::{
@@ -21,6 +17,7 @@ use crate::axis::{Axis, Values};
 use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// A connection to 127.0.0.1.
 #[derive(Debug)]
@@ -82,18 +79,7 @@ fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
     let nodelay = if tcp_nodelay(socket)? { "yes" } else { "no" };
     facts.insert("nodelay".into(), nodelay.into());
     facts.insert("congestion_control".into(), tcp_congestion(socket)?);
-    facts.insert("mss_bytes".into(), mss_bytes(socket)?.to_string());
+    let mss_bytes = sys::socket_option(&socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
+    facts.insert("mss_bytes".into(), mss_bytes.to_string());
     Ok(facts)
-}
-
-fn mss_bytes(socket: BorrowedFd<'_>) -> io::Result<i32> {
-    let mut bytes: libc::c_int = 0;
-    let mut len = size_of_val(&bytes) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes into `bytes`, which has them.
-    let done = unsafe {
-        let value = std::ptr::from_mut(&mut bytes).cast();
-        libc::getsockopt(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, value, &mut len)
-    };
-    fd::check(done as isize)?;
-    Ok(bytes)
 }

@@ -1,14 +1,11 @@
 //! What signals over descriptors share: a descriptor to read and one to write, a few bytes that mean nothing.
-//!
-//! # Safety
-//! The call takes pointer and length of one array that lives across it, and a descriptor that the end owns.
-#![allow(unsafe_code)]
 
 use std::io;
 
 use crate::contract::EndResources;
 use crate::mechanism::fd::{Reader, Writer, peer_gone};
 use crate::params::CaseParams;
+use crate::sys;
 
 /// One end; a signal is `N` bytes.
 pub struct Descriptor<const N: usize> {
@@ -35,9 +32,7 @@ impl<const N: usize> Descriptor<N> {
     /// One write.
     #[inline]
     pub fn post(&mut self) -> io::Result<()> {
-        let bytes = self.bytes.as_ptr().cast();
-        // SAFETY: pointer and length come from one array.
-        match self.writer.call(|fd| unsafe { libc::write(fd, bytes, N) })? {
+        match self.writer.call(|fd| sys::write(&fd, &self.bytes))? {
             written if written == N => Ok(()),
             written => Err(io::Error::other(format!("{written} of {N} bytes were written"))),
         }

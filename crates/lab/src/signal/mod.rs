@@ -19,7 +19,7 @@ mod socket_byte;
 mod spin_yield;
 mod uring_msg;
 
-pub(crate) use condvar::{check, init_mutex};
+pub(crate) use condvar::init_mutex;
 pub use sem_sysv::cleanup;
 
 use std::io;

@@ -1,15 +1,12 @@
 //! epoll, in its three ways to tell.
-//!
-//! # Safety
-//! `epoll_wait` fills an array of plain numbers that lives across the call and is as long as announced.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::{Waiter, raw, ready};
+use super::{Waiter, raw};
+use crate::sys;
 
 const NO_EVENT: libc::epoll_event = libc::epoll_event { events: 0, u64: 0 };
 
@@ -30,9 +27,7 @@ impl Set {
 
     #[inline]
     fn wait(&mut self) -> io::Result<&[libc::epoll_event]> {
-        let (pointer, len) = (self.events.as_mut_ptr(), self.events.len() as libc::c_int);
-        // SAFETY: the array has room for so many events.
-        let count = ready(unsafe { libc::epoll_wait(self.fd.as_raw_fd(), pointer, len, -1) })?;
+        let count = sys::epoll_wait(&self.fd, &mut self.events)?;
         Ok(&self.events[..count])
     }
 }
@@ -88,10 +83,9 @@ impl Waiter for Oneshot {
         for event in events {
             let index = event.u64 as usize;
             each(index)?;
-            let mut armed =
+            let armed =
                 libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: index as u64 };
-            // SAFETY: the event lives across the call.
-            ready(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_MOD, self.ends[index], &mut armed) })?;
+            sys::epoll_ctl(&set, libc::EPOLL_CTL_MOD, &self.ends[index], armed)?;
         }
         Ok(events.len())
     }
