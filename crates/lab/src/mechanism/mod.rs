@@ -1,4 +1,4 @@
-//! The mechanisms: one file each, and one line in the list below.
+//! The mechanisms. Each has one line in the list below and one file, which those of one kind share.
 
 mod backing;
 mod copying;
@@ -21,9 +21,7 @@ mod process_vm;
 mod ring;
 mod tcp;
 mod udp;
-mod unix_dgram;
-mod unix_seqpacket;
-mod unix_stream;
+mod unix_socket;
 mod vmsplice;
 
 pub use stale::cleanup;
@@ -36,9 +34,9 @@ pub const ALL: &[Target] = &[
     Target::of::<pipe::Pipe>(),
     Target::of::<pipe_packet::PipePacket>(),
     Target::of::<fifo::Fifo>(),
-    Target::of::<unix_stream::UnixStream>(),
-    Target::of::<unix_seqpacket::UnixSeqpacket>(),
-    Target::of::<unix_dgram::UnixDgram>(),
+    Target::of::<unix_socket::UnixSocket<unix_socket::Stream>>(),
+    Target::of::<unix_socket::UnixSocket<unix_socket::Seqpacket>>(),
+    Target::of::<unix_socket::UnixSocket<unix_socket::Dgram>>(),
     Target::of::<tcp::Tcp>(),
     Target::of::<udp::Udp>(),
     Target::of::<mq_posix::MqPosix>(),
