@@ -15,6 +15,7 @@ use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
 
 use crate::allocator;
+use crate::axis::Peers;
 use crate::contract::{EndResources, Facts};
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
@@ -138,9 +139,9 @@ impl<'a> Coordinator<'a> {
         let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
         let role_names = case.role_names();
         assert_eq!(resources_by_role.len(), role_names.len(), "a plan hands something to every role");
-        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.axis("peers") {
-            "thread" => vec![resources_by_role.into_iter().enumerate().collect()],
-            _ => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
+        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.choice() {
+            Peers::Thread => vec![resources_by_role.into_iter().enumerate().collect()],
+            Peers::Process => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
         };
         let mut peers = Vec::with_capacity(processes.len());
         for roles in processes {

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use weighbridge_record::{CaseId, PerOp};
 
-use crate::axis::{self, Axis};
+use crate::axis::{self, Axis, Choice, Peers, Touch};
 use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism};
 use crate::ctx::{Ctx, Time};
 use crate::host::Host;
@@ -79,7 +79,7 @@ impl Target {
         let applies = |axis: &Axis| match axis.name {
             name if own(name) => false,
             name if name == axis::WAIT.name => !self.waits.is_empty(),
-            name if name == axis::TOUCH.name => self.caps.has(Caps::PAYLOAD),
+            name if name == Touch::AXIS.name => self.caps.has(Caps::PAYLOAD),
             _ => true,
         };
         let common = axis::COMMON.iter().copied().filter(applies);
@@ -211,7 +211,7 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
     }
     params.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
     if target.caps.has(Caps::ONE_PROCESS) {
-        params.axes.insert(axis::PEERS.name.into(), "thread".into());
+        params.axes.insert(Peers::AXIS.name.into(), Peers::Thread.name().into());
     }
     let prepared = Prepared { params, target, pattern, resolved_placement: placed.resolved };
     match fits(&prepared, host) {

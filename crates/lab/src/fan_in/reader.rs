@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 use rustix::pipe::fcntl_getpipe_size;
 
 use super::wait::{self, Waiter};
-use super::{MAX_EVENTS, READ_BYTES, STREAMS, WAIT, YIELD_LIMIT, count, is_cyclic, writer, writers};
+use super::{MAX_EVENTS, READ_BYTES, STREAMS, StreamWait, YIELD_LIMIT, is_cyclic, writer, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
@@ -31,15 +31,15 @@ pub(super) fn drive(
     params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
-    let max_events = count(params, MAX_EVENTS);
-    match params.axis(WAIT.name) {
-        "epoll-et" => run(wait::Epoll::edge(ends, max_events)?, ends, counters, params, cx),
-        "epoll-lt" => run(wait::Epoll::level(ends, max_events)?, ends, counters, params, cx),
-        "epoll-oneshot" => run(wait::Oneshot::new(ends, max_events)?, ends, counters, params, cx),
-        "poll" => run(wait::Poll::new(ends), ends, counters, params, cx),
-        "select" => run(wait::Select::new(ends)?, ends, counters, params, cx),
-        "uring" => run(wait::Uring::new(ends, max_events)?, ends, counters, params, cx),
-        _ => run(wait::Cyclic::new(ends), ends, counters, params, cx),
+    let max_events = params.count(MAX_EVENTS);
+    match params.choice() {
+        StreamWait::EpollEdge => run(wait::Epoll::edge(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::EpollLevel => run(wait::Epoll::level(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::EpollOneshot => run(wait::Oneshot::new(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::Poll => run(wait::Poll::new(ends), ends, counters, params, cx),
+        StreamWait::Select => run(wait::Select::new(ends)?, ends, counters, params, cx),
+        StreamWait::Uring => run(wait::Uring::new(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::None => run(wait::Cyclic::new(ends), ends, counters, params, cx),
     }
 }
 
@@ -54,7 +54,7 @@ fn run<W: Waiter>(
         waiter,
         intake: Intake::new::<W>(ends, params)?,
         calls: 0,
-        yield_limit: count(params, YIELD_LIMIT),
+        yield_limit: params.count(YIELD_LIMIT),
         counters,
         writers: writers(params),
         edges: Vec::with_capacity(1024),
@@ -320,7 +320,7 @@ fn rounded(figure: f64) -> f64 {
 /// Effective settings of the streams.
 fn facts(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Facts> {
     let mut facts = Facts::from([
-        ("streams".into(), count(params, STREAMS).to_string()),
+        ("streams".into(), params.count(STREAMS).to_string()),
         ("order".into(), if is_cyclic(params) { "cyclic" } else { "random" }.into()),
     ]);
     let mut extremes = |name: &str, of: &dyn Fn(&OwnedFd) -> io::Result<usize>| -> io::Result<()> {
@@ -335,7 +335,7 @@ fn facts(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Facts> {
         "pipe" => extremes("pipe_bytes", &|end| Ok(fcntl_getpipe_size(end)?)),
         _ => extremes("rcvbuf_bytes", &|end| Ok(sockopt::socket_recv_buffer_size(end)?)),
     }?;
-    if params.axis(WAIT.name) == "uring" {
+    if params.choice::<StreamWait>() == StreamWait::Uring {
         facts.insert("uring".into(), "multishot poll for each stream, then read".into());
     }
     Ok(facts)

@@ -10,8 +10,8 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::NODELAY;
 use super::limits::explain;
+use crate::mechanism::tcp::Nodelay;
 use crate::params::CaseParams;
 use crate::sys;
 
@@ -38,7 +38,7 @@ pub(super) fn make(
     params: &CaseParams,
     writers: Vec<OwnedFd>,
 ) -> io::Result<Vec<OwnedFd>> {
-    let nodelay = kind == Kind::Tcp && params.axis(NODELAY.name) == "yes";
+    let nodelay = kind == Kind::Tcp && params.choice::<Nodelay>() == Nodelay::Yes;
     let mut connections = Connections { listener: None, nodelay };
     let mut unsent: Vec<Vec<OwnedFd>> = writers.iter().map(|_| Vec::new()).collect();
     let mut ends = Vec::with_capacity(streams);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use causeway_os::counters::ThreadCounters;
 use rustix::net::sockopt;
 
-use super::{STREAMS, count, is_cyclic, part, reader, writers};
+use super::{STREAMS, is_cyclic, part, reader, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::Ctx;
@@ -64,7 +64,7 @@ pub(super) fn drive(
     cx.set_step(Step::Prefault);
     writer.message.prefault()?;
     cx.set_step(Step::Verify);
-    writer.introduce(part(role - 1, writers(params), count(params, STREAMS)))?;
+    writer.introduce(part(role - 1, writers(params), params.count(STREAMS)))?;
     let mut chunks = 0u64;
     let work = || {
         writer.chunk()?;

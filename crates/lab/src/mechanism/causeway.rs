@@ -18,7 +18,7 @@ use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, 
 use causeway_os::socket;
 use rustix::event::epoll;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -61,13 +61,17 @@ impl Kind for ManyWriters {
     }
 }
 
-/// How a receiver gets at a message.
-pub(crate) const RECEIVE: Axis = Axis {
-    name: "receive",
-    default: "copy",
-    values: Values::OneOf(&["copy", "in-place"]),
-    about: "a receiver copies a message out, and need not trust its sender; or it reads where the message lies",
-};
+choice! {
+    /// How a subscriber gets at a message.
+    pub(crate) enum Receive {
+        /// It copies the message out of the log.
+        Copy = "copy",
+        /// It reads the message where it lies.
+        InPlace = "in-place",
+    }
+    axis "receive", default Copy: "the subscriber copies a message out, and need not trust the publisher; or it reads the \
+        message where it lies"
+}
 /// Bytes of the log.
 pub(crate) const CAPACITY: Axis = Axis {
     name: "capacity",
@@ -98,7 +102,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
+    const AXES: &'static [Axis] = &[CAPACITY, Receive::AXIS];
     type End = CausewayEnd;
 
     fn fit(_host: &Host, params: &CaseParams) -> Fit {
@@ -131,7 +135,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
         invite(&own, &control_socket)?;
         let theirs = accept_invitation(&control_socket)?;
         let subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
-        let receiver = Receiver::new(subscriber, params, params.axis(RECEIVE.name) == "in-place")?;
+        let receiver = Receiver::new(subscriber, params, params.choice::<Receive>() == Receive::InPlace)?;
         // A message sent before the other end subscribed would not reach it.
         socket::send_with_fds(&control_socket, &[0], &[])?;
         hear(&control_socket)?;

@@ -23,7 +23,7 @@ use causeway_os::socket;
 
 use super::doorbell::{Doorbell, Futex, Spin, Words};
 use super::fd::{Reader, Writer, peer_gone};
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -33,12 +33,11 @@ use crate::sys::{check, check_count, check_mapping};
 #[derive(Debug)]
 pub struct MemfdPass;
 
-const REUSE: Axis = Axis {
-    name: "reuse",
-    default: "yes",
-    values: Values::OneOf(&["yes", "no"]),
-    about: "memory files are used again once released, or each message is a fresh one, sealed",
-};
+choice! {
+    /// Are memory files used again?
+    enum Reuse { Yes = "yes", No = "no" }
+    axis "reuse", default Yes: "memory files are used again once released, or each message is a fresh one, sealed"
+}
 const DEPTH: Axis = Axis {
     name: "depth",
     default: "default",
@@ -53,7 +52,7 @@ impl Mechanism for MemfdPass {
         "payload in a memory file whose descriptor is sent; the receiver maps and unmaps it";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY).and(Caps::MAPS);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[REUSE, DEPTH];
+    const AXES: &'static [Axis] = &[Reuse::AXIS, DEPTH];
     type End = PassEnd;
 
     fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
@@ -68,9 +67,9 @@ impl Mechanism for MemfdPass {
         let len = params.payload_bytes;
         let depth =
             params.number(DEPTH.name).unwrap_or_else(|| (DEFAULT_BYTES / len.max(1)).clamp(2, 16)) as u64;
-        let store = match params.axis(REUSE.name) {
-            "no" => Store::Fresh { flags: creation_flags()?, message: None },
-            _ => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),
+        let store = match params.choice() {
+            Reuse::No => Store::Fresh { flags: creation_flags()?, message: None },
+            Reuse::Yes => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),
         };
         let (outgoing, incoming) = match side {
             Side::Near => (0, CREDIT_BYTES / 2),

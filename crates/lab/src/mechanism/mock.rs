@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::buffer::Buffer;
 use crate::contract::{Caps, EndResources, Endpoint, Mechanism, Side};
 use crate::ctx::advance_virtual_time;
@@ -31,12 +31,7 @@ impl Mechanism for Mock {
             values: Values::Count,
             about: "virtual time of each KiB of it besides; default is none",
         },
-        Axis {
-            name: "fault",
-            default: "none",
-            values: Values::OneOf(&["none", "attach-fails", "dies", "stalls"]),
-            about: "what goes wrong in the second role",
-        },
+        Fault::AXIS,
     ];
     type End = MockEnd;
 
@@ -45,18 +40,25 @@ impl Mechanism for Mock {
     }
 
     fn attach(side: Side, _handoff: EndResources, params: &CaseParams) -> io::Result<MockEnd> {
-        match params.axis("fault") {
-            "attach-fails" if side == Side::Far => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-            "dies" if side == Side::Far => std::process::abort(),
-            "stalls" if side == Side::Far => loop {
+        let fault = if side == Side::Far { params.choice() } else { Fault::None };
+        match fault {
+            Fault::AttachFails => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            Fault::Dies => std::process::abort(),
+            Fault::Stalls => loop {
                 std::thread::park();
             },
-            _ => Ok(MockEnd {
+            Fault::None => Ok(MockEnd {
                 buffer: Buffer::new(params.payload_bytes.max(1))?,
                 latency_ns: latency_ns(params),
             }),
         }
     }
+}
+
+choice! {
+    /// What goes wrong in the second role.
+    enum Fault { None = "none", AttachFails = "attach-fails", Dies = "dies", Stalls = "stalls" }
+    axis "fault", default None: "what goes wrong in the second role"
 }
 
 /// What a message costs.

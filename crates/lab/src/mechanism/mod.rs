@@ -1,6 +1,6 @@
 //! The mechanisms. Each has one line in the list below and one file, which those of one kind share.
 
-mod backing;
+pub(crate) mod backing;
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
@@ -19,7 +19,7 @@ mod pipe;
 mod pipe_packet;
 mod process_vm;
 mod ring;
-mod tcp;
+pub(crate) mod tcp;
 mod udp;
 mod unix_socket;
 mod vmsplice;

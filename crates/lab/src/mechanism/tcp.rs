@@ -13,7 +13,7 @@ use rustix::net::{
 use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::socket;
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, choice};
 use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -23,19 +23,23 @@ use crate::sys;
 #[derive(Debug)]
 pub struct Tcp;
 
-const NODELAY: Axis = Axis {
-    name: "nodelay",
-    default: "yes",
-    values: Values::OneOf(&["yes", "no"]),
-    about: "TCP_NODELAY: send small pieces at once instead of collecting them (Nagle's algorithm)",
-};
+choice! {
+    /// Is Nagle's algorithm off?
+    pub(crate) enum Nodelay {
+        /// Small pieces are sent at once.
+        Yes = "yes",
+        /// Small pieces are collected while data is unacknowledged.
+        No = "no",
+    }
+    axis "nodelay", default Yes: "TCP_NODELAY: send small pieces at once instead of collecting them (Nagle's algorithm)"
+}
 
 impl Mechanism for Tcp {
     const ID: &'static str = "tcp";
     const ABOUT: &'static str = "a TCP connection over loopback, without Nagle's delay unless nodelay=no";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
     const WAITS: &'static [Wait] = fd::WAITS;
-    const AXES: &'static [Axis] = &[NODELAY, socket::AXES[0], socket::AXES[1]];
+    const AXES: &'static [Axis] = &[Nodelay::AXIS, socket::AXES[0], socket::AXES[1]];
     type End = Copying<ByteStream>;
 
     fn fit(host: &Host, params: &CaseParams) -> Fit {
@@ -53,7 +57,7 @@ impl Mechanism for Tcp {
             return Err(io::Error::other("somebody else connected to the port of this run"));
         }
         for socket in [&near, &far] {
-            set_tcp_nodelay(socket, params.axis(NODELAY.name) == "yes")?;
+            set_tcp_nodelay(socket, params.choice::<Nodelay>() == Nodelay::Yes)?;
         }
         Ok([EndResources::of([near]), EndResources::of([far])])
     }

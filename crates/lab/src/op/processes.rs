@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Op, OpContext};
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::contract::{Facts, Fit};
 use crate::counter_check::Quiet;
 use crate::host::Host;
@@ -154,15 +154,11 @@ impl Op for ForkCycle {
     }
 }
 
-const PROGRAM: Axis = Axis {
-    name: "program",
-    default: "tiny",
-    values: Values::OneOf(&["tiny", "true"]),
-    about: "what is spawned: a program of 132 bytes in memory, which ends at once, or /bin/true, which loads the C library",
-};
-
-fn is_tiny(params: &CaseParams) -> bool {
-    params.axis(PROGRAM.name) == "tiny"
+choice! {
+    /// What is spawned.
+    enum Program { Tiny = "tiny", True = "true" }
+    axis "program", default Tiny: "what is spawned: a program of 132 bytes in memory, which ends at once, or /bin/true, which \
+        loads the C library"
 }
 
 /// The program of coreutils.
@@ -249,23 +245,23 @@ impl Op for PosixSpawnCycle {
     const ID: &'static str = "posix-spawn-cycle";
     const ABOUT: &'static str =
         "posix_spawn of a program that ends at once, with an empty environment, and waitpid";
-    const AXES: &'static [Axis] = &[PROGRAM];
+    const AXES: &'static [Axis] = &[Program::AXIS];
     const QUIET: Quiet = WAITS;
 
     fn fit(_host: &Host, params: &CaseParams) -> Fit {
-        match is_tiny(params) {
-            true if TINY.1.is_empty() => {
+        match params.choice() {
+            Program::Tiny if TINY.1.is_empty() => {
                 Fit::No("the tiny program is not known for this processor; use program=true".into())
             }
-            false if !Path::new("/bin/true").exists() => {
+            Program::True if !Path::new("/bin/true").exists() => {
                 Fit::No("there is no /bin/true here; the package coreutils has it; use program=tiny".into())
             }
-            _ => Fit::Yes,
+            Program::Tiny | Program::True => Fit::Yes,
         }
     }
 
     fn setup(context: &OpContext<'_>) -> io::Result<PosixSpawnCycle> {
-        if !is_tiny(context.params) {
+        if context.params.choice::<Program>() == Program::True {
             let bytes = std::fs::metadata("/bin/true")?.len();
             return Ok(PosixSpawnCycle { path: TRUE.to_owned(), code: 0, bytes, _program: None });
         }

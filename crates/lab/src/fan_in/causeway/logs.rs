@@ -14,7 +14,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::accounts::Seen;
-use crate::mechanism::causeway::RECEIVE;
+use crate::mechanism::causeway::Receive;
 use crate::params::{CaseParams, Wait};
 
 /// Most messages of one look, as many as one wait of the streams returns.
@@ -48,7 +48,7 @@ impl Logs {
             }
             Log { subscriber, is_armed: false }
         });
-        let in_place = params.axis(RECEIVE.name) == "in-place";
+        let in_place = params.choice::<Receive>() == Receive::InPlace;
         Ok(Logs { logs: logs.collect(), wait: params.wait, set, in_place, most: most.max(1) })
     }
 
