@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber};
 use causeway_os::socket;
-use rustix::event::epoll;
+use rustix::event::epoll::EventFlags;
 
 use crate::axis::{Axis, Choice, Values, choice};
 use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys::epoll::Set;
 
 /// How many may write to a log.
 pub trait Kind: 'static {
@@ -176,7 +177,7 @@ pub(crate) fn accept_invitation(control_socket: &OwnedFd) -> io::Result<Group> {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     subscriber: Subscriber,
-    set: Option<OwnedFd>,
+    set: Option<Set>,
     wait: Wait,
     in_place: bool,
 }
@@ -188,10 +189,8 @@ impl Receiver {
         params: &CaseParams,
         in_place: bool,
     ) -> io::Result<Receiver> {
-        if params.wait != Wait::SpinBlock {
-            subscriber.spin_at_most(Duration::ZERO);
-        }
-        let set = if params.wait == Wait::Epoll { Some(watch(&subscriber)?) } else { None };
+        limit_spinning(&mut subscriber, params);
+        let set = watch(std::slice::from_ref(&subscriber), params)?;
         Ok(Receiver { subscriber, set, wait: params.wait, in_place })
     }
 
@@ -230,27 +229,32 @@ impl Receiver {
     }
 
     fn sleep(&mut self) -> io::Result<()> {
-        let Some(set) = &self.set else {
+        let Some(set) = &mut self.set else {
             return self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other);
         };
         if self.subscriber.arm().map_err(io::Error::other)? {
-            let mut events =
-                [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-            // Stopped and continued: the loop around this looks again.
-            match epoll::wait(set, &mut events[..], None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            set.wait()?;
         }
         Ok(())
     }
 }
 
-fn watch(subscriber: &Subscriber) -> io::Result<OwnedFd> {
-    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-    epoll::add(&set, subscriber.as_fd(), epoll::EventData::new_u64(0), flags)?;
-    Ok(set)
+/// Spins before it sleeps only where the case says so.
+pub(crate) fn limit_spinning(subscriber: &mut Subscriber, params: &CaseParams) {
+    if params.wait != Wait::SpinBlock {
+        subscriber.spin_at_most(Duration::ZERO);
+    }
+}
+
+/// The doorbells of all subscribers in one epoll set, where the case waits in epoll.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn watch(subscribers: &[Subscriber], params: &CaseParams) -> io::Result<Option<Set>> {
+    if params.wait != Wait::Epoll {
+        return Ok(None);
+    }
+    Set::new(subscribers.iter().map(AsFd::as_fd), EventFlags::ET, subscribers.len()).map(Some)
 }
 
 /// Room for a message, waiting for it.

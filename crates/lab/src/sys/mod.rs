@@ -8,6 +8,7 @@
 //! that the kernel checks.
 #![allow(unsafe_code)]
 
+pub(crate) mod epoll;
 pub(crate) mod uring;
 
 use std::io;
