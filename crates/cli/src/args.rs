@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use weighbridge_lab::axis::{self, Values};
+use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 use weighbridge_record::CaseId;
 
@@ -340,8 +340,7 @@ fn placements() -> PossibleValuesParser {
 }
 
 fn waits() -> PossibleValuesParser {
-    let Values::OneOf(words) = axis::WAIT.values else { unreachable!("ways to wait are words") };
-    PossibleValuesParser::new(words.iter().filter(|word| **word != axis::WAIT.default).copied())
+    PossibleValuesParser::new(Wait::NAMES)
 }
 
 #[cfg(test)]

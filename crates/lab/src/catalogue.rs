@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use weighbridge_record::CaseId;
 
-use crate::axis;
+use crate::axis::{self, Choice, Peers};
 use crate::contract::{Caps, Family, PatternInfo, Prepared, Target, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -125,7 +125,7 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
     }
     params.cpus = if pattern.is_symmetric { placed.cpus_in_turn(roles) } else { placed.cpus_of(roles) };
     if target.caps.has(Caps::ONE_PROCESS) {
-        params.axes.insert(axis::PEERS.name.into(), "thread".into());
+        params.axes.insert(Peers::AXIS.name.into(), Peers::Thread.name().into());
     }
     let prepared = Prepared { params, target, pattern, resolved_placement: placed.resolved };
     fits(&prepared, host).map_err(|Unsupported(why)| Refusal::NotHere(why))?;

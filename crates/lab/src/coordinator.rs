@@ -15,6 +15,7 @@ use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
 
 use crate::allocator;
+use crate::axis::Peers;
 use crate::contract::{EndResources, Facts, Prepared};
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
@@ -144,9 +145,9 @@ impl<'a> Coordinator<'a> {
             role_names.len(),
             "a target creates something for every role, or for none"
         );
-        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.axis("peers") {
-            "thread" => vec![resources_by_role.into_iter().enumerate().collect()],
-            _ => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
+        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.choice() {
+            Peers::Thread => vec![resources_by_role.into_iter().enumerate().collect()],
+            Peers::Process => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
         };
         let mut peers = Vec::with_capacity(processes.len());
         for roles in processes {

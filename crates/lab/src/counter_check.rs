@@ -5,7 +5,9 @@
 use weighbridge_record::{CaseId, PerOp, Run};
 use weighbridge_stats as stats;
 
+use crate::axis::Choice;
 use crate::contract::{Caps, Prepared};
+use crate::mechanism::backing::Backing;
 use crate::params::{Touch, Wait};
 use crate::pattern::working_set;
 
@@ -166,8 +168,8 @@ pub fn equivalent_case(case: &CaseId) -> Option<CaseId> {
         equivalent.mechanism = "pipe".into();
         return Some(equivalent);
     }
-    if equivalent.axes.get("backing").is_some_and(|backing| backing == "shm") {
-        equivalent.axes.remove("backing");
+    if equivalent.axes.get(Backing::AXIS.name).is_some_and(|backing| backing == Backing::Shm.name()) {
+        equivalent.axes.remove(Backing::AXIS.name);
         return Some(equivalent);
     }
     None

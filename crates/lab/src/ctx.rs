@@ -49,7 +49,7 @@ mod windows;
 
 pub use concurrent::Concurrent;
 pub use counted::Counted;
-pub use each::{RATE, TIME};
+pub use each::{RATE, TimedUnit};
 pub use interval::Flow;
 pub use time::{Time, advance_virtual_time};
 
@@ -60,7 +60,7 @@ use std::time::Duration;
 use causeway_os::clock;
 use causeway_os::counters::{Events, TaskSwitches, ThreadMigrations};
 
-use crate::axis::COUNTERS;
+use crate::axis::Counters;
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared, Step};
@@ -148,7 +148,10 @@ impl<'a> Ctx<'a> {
     ) -> Ctx<'a> {
         // An attached event makes every context switch of the thread dearer, by a microsecond where we looked; see
         // docs/decisions. So the case must ask for it.
-        let events = if params.axis(COUNTERS.name) == "events" { Events::open() } else { Events::none() };
+        let events = match params.choice() {
+            Counters::Events => Events::open(),
+            Counters::Usage => Events::none(),
+        };
         Ctx {
             params,
             role,

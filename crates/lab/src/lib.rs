@@ -39,4 +39,5 @@ pub mod shared;
 mod shared_counters;
 pub mod signal;
 pub mod summary;
+mod sys;
 pub mod touch;

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use causeway_os::socket;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, TOUCH_BYTES, Values};
 use crate::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported};
 use crate::counter_check;
 use crate::ctx::Ctx;
@@ -73,7 +73,7 @@ const ALL_TO_ALL: PatternInfo = PatternInfo {
         let receivers = std::iter::repeat_n("receiver", crowd.groups * crowd.receivers);
         receivers.chain(std::iter::repeat_n("sender", crowd.groups * crowd.senders)).collect()
     },
-    axes: &[GROUPS, SENDERS, RECEIVERS, TOUCH],
+    axes: &[GROUPS, SENDERS, RECEIVERS, TOUCH_BYTES],
     unit: Unit::PerSecond("messages"),
     is_symmetric: true,
 };
@@ -95,12 +95,6 @@ const RECEIVERS: Axis = Axis {
     default: "20",
     values: Values::AtLeast(1),
     about: "number of receivers in a group; each gets every message of every sender of its group",
-};
-const TOUCH: Axis = Axis {
-    name: "touch",
-    default: "all",
-    values: Values::OneOf(&["none", "all"]),
-    about: "are payloads written and read? There is no more to choose: the receivers add up bytes",
 };
 
 /// The longest message that the kernel keeps whole while others write to the same end: PIPE_BUF.
@@ -124,8 +118,8 @@ struct Concurrent {
 
 impl Concurrent {
     fn of(params: &CaseParams) -> Concurrent {
-        let count = |axis: Axis| params.number(axis.name).expect("the axis takes nothing but numbers");
-        Concurrent { groups: count(GROUPS), senders: count(SENDERS), receivers: count(RECEIVERS) }
+        let [groups, senders, receivers] = [GROUPS, SENDERS, RECEIVERS].map(|axis| params.count(axis));
+        Concurrent { groups, senders, receivers }
     }
 
     fn roles(self) -> usize {

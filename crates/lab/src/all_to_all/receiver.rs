@@ -12,10 +12,10 @@ use super::{Concurrent, DONE, MESSAGES, SUM, sender};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
-use crate::fan_in::fds;
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
+use crate::{sys, touch};
 
 /// Word of the leading receiver's line: messages of the timed part.
 pub(super) const COUNTED_OPS: usize = 3;
@@ -99,7 +99,7 @@ impl Receiver<'_> {
             };
         }
         if self.is_touched {
-            self.sum = self.sum.wrapping_add(fds::sum(message));
+            self.sum = self.sum.wrapping_add(touch::byte_sum(message));
         }
         self.messages += 1;
         self.counters.word(self.role, MESSAGES).store(self.messages, Relaxed);
@@ -145,7 +145,7 @@ impl Receiver<'_> {
 fn fill(fd: RawFd, message: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
     while filled < message.len() {
-        match fds::read(fd, &mut message[filled..]) {
+        match sys::read(&fd, &mut message[filled..]) {
             Ok(0) if filled == 0 => return Ok(false),
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the last message is cut off")),
             Ok(count) => filled += count,

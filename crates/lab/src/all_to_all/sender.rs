@@ -8,10 +8,10 @@ use super::{Concurrent, DONE, MESSAGES, SUM, receiver};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::Ctx;
-use crate::fan_in::fds;
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
+use crate::sys;
 
 /// What the first message of a sender is filled with.
 pub(super) fn mark(sender_in_group: usize) -> u8 {
@@ -34,7 +34,7 @@ pub(super) fn drive(
     let message = &mut buffer.bytes_mut()[..len];
     message.fill(mark(Concurrent::of(params).sender_in_group(role)));
     let fds: Vec<RawFd> = ends.iter().map(AsRawFd::as_raw_fd).collect();
-    fds.iter().try_for_each(|fd| fds::write_all(*fd, message).map(|_| ()))?;
+    fds.iter().try_for_each(|fd| sys::write_all(fd, message).map(|_| ()))?;
     message.fill(0);
 
     let (mut messages, mut sum) = (0u64, 0u64);
@@ -45,7 +45,7 @@ pub(super) fn drive(
                 message.fill(byte);
                 sum = sum.wrapping_add(u64::from(byte) * len as u64);
             }
-            fds::write_all(*fd, message)?;
+            sys::write_all(fd, message)?;
             messages += 1;
         }
         counters.word(role, MESSAGES).store(messages, Relaxed);

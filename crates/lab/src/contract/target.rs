@@ -11,7 +11,7 @@ use weighbridge_record::PerOp;
 use super::caps::Caps;
 use super::pattern::PatternInfo;
 use super::resources::{EndResources, Facts};
-use crate::axis::{self, Axis};
+use crate::axis::{self, Axis, Choice, Touch};
 use crate::ctx::{Ctx, Time};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -98,7 +98,7 @@ impl Target {
         let applies = |axis: &Axis| match axis.name {
             name if own(name) => false,
             name if name == axis::WAIT.name => !self.waits.is_empty(),
-            name if name == axis::TOUCH.name => self.caps.has(Caps::PAYLOAD),
+            name if name == Touch::AXIS.name => self.caps.has(Caps::PAYLOAD),
             _ => true,
         };
         let common = axis::COMMON.iter().copied().filter(applies);

@@ -1,7 +1,7 @@
 //! Which cases a machine can have, and what raises the limit of those that it cannot.
 
-use super::{ORDER, STREAMS, WAIT, count, writers};
-use crate::axis;
+use super::{Order, STREAMS, StreamWait, writers};
+use crate::axis::Peers;
 use crate::contract::Unsupported;
 use crate::descriptors;
 use crate::host::Host;
@@ -16,35 +16,35 @@ pub(super) const SELECT_FDS: usize = 1024;
 
 /// May this case run here? Raises the limit of descriptors as far as the case needs and this process may.
 pub(super) fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-    let (streams, writers) = (count(params, STREAMS), writers(params));
+    let (streams, writers) = (params.count(STREAMS), writers(params));
     if writers > streams {
         return Err(Unsupported(format!(
             "{writers} writers have nothing to write to among {streams} streams"
         )));
     }
-    match params.axis(WAIT.name) {
-        "none" if params.axis(ORDER.name) == "random" => {
+    match params.choice() {
+        StreamWait::None if params.choice::<Order>() == Order::Random => {
             return Err(Unsupported(
                 "a reader that waits for one stream after the other blocks for good while its writer waits for room in \
                  another; wait=none needs order=cyclic"
                     .into(),
             ));
         }
-        "select" if streams + OTHERS > SELECT_FDS => {
+        StreamWait::Select if streams + OTHERS > SELECT_FDS => {
             return Err(Unsupported(format!(
                 "select takes descriptors below FD_SETSIZE = {SELECT_FDS}, which the C library fixes: at most {} \
                  streams; use another wait",
                 SELECT_FDS - OTHERS
             )));
         }
-        "uring" => {
+        StreamWait::Uring => {
             if let Some(why) = &host.uring_refused {
                 return Err(Unsupported(why.clone()));
             }
         }
         _ => {}
     }
-    let is_one_process = params.axis(axis::PEERS.name) == "thread";
+    let is_one_process = params.choice::<Peers>() == Peers::Thread;
     let ends = if is_one_process { streams * 2 } else { streams };
     // The reader keeps the writers' ends until a message for each is full.
     let on_the_way = if is_one_process { 0 } else { (writers * 200).min(streams) };

@@ -10,7 +10,6 @@
 //! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
 mod causeway;
-pub(crate) mod fds;
 mod limits;
 mod noop;
 mod reader;
@@ -22,11 +21,12 @@ use std::io;
 
 use causeway_os::socket;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, TOUCH_BYTES, Values, choice};
 use crate::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::host::Host;
+use crate::mechanism::tcp::Nodelay;
 use crate::params::CaseParams;
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
@@ -41,7 +41,7 @@ pub const ALL: &[Target] = &[
     target(
         "tcp",
         "a TCP connection over loopback for each stream",
-        &[NODELAY],
+        &[Nodelay::AXIS],
         |_, resources, params, cx| drive(Kind::Tcp, resources, params, cx),
     ),
     causeway::ONE_WRITER,
@@ -83,7 +83,7 @@ const FAN_IN: PatternInfo = PatternInfo {
             returned data, or a message",
     needs: Caps::NONE,
     roles: |params| std::iter::once("reader").chain(std::iter::repeat_n("writer", writers(params))).collect(),
-    axes: &[STREAMS, WRITERS, WAIT, ORDER, MAX_EVENTS, YIELD_LIMIT, TOUCH],
+    axes: &[STREAMS, WRITERS, StreamWait::AXIS, Order::AXIS, MAX_EVENTS, YIELD_LIMIT, TOUCH_BYTES],
     unit: Unit::PerSecond("events"),
     is_symmetric: false,
 };
@@ -100,19 +100,20 @@ const WRITERS: Axis = Axis {
     values: Values::AtLeast(1),
     about: "number of writers; each has its own part of the streams",
 };
-const WAIT: Axis = Axis {
-    name: "wait",
-    default: "epoll-et",
-    values: Values::OneOf(&["epoll-et", "epoll-lt", "epoll-oneshot", "poll", "select", "uring", "none"]),
-    about: "how the reader learns which streams have data: epoll edge-triggered, level-triggered or re-armed after each \
-            event, poll, select, multishot polls of io_uring, or not at all: blocking reads in cyclic order",
-};
-const ORDER: Axis = Axis {
-    name: "order",
-    default: "default",
-    values: Values::OneOf(&["default", "random", "cyclic"]),
-    about: "which stream a writer takes next; default is random, but cyclic with wait=none",
-};
+choice! {
+    /// How the reader learns which streams have data.
+    enum StreamWait {
+        EpollEdge = "epoll-et", EpollLevel = "epoll-lt", EpollOneshot = "epoll-oneshot", Poll = "poll",
+        Select = "select", Uring = "uring", None = "none",
+    }
+    axis "wait", default EpollEdge: "how the reader learns which streams have data: epoll edge-triggered, level-triggered or \
+        re-armed after each event, poll, select, multishot polls of io_uring, or not at all: blocking reads in cyclic order"
+}
+choice! {
+    /// Which stream a writer takes next.
+    enum Order { Default = "default", Random = "random", Cyclic = "cyclic" }
+    axis "order", default Default: "which stream a writer takes next; default is random, but cyclic with wait=none"
+}
 const MAX_EVENTS: Axis = Axis {
     name: "max-events",
     default: "1024",
@@ -125,36 +126,20 @@ const YIELD_LIMIT: Axis = Axis {
     values: Values::AtLeast(0),
     about: "the reader gives up the CPU once when a wait returned fewer events than this; 0 is never",
 };
-const TOUCH: Axis = Axis {
-    name: "touch",
-    default: "all",
-    values: Values::OneOf(&["none", "all"]),
-    about: "are payloads written and read? There is no more to choose: reads do not keep the boundaries of messages",
-};
-const NODELAY: Axis = Axis {
-    name: "nodelay",
-    default: "yes",
-    values: Values::OneOf(&["yes", "no"]),
-    about: "TCP_NODELAY: no waiting for acknowledgements of small segments",
-};
 
 /// Least bytes that a read asks for: those that epoll_bench asks for.
 const READ_BYTES: usize = 1024;
 
 fn writers(params: &CaseParams) -> usize {
-    count(params, WRITERS)
-}
-
-/// The value of an axis of this family that is a number.
-fn count(params: &CaseParams, axis: Axis) -> usize {
-    params.number(axis.name).expect("the axis takes nothing but numbers")
+    params.count(WRITERS)
 }
 
 /// In which order streams are written to.
 fn is_cyclic(params: &CaseParams) -> bool {
-    match params.axis(ORDER.name) {
-        "default" => params.axis(WAIT.name) == "none",
-        order => order == "cyclic",
+    match params.choice() {
+        Order::Default => params.choice::<StreamWait>() == StreamWait::None,
+        Order::Random => false,
+        Order::Cyclic => true,
     }
 }
 
@@ -184,7 +169,7 @@ fn drive(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let (streams, writers) = (count(params, STREAMS), writers(params));
+    let (streams, writers) = (params.count(STREAMS), writers(params));
     let counters = SharedCounters::open(resources.take_fd(), writers + 1)?;
     match cx.role {
         0 => reader::drive(&streams::make(kind, streams, params, resources.fds)?, counters, params, cx),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{MAX_EVENTS, STREAMS, count};
+use super::{MAX_EVENTS, STREAMS};
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
 use crate::params::CaseParams;
@@ -14,8 +14,8 @@ pub(super) fn drive(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> 
         return Ok(Facts::new());
     }
     let mut nothing = Nothing {
-        ready: count(params, MAX_EVENTS).min(count(params, STREAMS)),
-        streams: count(params, STREAMS) as u64,
+        ready: params.count(MAX_EVENTS).min(params.count(STREAMS)),
+        streams: params.count(STREAMS) as u64,
         events: 0,
         bytes: 0,
     };

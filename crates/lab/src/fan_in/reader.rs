@@ -10,13 +10,14 @@ use rustix::net::sockopt;
 use rustix::pipe::fcntl_getpipe_size;
 
 use super::wait::{self, Waiter};
-use super::{MAX_EVENTS, READ_BYTES, STREAMS, WAIT, YIELD_LIMIT, count, fds, is_cyclic, writer, writers};
+use super::{MAX_EVENTS, READ_BYTES, STREAMS, StreamWait, YIELD_LIMIT, is_cyclic, writer, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
+use crate::{sys, touch};
 
 /// Without a byte for so long although some are missing, they are lost.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(2);
@@ -30,15 +31,15 @@ pub(super) fn drive(
     params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
-    let max_events = count(params, MAX_EVENTS);
-    match params.axis(WAIT.name) {
-        "epoll-et" => run(wait::Epoll::edge(ends, max_events)?, ends, counters, params, cx),
-        "epoll-lt" => run(wait::Epoll::level(ends, max_events)?, ends, counters, params, cx),
-        "epoll-oneshot" => run(wait::Oneshot::new(ends, max_events)?, ends, counters, params, cx),
-        "poll" => run(wait::Poll::new(ends), ends, counters, params, cx),
-        "select" => run(wait::Select::new(ends)?, ends, counters, params, cx),
-        "uring" => run(wait::Uring::new(ends, max_events)?, ends, counters, params, cx),
-        _ => run(wait::Cyclic::new(ends), ends, counters, params, cx),
+    let max_events = params.count(MAX_EVENTS);
+    match params.choice() {
+        StreamWait::EpollEdge => run(wait::Epoll::edge(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::EpollLevel => run(wait::Epoll::level(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::EpollOneshot => run(wait::Oneshot::new(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::Poll => run(wait::Poll::new(ends), ends, counters, params, cx),
+        StreamWait::Select => run(wait::Select::new(ends)?, ends, counters, params, cx),
+        StreamWait::Uring => run(wait::Uring::new(ends, max_events)?, ends, counters, params, cx),
+        StreamWait::None => run(wait::Cyclic::new(ends), ends, counters, params, cx),
     }
 }
 
@@ -53,7 +54,7 @@ fn run<W: Waiter>(
         waiter,
         intake: Intake::new::<W>(ends, params)?,
         calls: 0,
-        yield_limit: count(params, YIELD_LIMIT),
+        yield_limit: params.count(YIELD_LIMIT),
         counters,
         writers: writers(params),
         edges: Vec::with_capacity(1024),
@@ -154,7 +155,7 @@ impl<W: Waiter> Flow for Reader<W> {
         self.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
         if W::BLOCKS {
             for fd in &self.intake.fds {
-                fds::set_nonblocking(*fd)?;
+                sys::set_nonblocking(fd)?;
             }
         }
         self.intake.until_empty = true;
@@ -244,7 +245,7 @@ impl Intake {
         let buffer = &mut self.buffer.bytes_mut()[..self.read_bytes];
         let mut taken = 0;
         loop {
-            match fds::read(self.fds[index], buffer) {
+            match sys::read(&self.fds[index], buffer) {
                 Ok(0) => {
                     let why = format!("stream {index}: its writer has closed it");
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
@@ -253,7 +254,7 @@ impl Intake {
                     self.events += 1;
                     self.bytes += count as u64;
                     if self.is_touched {
-                        self.sum = self.sum.wrapping_add(fds::sum(&buffer[..count]));
+                        self.sum = self.sum.wrapping_add(touch::byte_sum(&buffer[..count]));
                     }
                     taken += count;
                     let may_hold_more = self.until_empty && count == buffer.len();
@@ -277,7 +278,7 @@ impl Intake {
             let message = &mut self.buffer.bytes_mut()[..payload_bytes];
             let mut filled = 0;
             while filled < payload_bytes {
-                match fds::read(*fd, &mut message[filled..])? {
+                match sys::read(fd, &mut message[filled..])? {
                     0 => {
                         return Err(io::Error::other(format!(
                             "stream {index} ended before its first message"
@@ -319,7 +320,7 @@ fn rounded(figure: f64) -> f64 {
 /// Effective settings of the streams.
 fn facts(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Facts> {
     let mut facts = Facts::from([
-        ("streams".into(), count(params, STREAMS).to_string()),
+        ("streams".into(), params.count(STREAMS).to_string()),
         ("order".into(), if is_cyclic(params) { "cyclic" } else { "random" }.into()),
     ]);
     let mut extremes = |name: &str, of: &dyn Fn(&OwnedFd) -> io::Result<usize>| -> io::Result<()> {
@@ -334,7 +335,7 @@ fn facts(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Facts> {
         "pipe" => extremes("pipe_bytes", &|end| Ok(fcntl_getpipe_size(end)?)),
         _ => extremes("rcvbuf_bytes", &|end| Ok(sockopt::socket_recv_buffer_size(end)?)),
     }?;
-    if params.axis(WAIT.name) == "uring" {
+    if params.choice::<StreamWait>() == StreamWait::Uring {
         facts.insert("uring".into(), "multishot poll for each stream, then read".into());
     }
     Ok(facts)

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use causeway_os::counters::ThreadCounters;
 use rustix::net::sockopt;
 
-use super::{STREAMS, count, fds, is_cyclic, part, reader, writers};
+use super::{STREAMS, is_cyclic, part, reader, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::Ctx;
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
+use crate::sys;
 
 /// Words of a writer's line: what it has done so far, and whether that is all.
 pub(super) const WRITES: usize = 0;
@@ -63,7 +64,7 @@ pub(super) fn drive(
     cx.set_step(Step::Prefault);
     writer.message.prefault()?;
     cx.set_step(Step::Verify);
-    writer.introduce(part(role - 1, writers(params), count(params, STREAMS)))?;
+    writer.introduce(part(role - 1, writers(params), params.count(STREAMS)))?;
     let mut chunks = 0u64;
     let work = || {
         writer.chunk()?;
@@ -107,7 +108,7 @@ impl Writer {
         for (fd, stream) in self.fds.iter().zip(streams) {
             let message = &mut self.message.bytes_mut()[..self.payload_bytes];
             message.fill(mark(stream));
-            fds::write_all(*fd, message)?;
+            sys::write_all(fd, message)?;
         }
         self.message.bytes_mut().fill(0);
         Ok(())
@@ -124,7 +125,7 @@ impl Writer {
                 message.fill(byte);
                 self.sum = self.sum.wrapping_add(u64::from(byte) * self.payload_bytes as u64);
             }
-            self.interrupted += fds::write_all(fd, message)?;
+            self.interrupted += sys::write_all(&fd, message)?;
             self.writes += 1;
             self.until_yield -= 1;
             if self.until_yield == 0 {

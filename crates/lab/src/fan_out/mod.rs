@@ -111,7 +111,7 @@ const OTHER_FDS: usize = 64;
 /// # Panics
 /// If it is no case of this family.
 pub fn receivers(params: &CaseParams) -> usize {
-    params.number(RECEIVERS.name).expect("the axis takes nothing but numbers")
+    params.count(RECEIVERS)
 }
 
 /// How many messages are sent before the sender waits.
@@ -119,7 +119,7 @@ pub fn receivers(params: &CaseParams) -> usize {
 /// # Panics
 /// If it is no case of this family.
 pub fn burst(params: &CaseParams) -> u64 {
-    params.number(BURST.name).expect("the axis takes nothing but numbers") as u64
+    params.count(BURST) as u64
 }
 
 fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

@@ -1,11 +1,7 @@
 //! One unicast after the other over Unix sockets: what a D-Bus daemon does with a signal.
-//!
-//! # Safety
-//! The calls take a pointer and a length from one slice that lives across the call.
-#![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 
@@ -15,6 +11,7 @@ use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
 use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
+use crate::sys;
 
 /// Over stream sockets.
 #[derive(Debug)]
@@ -99,7 +96,7 @@ impl MulticastSender for Sender {
     #[inline]
     fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         let message = self.message.filled(write);
-        self.sockets.iter().try_for_each(|socket| send_all(socket.as_raw_fd(), message))
+        self.sockets.iter().try_for_each(|socket| send_all(socket, message))
     }
 
     fn facts(&self) -> Facts {
@@ -108,17 +105,11 @@ impl MulticastSender for Sender {
 }
 
 #[inline]
-fn send_all(fd: RawFd, mut message: &[u8]) -> io::Result<()> {
+fn send_all(socket: &OwnedFd, mut message: &[u8]) -> io::Result<()> {
     loop {
-        // SAFETY: pointer and length come from one slice.
-        let sent = unsafe { libc::send(fd, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL) };
-        match usize::try_from(sent) {
-            Ok(sent) if sent == message.len() => return Ok(()),
-            Ok(sent) => message = &message[sent..],
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
+        match sys::retry(|| sys::send(socket, message))? {
+            sent if sent == message.len() => return Ok(()),
+            sent => message = &message[sent..],
         }
     }
 }
@@ -139,22 +130,12 @@ impl<const WHOLE: bool> Receiver<WHOLE> {
 impl<const WHOLE: bool> MulticastReceiver for Receiver<WHOLE> {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
-        let fd = self.socket.as_raw_fd();
         let message = self.message.bytes_mut();
         let mut filled = 0;
         loop {
-            let rest = &mut message[filled..];
-            // SAFETY: pointer and length come from one slice.
-            let count = unsafe { libc::read(fd, rest.as_mut_ptr().cast(), rest.len()) };
-            match usize::try_from(count) {
-                Ok(0) => {
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender closed its end"));
-                }
-                Ok(count) => filled += count,
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => continue,
-                    error => return Err(error),
-                },
+            match sys::retry(|| sys::read(&self.socket, &mut message[filled..]))? {
+                0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender closed its end")),
+                count => filled += count,
             }
             if !WHOLE || filled == message.len() {
                 return Ok(Some(&self.message.bytes()[..filled]));

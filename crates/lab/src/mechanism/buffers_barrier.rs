@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use causeway_os::memory::{self, Access, Mapping};
 
-use super::backing;
-use crate::axis::Axis;
+use super::backing::{self, Backing};
+use crate::axis::{Axis, Choice};
 use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -48,7 +48,7 @@ impl Mechanism for BuffersBarrier {
     const ABOUT: &'static str = "two buffers in shared memory, written and read in turn; both ends meet at a barrier for each message";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
     const WAITS: &'static [Wait] = &[Wait::Spin];
-    const AXES: &'static [Axis] = &[backing::AXIS];
+    const AXES: &'static [Axis] = &[Backing::AXIS];
     type End = BuffersEnd;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber};
 use causeway_os::socket;
-use rustix::event::epoll;
+use rustix::event::epoll::EventFlags;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys::epoll::Set;
 
 /// How many may write to a log.
 pub trait Kind: 'static {
@@ -66,13 +67,17 @@ impl Kind for ManyWriters {
     }
 }
 
-/// How a receiver gets at a message.
-pub(crate) const RECEIVE: Axis = Axis {
-    name: "receive",
-    default: "copy",
-    values: Values::OneOf(&["copy", "in-place"]),
-    about: "a receiver copies a message out, and need not trust its sender; or it reads where the message lies",
-};
+choice! {
+    /// How a subscriber gets at a message.
+    pub(crate) enum Receive {
+        /// It copies the message out of the log.
+        Copy = "copy",
+        /// It reads the message where it lies.
+        InPlace = "in-place",
+    }
+    axis "receive", default Copy: "the subscriber copies a message out, and need not trust the publisher; or it reads the \
+        message where it lies"
+}
 /// Bytes of the log.
 pub(crate) const CAPACITY: Axis = Axis {
     name: "capacity",
@@ -103,7 +108,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
+    const AXES: &'static [Axis] = &[CAPACITY, Receive::AXIS];
     const IN_SUITES: InSuites = K::IN_SUITES;
     type End = CausewayEnd;
 
@@ -137,7 +142,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
         invite(&own, &control_socket)?;
         let theirs = accept_invitation(&control_socket)?;
         let subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
-        let receiver = Receiver::new(subscriber, params, params.axis(RECEIVE.name) == "in-place")?;
+        let receiver = Receiver::new(subscriber, params, params.choice::<Receive>() == Receive::InPlace)?;
         // A message sent before the other end subscribed would not reach it.
         socket::send_with_fds(&control_socket, &[0], &[])?;
         hear(&control_socket)?;
@@ -178,7 +183,7 @@ pub(crate) fn accept_invitation(control_socket: &OwnedFd) -> io::Result<Group> {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     subscriber: Subscriber,
-    set: Option<OwnedFd>,
+    set: Option<Set>,
     wait: Wait,
     in_place: bool,
 }
@@ -190,10 +195,8 @@ impl Receiver {
         params: &CaseParams,
         in_place: bool,
     ) -> io::Result<Receiver> {
-        if params.wait != Wait::SpinBlock {
-            subscriber.spin_at_most(Duration::ZERO);
-        }
-        let set = if params.wait == Wait::Epoll { Some(watch(&subscriber)?) } else { None };
+        limit_spinning(&mut subscriber, params);
+        let set = watch(std::slice::from_ref(&subscriber), params)?;
         Ok(Receiver { subscriber, set, wait: params.wait, in_place })
     }
 
@@ -232,27 +235,32 @@ impl Receiver {
     }
 
     fn sleep(&mut self) -> io::Result<()> {
-        let Some(set) = &self.set else {
+        let Some(set) = &mut self.set else {
             return self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other);
         };
         if self.subscriber.arm().map_err(io::Error::other)? {
-            let mut events =
-                [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-            // Stopped and continued: the loop around this looks again.
-            match epoll::wait(set, &mut events[..], None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            set.wait()?;
         }
         Ok(())
     }
 }
 
-fn watch(subscriber: &Subscriber) -> io::Result<OwnedFd> {
-    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-    epoll::add(&set, subscriber.as_fd(), epoll::EventData::new_u64(0), flags)?;
-    Ok(set)
+/// Spins before it sleeps only where the case says so.
+pub(crate) fn limit_spinning(subscriber: &mut Subscriber, params: &CaseParams) {
+    if params.wait != Wait::SpinBlock {
+        subscriber.spin_at_most(Duration::ZERO);
+    }
+}
+
+/// The doorbells of all subscribers in one epoll set, where the case waits in epoll.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn watch(subscribers: &[Subscriber], params: &CaseParams) -> io::Result<Option<Set>> {
+    if params.wait != Wait::Epoll {
+        return Ok(None);
+    }
+    Set::new(subscribers.iter().map(AsFd::as_fd), EventFlags::ET, subscribers.len()).map(Some)
 }
 
 /// Room for a message, waiting for it.

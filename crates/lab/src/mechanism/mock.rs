@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::buffer::Buffer;
 use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side};
 use crate::ctx::advance_virtual_time;
@@ -31,12 +31,7 @@ impl Mechanism for Mock {
             values: Values::Count,
             about: "virtual time of each KiB of it besides; default is none",
         },
-        Axis {
-            name: "fault",
-            default: "none",
-            values: Values::OneOf(&["none", "attach-fails", "dies", "stalls", "panics", "facts-fail"]),
-            about: "what goes wrong in the second role",
-        },
+        Fault::AXIS,
     ];
     const IN_SUITES: InSuites = InSuites::Never("its time is virtual");
     type End = MockEnd;
@@ -46,20 +41,27 @@ impl Mechanism for Mock {
     }
 
     fn attach(side: Side, _resources: EndResources, params: &CaseParams) -> io::Result<MockEnd> {
-        match params.axis("fault") {
-            "attach-fails" if side == Side::Far => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-            "dies" if side == Side::Far => std::process::abort(),
-            "stalls" if side == Side::Far => loop {
+        let fault = if side == Side::Far { params.choice() } else { Fault::None };
+        match fault {
+            Fault::AttachFails => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            Fault::Dies => std::process::abort(),
+            Fault::Stalls => loop {
                 std::thread::park();
             },
-            "panics" if side == Side::Far => panic!("the mock was told to"),
-            fault => Ok(MockEnd {
+            Fault::Panics => panic!("the mock was told to"),
+            Fault::None | Fault::FactsFail => Ok(MockEnd {
                 buffer: Buffer::new(params.payload_bytes.max(1))?,
                 latency_ns: latency_ns(params),
-                facts_fail: fault == "facts-fail" && side == Side::Far,
+                facts_fail: fault == Fault::FactsFail,
             }),
         }
     }
+}
+
+choice! {
+    /// What goes wrong in the second role.
+    enum Fault { None = "none", AttachFails = "attach-fails", Dies = "dies", Stalls = "stalls", Panics = "panics", FactsFail = "facts-fail" }
+    axis "fault", default None: "what goes wrong in the second role"
 }
 
 /// What a message costs.

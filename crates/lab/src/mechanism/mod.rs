@@ -1,6 +1,6 @@
-//! The mechanisms: one file each, and one line in the list below.
+//! The mechanisms. Each has one line in the list below and one file, which those of one kind share.
 
-mod backing;
+pub(crate) mod backing;
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
@@ -19,11 +19,9 @@ mod pipe;
 mod pipe_packet;
 mod process_vm;
 mod ring;
-mod tcp;
+pub(crate) mod tcp;
 mod udp;
-mod unix_dgram;
-mod unix_seqpacket;
-mod unix_stream;
+mod unix_socket;
 mod vmsplice;
 
 use crate::contract::Target;
@@ -35,9 +33,9 @@ pub const ALL: &[Target] = &[
     target::<pipe::Pipe>(),
     target::<pipe_packet::PipePacket>(),
     target::<fifo::Fifo>(),
-    target::<unix_stream::UnixStream>(),
-    target::<unix_seqpacket::UnixSeqpacket>(),
-    target::<unix_dgram::UnixDgram>(),
+    target::<unix_socket::UnixSocket<unix_socket::Stream>>(),
+    target::<unix_socket::UnixSocket<unix_socket::Seqpacket>>(),
+    target::<unix_socket::UnixSocket<unix_socket::Dgram>>(),
     target::<tcp::Tcp>(),
     target::<udp::Udp>(),
     target::<mq_posix::MqPosix>(),

@@ -18,6 +18,7 @@ use super::{fd, stale};
 use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `msgget(2)`.
 #[derive(Debug)]
@@ -91,8 +92,8 @@ impl Queue {
             let key = KEY_TAG | count << PID_BITS | std::process::id() as i32;
             // SAFETY: only numbers are passed.
             let made = unsafe { libc::msgget(key, libc::IPC_CREAT | libc::IPC_EXCL | MODE) };
-            match fd::check(made as isize) {
-                Ok(_) => return Ok(Queue(made)),
+            match sys::check(made) {
+                Ok(made) => return Ok(Queue(made)),
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                     return Err(io::Error::other(
@@ -147,7 +148,7 @@ pub struct Queues {
 #[inline]
 fn until_done(call: impl Fn() -> isize) -> io::Result<usize> {
     loop {
-        match fd::check(call()) {
+        match sys::check_count(call()) {
             Ok(count) => return Ok(count),
             Err(error) if fd::is_transient(&error) || error.raw_os_error() == Some(libc::ENOMSG) => {
                 std::hint::spin_loop();
@@ -189,7 +190,7 @@ impl Transport for Queues {
 fn queue_bytes(id: i32) -> io::Result<u64> {
     let mut state = MaybeUninit::<libc::msqid_ds>::zeroed();
     // SAFETY: the kernel writes the structure that is passed.
-    fd::check(unsafe { libc::msgctl(id, libc::IPC_STAT, state.as_mut_ptr()) } as isize)?;
+    sys::check(unsafe { libc::msgctl(id, libc::IPC_STAT, state.as_mut_ptr()) })?;
     // SAFETY: zeroed, then written by the kernel; any numbers are a valid value.
     Ok(unsafe { state.assume_init() }.msg_qbytes)
 }

@@ -4,10 +4,6 @@
 //! write is not refused by the kernel but split into several packets, and what of a packet does not fit the reader's buffer
 //! is thrown away in silence (pipe(2)). So messages above `PIPE_BUF` are refused here, and packets are received into a
 //! buffer that takes any.
-//!
-//! # Safety
-//! The call below takes a pointer and a length from one slice that lives across the call.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,6 +18,7 @@ use crate::axis::Axis;
 use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `pipe2(2)` with `O_DIRECT`.
 #[derive(Debug)]
@@ -71,10 +68,7 @@ pub struct Packets {
 impl Transport for Packets {
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let (pointer, len) = (message.as_ptr().cast(), message.len());
-        // SAFETY: pointer and length come from one slice.
-        self.writer.call(|fd| unsafe { libc::write(fd, pointer, len) })?;
-        Ok(())
+        self.writer.call(|fd| sys::write(&fd, message)).map(drop)
     }
 
     #[inline]

@@ -3,11 +3,6 @@
 //! A notice says where it lies; an acknowledgement, once it is copied, gives the buffer back. Both travel over Unix
 //! sockets that keep messages apart, one pair for each direction. The sender looks for acknowledgements only when it
 //! needs a buffer again, so in a round trip it never waits for one.
-//!
-//! # Safety
-//! Remote addresses come from the other end, which this laboratory trusts; the kernel checks them, so that a wrong one is
-//! an error and no access of ours. Local pointers and lengths come from one slice.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,6 +16,7 @@ use crate::axis::{Axis, Values};
 use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `process_vm_readv(2)`.
 #[derive(Debug)]
@@ -182,12 +178,7 @@ impl Transport for Remote {
 #[inline]
 fn copy_from(pid: u64, mut address: usize, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
-        let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let remote =
-            libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: buffer.len() };
-        // SAFETY: one part each is passed and announced; the local one is a slice that is borrowed for writing.
-        let copied = unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) };
-        match fd::check(copied).map_err(explain)? {
+        match sys::process_vm_read(pid as libc::pid_t, address, buffer).map_err(explain)? {
             0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
             count => {
                 address += count;

@@ -19,15 +19,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway_os::memory::{self, Access, Mapping};
 
-use super::backing;
+use super::backing::{self, Backing};
 use super::doorbell::{Doorbell, Words};
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values};
 use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
 const AXES: &[Axis] = &[
-    backing::AXIS,
+    Backing::AXIS,
     Axis {
         name: "depth",
         default: "default",

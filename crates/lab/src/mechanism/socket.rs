@@ -1,12 +1,12 @@
 //! What mechanisms over sockets share: the sizes of their buffers, and how long a message may be in them.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use causeway_os::socket;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{EndResources, Facts, Unsupported};
+use crate::contract::{Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -96,20 +96,6 @@ pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Result<(), Unsuppo
         "a message of {payload} bytes exceeds the send buffer ({name}: {buffer} bytes, of which it takes {most}); \
          {first}set the axis sndbuf={wanted}"
     )))
-}
-
-/// Two connected Unix sockets with the buffers that the case asks for.
-///
-/// # Errors
-/// The kernel's.
-pub fn create_unix(
-    pair: impl Fn() -> causeway_os::Result<(OwnedFd, OwnedFd)>,
-    params: &CaseParams,
-) -> io::Result<[EndResources; 2]> {
-    let (near, far) = pair()?;
-    set_buffers(&near, params)?;
-    set_buffers(&far, params)?;
-    Ok([EndResources::of([near]), EndResources::of([far])])
 }
 
 /// Sizes of the buffers, as they are.

@@ -23,6 +23,7 @@ use crate::axis::Axis;
 use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `vmsplice(2)`.
 #[derive(Debug)]
@@ -93,7 +94,9 @@ impl Transport for Pages {
             let part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
             // SAFETY: one part is passed and one is announced; its pointer and length come from one slice, which is
             // only read.
-            let count = self.writer.call(|pipe| unsafe { libc::vmsplice(pipe, &part, 1, flags) })?;
+            let count = self
+                .writer
+                .call(|pipe| sys::check_count(unsafe { libc::vmsplice(pipe, &part, 1, flags) }))?;
             message = &message[count..];
         }
         self.next = if self.next + 1 == self.buffers.count { 0 } else { self.next + 1 };

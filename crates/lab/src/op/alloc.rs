@@ -13,8 +13,8 @@ use std::hint;
 use std::io;
 
 use super::{Op, OpContext};
-use crate::allocator::{self, ALLOCATOR};
-use crate::axis::{Axis, Values};
+use crate::allocator::{self, Allocator};
+use crate::axis::{Axis, Choice, Values};
 use crate::contract::{Caps, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
@@ -64,7 +64,7 @@ impl Op for Reuse {
     const ID: &'static str = "alloc-reuse";
     const ABOUT: &'static str = "malloc and free of one object, over and over: the fast path";
     const CAPS: Caps = CAPS;
-    const AXES: &'static [Axis] = &[ALLOCATOR];
+    const AXES: &'static [Axis] = &[Allocator::AXIS];
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fit(params)
@@ -148,7 +148,7 @@ macro_rules! batch {
             const ID: &'static str = $id;
             const ABOUT: &'static str = $about;
             const CAPS: Caps = CAPS;
-            const AXES: &'static [Axis] = &[Self::COUNT, ALLOCATOR];
+            const AXES: &'static [Axis] = &[Self::COUNT, Allocator::AXIS];
             const PARTS: &'static [&'static str] = $parts;
 
             fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

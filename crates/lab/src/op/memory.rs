@@ -17,19 +17,12 @@ use std::io;
 use std::marker::PhantomData;
 
 use super::{Op, OpContext};
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, MemoryState};
 use crate::buffer::Buffer;
 use crate::contract::{Caps, Facts, Unit, Unsupported};
 use crate::host::{self, Host};
 use crate::params::{CaseParams, Touch};
 use crate::touch;
-
-const MEMORY: Axis = Axis {
-    name: "memory",
-    default: "warm",
-    values: Values::OneOf(&["warm", "fresh"]),
-    about: "the block that is written was touched before, or is given back to the kernel before each operation",
-};
 
 /// The word that source blocks are filled with.
 const WORD: u64 = 0x5b4a_3928_1706_f5e4;
@@ -78,7 +71,7 @@ impl Blocks {
 }
 
 fn is_fresh(params: &CaseParams) -> bool {
-    params.axes.get(MEMORY.name).is_some_and(|memory| memory == "fresh")
+    params.choice_if_declared() == Some(MemoryState::Fresh)
 }
 
 /// Bytes of the last-level cache, as the kernel tells them of the first CPU.
@@ -134,7 +127,8 @@ impl<W: Work> Op for Memory<W> {
     const ID: &'static str = W::ID;
     const ABOUT: &'static str = W::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD;
-    const AXES: &'static [Axis] = if matches!(W::TRAFFIC, Traffic::Read) { &[] } else { &[MEMORY] };
+    const AXES: &'static [Axis] =
+        if matches!(W::TRAFFIC, Traffic::Read) { &[] } else { &[MemoryState::AXIS] };
     const UNIT: Unit = Unit::BytesPerSecond;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

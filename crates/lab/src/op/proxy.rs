@@ -7,15 +7,15 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::descriptors::{cycle, eventfd_and_close, pipe_and_close};
-use super::syscalls::sys;
 use super::{Op, OpContext};
 use crate::contract::{Caps, Facts, Unsupported};
 use crate::host::Host;
 use crate::mechanism::msg_sysv::Queue;
 use crate::params::CaseParams;
+use crate::sys;
 
 cycle!(
     /// A small object and a file.
@@ -51,11 +51,8 @@ impl Op for DgramByte {
     #[inline]
     fn once(&mut self) -> io::Result<u64> {
         let (sent, mut received) = ([7u8], [0u8]);
-        // SAFETY: one byte each.
-        unsafe {
-            sys(libc::write(self.near.as_raw_fd(), sent.as_ptr().cast(), 1) as _)?;
-            sys(libc::read(self.far.as_raw_fd(), received.as_mut_ptr().cast(), 1) as _)?;
-        }
+        sys::write(&self.near, &sent)?;
+        sys::read(&self.far, &mut received)?;
         Ok(received[0].into())
     }
 
@@ -105,8 +102,9 @@ impl Op for SysvMessage {
         let len = self.message.len() - TYPE.len();
         // SAFETY: both arrays hold a type and `len` bytes.
         unsafe {
-            sys(libc::msgsnd(self.queue.0, self.message.as_ptr().cast(), len, 0).into())?;
-            sys(libc::msgrcv(self.queue.0, self.received.as_mut_ptr().cast(), len, 0, 0) as _)
+            sys::check(libc::msgsnd(self.queue.0, self.message.as_ptr().cast(), len, 0))?;
+            sys::check(libc::msgrcv(self.queue.0, self.received.as_mut_ptr().cast(), len, 0, 0))
+                .map(|count| count as u64)
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, MemoryState, Values};
 use crate::buffer::Buffer;
 use crate::contract::Unsupported;
 use crate::host;
@@ -21,14 +21,6 @@ pub const WORKING_SET: Axis = Axis {
             payloads are not touched otherwise. Default is none: one place for each message, hot in a cache",
 };
 
-/// Was the memory that the receiver copies to touched before?
-pub const MEMORY: Axis = Axis {
-    name: "memory",
-    default: "warm",
-    values: Values::OneOf(&["warm", "fresh"]),
-    about: "fresh: the receiver copies each message to memory that is touched for the first time, page by page",
-};
-
 /// The receiver's block where only fresh memory is asked for.
 const DEFAULT_BYTES: usize = 64 << 20;
 
@@ -38,7 +30,7 @@ fn block_bytes(params: &CaseParams) -> Option<usize> {
 }
 
 fn is_fresh(params: &CaseParams) -> bool {
-    params.axis(MEMORY.name) == "fresh"
+    params.choice::<MemoryState>() == MemoryState::Fresh
 }
 
 /// Is there room for the blocks?
@@ -210,13 +202,14 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::axis::Choice;
     use weighbridge_record::CaseId;
 
     fn params(working_set: &str, memory: &str) -> CaseParams {
         let id = CaseId::new("stream", "pipe", 1000, "free")
             .with("working-set", working_set)
             .with("memory", memory);
-        CaseParams::new(&id, &[WORKING_SET, MEMORY], &[]).unwrap()
+        CaseParams::new(&id, &[WORKING_SET, MemoryState::AXIS], &[]).unwrap()
     }
 
     fn ends(memory: &str) -> (Source, Store) {

@@ -1,4 +1,5 @@
-//! Signals: primitives that wake somebody and carry nothing. One file each, and one line in the list below.
+//! Signals: primitives that wake a process and carry nothing. Each has one line in the list below and one file, which those
+//! of one kind share.
 //!
 //! They are driven by `pingpong`: two roles that hand a token back and forth.
 
@@ -6,20 +7,17 @@ mod atomic;
 pub(crate) mod barrier;
 mod condvar;
 mod descriptor;
-mod eventfd;
 mod futex;
 mod noop;
 pub(crate) mod page;
 mod pingpong;
-mod pipe_byte;
 mod sem_posix;
 mod sem_sysv;
 mod sigqueue;
-mod socket_byte;
 mod spin_yield;
 mod uring_msg;
 
-pub(crate) use condvar::{check, init_mutex};
+pub(crate) use condvar::init_mutex;
 pub use sem_sysv::cleanup;
 
 use std::io;
@@ -96,9 +94,9 @@ pub const ALL: &[Target] = &[
     of::<sem_posix::SemPosix>(),
     of::<sem_sysv::SemSysv>(),
     of::<condvar::Condvar>(),
-    of::<eventfd::EventFd>(),
-    of::<pipe_byte::PipeByte>(),
-    of::<socket_byte::SocketByte>(),
+    of::<descriptor::Descriptor<descriptor::EventFd>>(),
+    of::<descriptor::Descriptor<descriptor::PipeByte>>(),
+    of::<descriptor::Descriptor<descriptor::SocketByte>>(),
     of::<sigqueue::Sigqueue>(),
     of::<uring_msg::UringMsg>(),
 ];

@@ -20,6 +20,7 @@ use super::page::Page;
 use crate::contract::{EndResources, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// What stands in a completion that is a signal.
 const SIGNAL: u64 = 1;
@@ -98,10 +99,7 @@ fn copy_of(pid: u32, number: i32) -> io::Result<OwnedFd> {
     }
     let process = causeway_os::process::pidfd_open(pid)?;
     // SAFETY: three numbers.
-    let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
-    if copy < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let copy = sys::check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })?;
     // SAFETY: the kernel has just made it for us.
     Ok(unsafe { OwnedFd::from_raw_fd(copy as i32) })
 }

@@ -21,14 +21,14 @@ use causeway_os::socket;
 
 use super::limits::{EACH_ROLE, OTHERS};
 use super::writers;
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values};
 use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, PatternInfo, Target, Unsupported};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
 use crate::mechanism::causeway::{
-    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, RECEIVE, accept_invitation, capacity_bytes, create,
+    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, Receive, accept_invitation, capacity_bytes, create,
     hear, invite,
 };
 use crate::params::{CaseParams, Wait};
@@ -54,7 +54,7 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         about,
         caps: Caps::PAYLOAD,
         waits,
-        axes: &[WRITERS, CAPACITY, RECEIVE],
+        axes: &[WRITERS, CAPACITY, Receive::AXIS],
         patterns: &[FAN_IN],
         fit,
         create: super::create,
