@@ -26,6 +26,9 @@ mod unix_seqpacket;
 mod unix_stream;
 mod vmsplice;
 
+#[cfg(test)]
+pub(crate) use noop::Noop;
+
 use crate::contract::Target;
 use crate::pattern::target;
 
