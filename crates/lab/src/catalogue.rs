@@ -1,6 +1,6 @@
 //! Which targets exist: the list of families, and how a case id becomes a case that can run here.
 //!
-//! A family is a module with a list `ALL`, named in [`FAMILIES`]; those of other crates are handed over at the start of a
+//! A family is a module with a list `ALL`, named in `FAMILIES`; those of other crates are handed over at the start of a
 //! program with [`add`]. What a target is stands in [`contract`](crate::contract).
 
 use std::sync::OnceLock;

@@ -24,6 +24,9 @@ mod udp;
 mod unix_socket;
 mod vmsplice;
 
+#[cfg(test)]
+pub(crate) use noop::Noop;
+
 use crate::contract::Target;
 use crate::pattern::target;
 

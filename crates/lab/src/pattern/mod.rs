@@ -108,3 +108,51 @@ fn drive_pattern<M: Mechanism, P: Pattern>(
     end.settle()?;
     Ok(facts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+    use crate::contract::{CounterCheck, Prepared};
+    use crate::host::Host;
+    use crate::mechanism;
+    use crate::params::Wait;
+    use weighbridge_record::PerOp;
+
+    /// The harness with a counter check of its own.
+    struct Judged;
+
+    impl Mechanism for Judged {
+        const ID: &'static str = "judged";
+        const ABOUT: &'static str = "";
+        const CAPS: Caps = Caps::PAYLOAD;
+        const WAITS: &'static [Wait] = &[Wait::Block];
+        const COUNTER_CHECK: Option<CounterCheck> = Some(|_, per_op| match per_op.minor_faults {
+            1.0 => Vec::new(),
+            faults => vec![format!("{faults} page faults, where this mechanism takes one")],
+        });
+        type End = <mechanism::Noop as Mechanism>::End;
+
+        fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+            mechanism::Noop::create(host, params)
+        }
+
+        fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+            mechanism::Noop::attach(side, resources, params)
+        }
+    }
+
+    #[test]
+    fn a_mechanism_may_judge_its_counters_itself() {
+        static JUDGED: Target = target::<Judged>();
+        let (pipe, pattern, params) = catalogue::resolve(&"roundtrip/pipe/1/free".parse().unwrap()).unwrap();
+        let faults = |minor_faults| PerOp { minor_faults, ..PerOp::default() };
+        let said = |target, faults: &PerOp| {
+            let case = Prepared { params: params.clone(), target, pattern, resolved_placement: "free" };
+            counter_check::check(&case, faults, 1e6)
+        };
+        assert_eq!(said(&JUDGED, &faults(1.0)), [""; 0]);
+        assert!(said(pipe, &faults(1.0))[0].contains("page faults"), "the common check of messages");
+        assert!(said(&JUDGED, &faults(2.0))[0].contains("where this mechanism takes one"));
+    }
+}
