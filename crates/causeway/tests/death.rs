@@ -48,7 +48,7 @@ fn role() {
         "publish-for-ever" => {
             let mut publisher = join(&socket).publisher().unwrap();
             let mut count = 0u64;
-            while let Ok(_) = publisher.publish_timeout(&count.to_le_bytes(), LONG) {
+            while publisher.publish_timeout(&count.to_le_bytes(), LONG).is_ok() {
                 count += 1;
             }
         }
