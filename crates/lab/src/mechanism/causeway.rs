@@ -211,15 +211,14 @@ impl Receiver {
             }
         }
         if self.in_place {
-            let message = self.subscriber.receive_in_place().map_err(io::Error::other)?;
+            let message = self.subscriber.try_recv_in_place().map_err(io::Error::other)?.message();
             return message.map(Read::InPlace).ok_or_else(|| io::Error::other("messages were lost"));
         }
-        match self.subscriber.receive().map_err(io::Error::other)? {
+        match self.subscriber.try_recv().map_err(io::Error::other)? {
             Received::Message(message) => Ok(Read::Copied(message.bytes)),
             Received::Lost { messages, .. } => {
                 Err(io::Error::other(format!("{messages} messages were lost")))
             }
-            Received::Empty => Err(io::Error::other("a log that was ready is empty")),
         }
     }
 
@@ -266,8 +265,7 @@ pub(crate) fn watch(subscribers: &[Subscriber], params: &CaseParams) -> io::Resu
 /// Room for a message, waiting for it.
 #[inline(always)]
 pub(crate) fn loan(publisher: &mut Publisher, len: usize) -> io::Result<Written<'_>> {
-    let loan = publisher.loan_within(len, None).map_err(io::Error::other)?;
-    loan.map(Written).ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
+    publisher.loan(len).map(Written).map_err(io::Error::other)
 }
 
 /// One end: publisher of its own group, subscriber of the other's.

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use causeway::{Received, Subscriber};
+use causeway::{Received, Subscriber, TryRecvError};
 
 use super::accounts::Seen;
 use crate::mechanism::causeway::{Receive, limit_spinning, watch};
@@ -128,24 +128,26 @@ impl Log {
     ) -> io::Result<bool> {
         let subscriber = &mut self.subscriber;
         if !in_place {
-            return match subscriber.receive().map_err(io::Error::other)? {
-                Received::Message(message) => {
+            return match subscriber.try_recv() {
+                Ok(Received::Message(message)) => {
                     let (publisher, sequence) = (message.publisher, message.sequence);
                     each(Seen { log, publisher, sequence, payload: message.bytes }).map(|()| true)
                 }
-                Received::Empty => Ok(false),
-                Received::Lost { messages, .. } => Err(lost(messages)),
+                Err(TryRecvError::Empty) => Ok(false),
+                Ok(Received::Lost { messages, .. }) => Err(lost(messages)),
+                Err(error) => Err(io::Error::other(error)),
             };
         }
-        if let Some(message) = subscriber.receive_in_place().map_err(io::Error::other)? {
-            // SAFETY: trusted publishers, a reliable receiver; see above.
-            let payload = unsafe { message.bytes() };
-            each(Seen { log, publisher: message.publisher(), sequence: message.sequence(), payload })?;
-            return if message.finish() { Ok(true) } else { Err(lost(1)) };
-        }
-        match subscriber.lost_messages() {
-            0 => Ok(false),
-            messages => Err(lost(messages)),
+        match subscriber.try_recv_in_place() {
+            Ok(Received::Message(message)) => {
+                // SAFETY: trusted publishers, a reliable receiver; see above.
+                let payload = unsafe { message.bytes() };
+                each(Seen { log, publisher: message.publisher(), sequence: message.sequence(), payload })?;
+                if message.finish() { Ok(true) } else { Err(lost(1)) }
+            }
+            Err(TryRecvError::Empty) => Ok(false),
+            Ok(Received::Lost { messages, .. }) => Err(lost(messages)),
+            Err(error) => Err(io::Error::other(error)),
         }
     }
 }

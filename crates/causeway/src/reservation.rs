@@ -1,7 +1,7 @@
-//! Room for what is made: memory that is there from the start, and threads that can live. Or an error then.
+//! Reserving memory and mappings before they are needed, in calls that can fail.
 //!
-//! A page of a memory file that does not exist yet is made when somebody first touches it. If there is no memory then, the
-//! kernel can only send SIGBUS, to a receiver too. So every page is asked for at the start, in a call that can fail.
+//! The kernel makes a page of a memory file when a process first touches it. If there is no memory then, it can only send
+//! SIGBUS, to a subscriber too. So every page is reserved at the start.
 
 mod control_group;
 mod thread;
@@ -14,24 +14,24 @@ use causeway_os::memory;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-/// What is asked for in one call: little enough to be done between two signals of a timer.
+/// Bytes reserved by one system call: few enough to be done between two signals of a timer.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// A memory file of `bytes` bytes, every page of which exists.
+/// A new memory file of `bytes` bytes, every page of which exists.
 pub fn memory_file(name: &str, bytes: u64) -> causeway_os::Result<OwnedFd> {
     let fd = memory::memfd(name, bytes)?;
     reserve(&fd, bytes)?;
     Ok(fd)
 }
 
-/// Makes every page of the first `bytes` bytes of a memory file exist.
+/// Allocates every page of the first `bytes` bytes of a memory file.
 pub fn reserve(fd: &OwnedFd, bytes: u64) -> causeway_os::Result<()> {
     step_by_step(bytes, |offset, len| fallocate(fd, FallocateFlags::empty(), offset, len))
         .map_err(|error| causeway_os::Error::new("reserve", format!("{bytes} bytes of memory"), error))
 }
 
-/// Calls `work` with offsets and lengths up to `bytes`. A signal undoes all of a call of the kernel; where signals keep coming,
-/// ever smaller calls get through between them.
+/// Calls `work` with successive offsets and lengths up to `bytes`. A signal undoes all that a call has done; if signals keep
+/// coming, smaller calls complete between them.
 fn step_by_step(bytes: u64, mut work: impl FnMut(u64, u64) -> Result<(), Errno>) -> Result<(), Errno> {
     let (mut done, mut step) = (0, STEP_BYTES);
     while done < bytes {
@@ -45,12 +45,12 @@ fn step_by_step(bytes: u64, mut work: impl FnMut(u64, u64) -> Result<(), Errno>)
     Ok(())
 }
 
-/// Fails if the control groups of this process cannot hold `bytes` more, whatever else is given up.
+/// Fails if the control groups of this process cannot hold `bytes` more, even after they reclaim what they can.
 pub fn check(bytes: u64) -> causeway_os::Result<()> {
-    match control_group::room() {
-        Some(room) if room < bytes => Err(causeway_os::Error::new(
+    match control_group::available_bytes() {
+        Some(available_bytes) if available_bytes < bytes => Err(causeway_os::Error::new(
             "reserve",
-            format!("{bytes} bytes of memory, where the control group has room for {room}"),
+            format!("{bytes} bytes of memory, of which the control group has {available_bytes} available"),
             Errno::NOMEM,
         )),
         _ => Ok(()),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_memory_is_there_before_anybody_touches_it() {
+    fn reserved_memory_exists_before_any_process_touches_it() {
         let fd = memory_file("reserved", 64 << 10).unwrap();
         assert_eq!(rustix::fs::fstat(&fd).unwrap().st_blocks * 512, 64 << 10);
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_not_asked_for_again() {
+    fn a_refused_reservation_is_not_repeated() {
         let mut calls = 0;
         let work = |_, _| {
             calls += 1;

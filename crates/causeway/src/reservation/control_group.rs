@@ -1,23 +1,23 @@
-//! What the control groups of this process leave room for.
+//! Memory that the control groups of this process leave available.
 //!
-//! Where a control group limits memory, the kernel does not fail: it kills. What cannot fit is to be refused before.
+//! A process that exceeds the memory limit of its control group is killed. So a request that cannot fit is refused before.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// The least room in any control group that this process is in; `None` where none has a limit that can be read.
-pub fn room() -> Option<u64> {
+/// The least memory available in any control group of this process; `None` if none has a limit that can be read.
+pub fn available_bytes() -> Option<u64> {
     let own = read_to_string("/proc/self/cgroup").ok()?;
-    let swap = swap_room(&read_to_string("/proc/meminfo").unwrap_or_default());
-    least_room(Path::new("/sys/fs/cgroup"), &own, swap)
+    let swap = available_swap(&read_to_string("/proc/meminfo").unwrap_or_default());
+    least_available(Path::new("/sys/fs/cgroup"), &own, swap)
 }
 
-/// As [`room`], for what is mounted at `mounts`, the groups that `own` names, and a machine with `swap` bytes of free swap.
-fn least_room(mounts: &Path, own: &str, swap: u64) -> Option<u64> {
-    let rooms = own.lines().filter_map(|line| {
+/// As [`available_bytes`], for what is mounted at `mounts`, the groups that `own` names, and a machine with `swap` bytes of free swap.
+fn least_available(mounts: &Path, own: &str, swap: u64) -> Option<u64> {
+    let available = own.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
-        let (root, room_of) = match controllers {
+        let (root, available_in) = match controllers {
             "" => (mounts.to_owned(), version_2 as fn(&Path, &mut u64) -> Option<u64>),
             _ if controllers.split(',').any(|name| name == "memory") => {
                 (mounts.join("memory"), version_1 as _)
@@ -29,19 +29,18 @@ fn least_room(mounts: &Path, own: &str, swap: u64) -> Option<u64> {
         // From the root down: what a folder may swap, no folder below it may exceed.
         folders.reverse();
         let mut swap = swap;
-        folders.into_iter().filter_map(|folder| room_of(folder, &mut swap)).min()
+        folders.into_iter().filter_map(|folder| available_in(folder, &mut swap)).min()
     });
-    rooms.min()
+    available.min()
 }
 
-/// The limit, and what may go to swap, less what cannot be given up but to swap. Swap has a limit of its own, which is
-/// lowered to that of this folder.
+/// The limit plus available swap, less what cannot be reclaimed without swap. Lowers `swap` to the limit of this group.
 fn version_2(folder: &Path, swap: &mut u64) -> Option<u64> {
     let stat = stat(folder);
     if let (Some(limit), Some(used)) =
         (bytes(folder, "memory.swap.max"), bytes(folder, "memory.swap.current"))
     {
-        // What is in memory and in swap at once has its place in swap already.
+        // What is in memory and in swap at once takes no further swap.
         *swap = (*swap).min(limit.saturating_sub(used).saturating_add(sum(&stat, &["swapcached"])));
     }
     let limit = bytes(folder, "memory.max")?;
@@ -67,7 +66,7 @@ fn stat(folder: &Path) -> String {
     read_to_string(folder.join("memory.stat")).unwrap_or_default()
 }
 
-/// The sum of these lines of `memory.stat`.
+/// The sum of these lines of `memory.stat`, in bytes.
 fn sum(stat: &str, keys: &[&str]) -> u64 {
     let value = |line: &str| -> Option<u64> {
         let (key, value) = line.split_once(' ')?;
@@ -76,8 +75,8 @@ fn sum(stat: &str, keys: &[&str]) -> u64 {
     stat.lines().filter_map(value).sum()
 }
 
-/// Bytes that can go to swap: what is free there, and what has its place there while it is in memory too.
-fn swap_room(meminfo: &str) -> u64 {
+/// Bytes that can go to swap: free swap, and swap that holds a copy of what is in memory too.
+fn available_swap(meminfo: &str) -> u64 {
     let kib = |key: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(key));
         line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0)
@@ -104,24 +103,27 @@ mod tests {
     const STAT_1: &str = "rss 1\nshmem 2\nswap 3\ntotal_rss 1000\ntotal_shmem 24\ntotal_swap 100\n";
 
     #[test]
-    fn what_is_left_is_the_limit_and_swap_less_what_cannot_be_given_up() {
-        for (limit, swap, room) in [
+    fn what_is_available_is_the_limit_and_swap_less_what_cannot_be_reclaimed() {
+        for (limit, swap, available) in [
             ("4096\n", 0, Some(4096 - 1024)),
             ("4096\n", 2048, Some(4096 + 1024)),
             ("512\n", 0, Some(0)),
             ("max\n", 0, None),
         ] {
             let dir = tree(&[("a/memory.max", limit), ("a/memory.stat", STAT_2)]);
-            assert_eq!(least_room(dir.path(), "0::/a\n", swap), room);
+            assert_eq!(least_available(dir.path(), "0::/a\n", swap), available);
         }
         let dir = tree(&[("memory/a/memory.limit_in_bytes", "4096\n"), ("memory/a/memory.stat", STAT_1)]);
-        assert_eq!(least_room(dir.path(), "3:cpu:/b\n2:hugetlb,memory:/a\n0::/\n", 0), Some(4096 - 1024));
-        assert_eq!(least_room(dir.path(), "3:cpu:/a\n0::/\n", 0), None);
+        assert_eq!(
+            least_available(dir.path(), "3:cpu:/b\n2:hugetlb,memory:/a\n0::/\n", 0),
+            Some(4096 - 1024)
+        );
+        assert_eq!(least_available(dir.path(), "3:cpu:/a\n0::/\n", 0), None);
     }
 
     #[test]
     fn swap_counts_only_as_far_as_the_group_may_use_it() {
-        for (limit, used, cached, room) in [
+        for (limit, used, cached, available) in [
             ("0\n", "0\n", "", 4096 - 1024),
             ("500\n", "300\n", "", 4096 - 1024 + 200),
             ("500\n", "300\n", "swapcached 50\n", 4096 - 1024 + 250),
@@ -135,7 +137,11 @@ mod tests {
                 ("a/memory.swap.current", used),
                 ("a/memory.stat", &format!("{STAT_2}{cached}")),
             ]);
-            assert_eq!(least_room(dir.path(), "0::/a\n", 2048), Some(room), "{limit} {used} {cached}");
+            assert_eq!(
+                least_available(dir.path(), "0::/a\n", 2048),
+                Some(available),
+                "{limit} {used} {cached}"
+            );
         }
     }
 
@@ -151,15 +157,15 @@ mod tests {
                 ("a/b/memory.swap.current", "0\n"),
             ])
         };
-        assert_eq!(least_room(limited("a").path(), "0::/a/b\n", 500), Some(3000));
-        assert_eq!(least_room(limited("b").path(), "0::/a/b\n", 500), Some(3000));
-        assert_eq!(least_room(limited("b").path(), "0::/a\n", 500), Some(4500));
-        assert_eq!(least_room(limited("").path(), "0::/a/b\n", 500), Some(3500));
+        assert_eq!(least_available(limited("a").path(), "0::/a/b\n", 500), Some(3000));
+        assert_eq!(least_available(limited("b").path(), "0::/a/b\n", 500), Some(3000));
+        assert_eq!(least_available(limited("b").path(), "0::/a\n", 500), Some(4500));
+        assert_eq!(least_available(limited("").path(), "0::/a/b\n", 500), Some(3500));
     }
 
     #[test]
     fn in_version_1_the_limit_of_memory_and_swap_together_counts_what_is_swapped() {
-        for (both, room) in
+        for (both, available) in
             [("4096\n", 4096 - 100 - 1024), ("5000\n", 5000 - 100 - 1024), ("90000\n", 4096 + 1024)]
         {
             let dir = tree(&[
@@ -167,7 +173,7 @@ mod tests {
                 ("memory/a/memory.memsw.limit_in_bytes", both),
                 ("memory/a/memory.stat", STAT_1),
             ]);
-            assert_eq!(least_room(dir.path(), "2:memory:/a\n", 2048), Some(room), "{both}");
+            assert_eq!(least_available(dir.path(), "2:memory:/a\n", 2048), Some(available), "{both}");
         }
     }
 
@@ -175,7 +181,7 @@ mod tests {
     fn swap_is_read_in_bytes() {
         let meminfo =
             "MemTotal: 9 kB\nSwapCached: 24 kB\nSwapTotal:        4096 kB\nSwapFree:        1000 kB\n";
-        assert_eq!(swap_room(meminfo), 1 << 20);
-        assert_eq!(swap_room("MemTotal: 9 kB\n"), 0);
+        assert_eq!(available_swap(meminfo), 1 << 20);
+        assert_eq!(available_swap("MemTotal: 9 kB\n"), 0);
     }
 }
