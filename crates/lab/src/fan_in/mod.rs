@@ -11,6 +11,7 @@
 
 mod causeway;
 pub(crate) mod fds;
+mod intake;
 mod limits;
 mod noop;
 mod reader;
@@ -111,7 +112,8 @@ const WAIT: Axis = Axis {
     default: "epoll-et",
     values: Values::OneOf(&["epoll-et", "epoll-lt", "epoll-oneshot", "poll", "select", "uring", "none"]),
     about: "how the reader learns which streams have data: epoll edge-triggered, level-triggered or re-armed after each \
-            event, poll, select, multishot polls of io_uring, or not at all: blocking reads in cyclic order",
+            event, poll, select, multishot polls of io_uring, or not at all (none): blocking reads in cyclic order, which \
+            pass over a stream while it is ahead by a message",
 };
 const ORDER: Axis = Axis {
     name: "order",

@@ -1,7 +1,7 @@
 //! The reader: waits, reads what is ready, and at the end accounts for every byte that was written.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use causeway_os::counters::ThreadCounters;
 use rustix::net::sockopt;
 use rustix::pipe::fcntl_getpipe_size;
 
+use super::intake::Intake;
 use super::wait::{self, Waiter};
-use super::{MAX_EVENTS, READ_BYTES, STREAMS, WAIT, YIELD_LIMIT, count, fds, is_cyclic, writer, writers};
-use crate::buffer::Buffer;
+use super::{MAX_EVENTS, STREAMS, WAIT, YIELD_LIMIT, count, is_cyclic, writer, writers};
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Flow};
-use crate::params::{CaseParams, Touch};
+use crate::params::CaseParams;
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
 
@@ -51,7 +51,7 @@ fn run<W: Waiter>(
 ) -> io::Result<Facts> {
     let mut reader = Reader {
         waiter,
-        intake: Intake::new::<W>(ends, params)?,
+        intake: Intake::new(ends, params.payload_bytes, params.touch, W::TELLS_ONCE)?,
         calls: 0,
         yield_limit: count(params, YIELD_LIMIT),
         counters,
@@ -59,9 +59,9 @@ fn run<W: Waiter>(
         edges: Vec::with_capacity(1024),
     };
     cx.set_step(Step::Prefault);
-    reader.intake.buffer.prefault()?;
+    reader.intake.prefault()?;
     cx.set_step(Step::Verify);
-    reader.intake.verify(params.payload_bytes)?;
+    reader.intake.verify()?;
     for end in ends {
         rustix::io::ioctl_fionbio(end, !W::BLOCKS)?;
     }
@@ -83,23 +83,6 @@ struct Reader<W> {
     edges: Vec<Edge>,
 }
 
-/// The ends, and what has been read from them.
-struct Intake {
-    fds: Vec<RawFd>,
-    buffer: Buffer,
-    read_bytes: usize,
-    /// Reads again after a full buffer: who is told of new data only, is not told of the rest.
-    until_empty: bool,
-    /// Bytes that each visit takes, at least: blocking in cyclic order keeps in step with writers that do the same.
-    least_bytes: usize,
-    is_touched: bool,
-    events: u64,
-    bytes: u64,
-    sum: u64,
-    empty: u64,
-    interrupted: u64,
-}
-
 /// Everything that is counted, as it stood at an edge of intervals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Edge {
@@ -118,7 +101,10 @@ impl<W: Waiter> Flow for Reader<W> {
     fn step(&mut self) -> io::Result<u64> {
         let Reader { waiter, intake, .. } = self;
         let reads_before = intake.reads();
-        let ready = waiter.wait_each(&mut |index| intake.take(index))?;
+        let ready = waiter.wait_each(&mut |index| match W::BLOCKS {
+            true => intake.take_due(index),
+            false => intake.take_ready(index),
+        })?;
         let reads = intake.reads() - reads_before;
         self.calls += 1;
         if ready < self.yield_limit && !W::BLOCKS {
@@ -132,7 +118,7 @@ impl<W: Waiter> Flow for Reader<W> {
     }
 
     fn warm_ops(&self) -> u64 {
-        self.intake.fds.len() as u64
+        self.intake.streams() as u64
     }
 
     fn edge(&mut self, now_ns: u64) {
@@ -152,22 +138,14 @@ impl<W: Waiter> Flow for Reader<W> {
 
     fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
         self.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
-        if W::BLOCKS {
-            for fd in &self.intake.fds {
-                fds::set_nonblocking(*fd)?;
-            }
-        }
-        self.intake.until_empty = true;
-        self.intake.least_bytes = 1;
+        self.intake.stop_blocking()?;
         let mut since = Instant::now();
         loop {
             // Before the cleanup: what a writer has written before it said so is there to be read.
             let is_over =
                 (1..=self.writers).all(|role| self.counters.word(role, writer::DONE).load(Acquire) != 0); // PAIR written
             let before = self.intake.bytes;
-            for index in 0..self.intake.fds.len() {
-                self.intake.take(index)?;
-            }
+            self.intake.take_all()?;
             let is_complete = is_over && self.intake.bytes >= self.of_writers(writer::BYTES);
             if is_complete {
                 return self.check();
@@ -211,86 +189,6 @@ impl<W: Waiter> Reader<W> {
             ("first_run_bytes_read".into(), bytes.to_string()),
             ("first_run_errors".into(), format!("EAGAIN {empty}, EINTR {interrupted}")),
         ])
-    }
-}
-
-impl Intake {
-    fn new<W: Waiter>(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Intake> {
-        let read_bytes = READ_BYTES.max(params.payload_bytes);
-        Ok(Intake {
-            fds: ends.iter().map(AsRawFd::as_raw_fd).collect(),
-            buffer: Buffer::new(read_bytes)?,
-            read_bytes,
-            until_empty: W::TELLS_ONCE,
-            least_bytes: if W::BLOCKS { params.payload_bytes } else { 1 },
-            is_touched: params.touch == Touch::All,
-            events: 0,
-            bytes: 0,
-            sum: 0,
-            empty: 0,
-            interrupted: 0,
-        })
-    }
-
-    /// Calls of read so far. One look at a stream may be thousands, where it is read until it is empty.
-    #[inline]
-    fn reads(&self) -> u64 {
-        self.events + self.empty
-    }
-
-    /// Reads a stream that has data, once as a rule.
-    #[inline]
-    fn take(&mut self, index: usize) -> io::Result<()> {
-        let buffer = &mut self.buffer.bytes_mut()[..self.read_bytes];
-        let mut taken = 0;
-        loop {
-            match fds::read(self.fds[index], buffer) {
-                Ok(0) => {
-                    let why = format!("stream {index}: its writer has closed it");
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
-                }
-                Ok(count) => {
-                    self.events += 1;
-                    self.bytes += count as u64;
-                    if self.is_touched {
-                        self.sum = self.sum.wrapping_add(fds::sum(&buffer[..count]));
-                    }
-                    taken += count;
-                    let may_hold_more = self.until_empty && count == buffer.len();
-                    if taken >= self.least_bytes && !may_hold_more {
-                        return Ok(());
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.empty += 1;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => self.interrupted += 1,
-                Err(error) => return Err(io::Error::new(error.kind(), format!("stream {index}: {error}"))),
-            }
-        }
-    }
-
-    /// One message through every stream, each byte of which says which stream it is.
-    fn verify(&mut self, payload_bytes: usize) -> io::Result<()> {
-        for (index, fd) in self.fds.iter().enumerate() {
-            let message = &mut self.buffer.bytes_mut()[..payload_bytes];
-            let mut filled = 0;
-            while filled < payload_bytes {
-                match fds::read(*fd, &mut message[filled..])? {
-                    0 => {
-                        return Err(io::Error::other(format!(
-                            "stream {index} ended before its first message"
-                        )));
-                    }
-                    count => filled += count,
-                }
-            }
-            if message.iter().any(|byte| *byte != writer::mark(index)) {
-                return Err(io::Error::other(format!("stream {index} does not hold what its writer wrote")));
-            }
-        }
-        Ok(())
     }
 }
 
