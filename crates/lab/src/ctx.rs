@@ -9,6 +9,7 @@ mod batches;
 mod concurrent;
 mod counted;
 mod each;
+mod end_of_run;
 mod interval;
 mod time;
 mod windows;
@@ -16,7 +17,8 @@ mod windows;
 pub use concurrent::Concurrent;
 pub use counted::Counted;
 pub use each::{RATE, TIME};
-pub use interval::Flow;
+pub use end_of_run::Balance;
+pub use interval::{Follower, Leader};
 pub use time::{Time, advance_virtual_time};
 
 use std::io;

@@ -33,6 +33,7 @@ const VERIFIED: usize = 0x280;
 const SAMPLE_COUNT: usize = 0x300;
 const PACE: usize = 0x400;
 const LEFT: usize = 0x480;
+const COUNTED_OPS: usize = 0x500;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
@@ -243,7 +244,17 @@ impl Shared {
         }
     }
 
-    /// A role of a crowd has stopped.
+    /// What the leading role has counted, for the others to take over once it has finished.
+    pub fn set_counted_ops(&self, ops: u64) {
+        self.u64(COUNTED_OPS).store(ops, Relaxed); // ordered by `finish`
+    }
+
+    /// That number.
+    pub fn counted_ops(&self) -> u64 {
+        self.u64(COUNTED_OPS).load(Relaxed)
+    }
+
+    /// A role that works until it is told to stop has stopped, and has published what it did.
     pub fn leave(&self) {
         self.u32(LEFT).fetch_add(1, Release); // PAIR leave
     }

@@ -9,8 +9,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use super::{READ_BYTES, fds, writer};
+use super::{READ_BYTES, writer};
 use crate::buffer::Buffer;
+use crate::fds;
 use crate::params::Touch;
 
 /// The ends, and what has been read from them.

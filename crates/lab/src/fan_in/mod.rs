@@ -10,7 +10,6 @@
 //! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
 mod causeway;
-pub(crate) mod fds;
 mod intake;
 mod limits;
 mod noop;

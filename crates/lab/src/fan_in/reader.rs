@@ -2,8 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::{Duration, Instant};
 
 use causeway_os::counters::ThreadCounters;
 use rustix::net::sockopt;
@@ -11,17 +9,12 @@ use rustix::pipe::fcntl_getpipe_size;
 
 use super::intake::Intake;
 use super::wait::{self, Waiter};
-use super::{MAX_EVENTS, STREAMS, WAIT, YIELD_LIMIT, count, is_cyclic, writer, writers};
+use super::{MAX_EVENTS, STREAMS, WAIT, YIELD_LIMIT, count, is_cyclic, writers};
 use crate::contract::Facts;
-use crate::ctx::{Ctx, Flow};
+use crate::ctx::{Balance, Ctx, Leader};
 use crate::params::CaseParams;
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
-
-/// Without a byte for so long although some are missing, they are lost.
-pub(super) const LOST_AFTER: Duration = Duration::from_secs(2);
-/// Word of the reader's line: operations of the timed part.
-pub(super) const COUNTED_OPS: usize = 0;
+use crate::shared_counters::{Counter, SharedCounters};
 
 /// The whole life of this role, from its ends to its facts.
 pub(super) fn drive(
@@ -56,6 +49,7 @@ fn run<W: Waiter>(
         yield_limit: count(params, YIELD_LIMIT),
         counters,
         writers: writers(params),
+        is_draining: false,
         edges: Vec::with_capacity(1024),
     };
     cx.set_step(Step::Prefault);
@@ -80,6 +74,7 @@ struct Reader<W> {
     yield_limit: usize,
     counters: SharedCounters,
     writers: usize,
+    is_draining: bool,
     edges: Vec<Edge>,
 }
 
@@ -96,7 +91,7 @@ pub(super) struct Edge {
     pub(super) involuntary: u64,
 }
 
-impl<W: Waiter> Flow for Reader<W> {
+impl<W: Waiter> Leader for Reader<W> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         let Reader { waiter, intake, .. } = self;
@@ -123,69 +118,45 @@ impl<W: Waiter> Flow for Reader<W> {
 
     fn edge(&mut self, now_ns: u64) {
         let own = ThreadCounters::read();
-        let of_writers = |word| self.of_writers(word);
         self.edges.push(Edge {
             now_ns,
             events: self.intake.events,
             bytes: self.intake.bytes,
             calls: self.calls,
             empty: self.intake.empty,
-            writes: of_writers(writer::WRITES),
-            voluntary: own.voluntary_switches + of_writers(writer::VOLUNTARY),
-            involuntary: own.involuntary_switches + of_writers(writer::INVOLUNTARY),
+            writes: self.of_writers(Counter::Messages),
+            voluntary: own.voluntary_switches + self.of_writers(Counter::VoluntarySwitches),
+            involuntary: own.involuntary_switches + self.of_writers(Counter::InvoluntarySwitches),
         });
     }
 
-    fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
-        self.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
-        self.intake.stop_blocking()?;
-        let mut since = Instant::now();
-        loop {
-            // Before the cleanup: what a writer has written before it said so is there to be read.
-            let is_over =
-                (1..=self.writers).all(|role| self.counters.word(role, writer::DONE).load(Acquire) != 0); // PAIR written
-            let before = self.intake.bytes;
-            self.intake.take_all()?;
-            let is_complete = is_over && self.intake.bytes >= self.of_writers(writer::BYTES);
-            if is_complete {
-                return self.check();
-            }
-            if self.intake.bytes > before {
-                since = Instant::now();
-            } else if is_over && since.elapsed() > LOST_AFTER {
-                return self.check();
-            } else {
-                std::thread::yield_now();
-            }
+    fn balance(&mut self) -> io::Result<Balance> {
+        if !self.is_draining {
+            self.intake.stop_blocking()?;
+            self.is_draining = true;
         }
+        self.intake.take_all()?;
+        Ok(Balance {
+            unit: "bytes",
+            sent: (self.of_writers(Counter::Bytes), self.of_writers(Counter::Sum)),
+            arrived: (self.intake.bytes, self.intake.sum),
+        })
     }
 }
 
 impl<W: Waiter> Reader<W> {
-    fn of_writers(&self, word: usize) -> u64 {
-        writer::sum(&self.counters, self.writers, word)
-    }
-
-    /// Nothing may be lost, nothing added, nothing changed.
-    fn check(&self) -> io::Result<()> {
-        let (bytes, sum) = (self.of_writers(writer::BYTES), self.of_writers(writer::SUM));
-        if (bytes, sum) == (self.intake.bytes, self.intake.sum) {
-            return Ok(());
-        }
-        Err(io::Error::other(format!(
-            "{} bytes with sum {:#x} were read, but {bytes} with sum {sum:#x} written",
-            self.intake.bytes, self.intake.sum
-        )))
+    fn of_writers(&self, counter: Counter) -> u64 {
+        self.counters.total(1..=self.writers, counter)
     }
 
     /// What all roles did in the whole run, warm-up and drain included.
     fn accounts(&self) -> Facts {
         let Intake { events, bytes, empty, interrupted, .. } = &self.intake;
-        let interrupted = interrupted + self.of_writers(writer::INTERRUPTED);
+        let interrupted = interrupted + self.of_writers(Counter::Interrupted);
         Facts::from([
             ("first_run_reads".into(), events.to_string()),
-            ("first_run_writes".into(), self.of_writers(writer::WRITES).to_string()),
-            ("first_run_bytes_written".into(), self.of_writers(writer::BYTES).to_string()),
+            ("first_run_writes".into(), self.of_writers(Counter::Messages).to_string()),
+            ("first_run_bytes_written".into(), self.of_writers(Counter::Bytes).to_string()),
             ("first_run_bytes_read".into(), bytes.to_string()),
             ("first_run_errors".into(), format!("EAGAIN {empty}, EINTR {interrupted}")),
         ])
@@ -195,7 +166,7 @@ impl<W: Waiter> Reader<W> {
 /// The figures of each interval, by name.
 pub(super) fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
     let series = |of: &dyn Fn(&Edge, &Edge) -> f64| -> Vec<f64> {
-        edges.windows(2).map(|pair| rounded(of(&pair[0], &pair[1]))).collect()
+        edges.windows(2).map(|pair| of(&pair[0], &pair[1])).collect()
     };
     let per_second = |of: fn(&Edge) -> u64| {
         series(&|a, b| (of(b) - of(a)) as f64 * 1e9 / (b.now_ns - a.now_ns).max(1) as f64)
@@ -207,11 +178,6 @@ pub(super) fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
     cx.note_series("empty_reads_per_s", per_second(|edge| edge.empty));
     cx.note_series("voluntary_switches_per_s", per_second(|edge| edge.voluntary));
     cx.note_series("involuntary_switches_per_s", per_second(|edge| edge.involuntary));
-}
-
-/// A figure with as many digits as it deserves: a thousand intervals must fit into a report.
-fn rounded(figure: f64) -> f64 {
-    (figure * 1e3).round() / 1e3
 }
 
 /// Effective settings of the streams.

@@ -9,7 +9,6 @@ mod descriptor;
 mod eventfd;
 mod futex;
 mod noop;
-pub(crate) mod page;
 mod pingpong;
 mod pipe_byte;
 mod sem_posix;
@@ -19,6 +18,7 @@ mod socket_byte;
 mod spin_yield;
 mod uring_msg;
 
+pub(crate) use crate::page;
 pub(crate) use condvar::{check, init_mutex};
 pub use sem_sysv::cleanup;
 
