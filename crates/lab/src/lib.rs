@@ -14,6 +14,7 @@ pub mod allocator;
 pub mod axis;
 pub mod buffer;
 pub mod contract;
+mod control;
 pub mod coordinator;
 pub mod counter_check;
 pub mod crossover;

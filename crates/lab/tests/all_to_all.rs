@@ -42,6 +42,11 @@ fn trials(host: &'static Host) -> Vec<Trial> {
             measure(host, &CaseId::new("all-to-all", "noop", 100, placement).with("senders", "3"));
         }
     }));
+    trials.push(trial("hundreds_of_roles_on_one_cpu_come_to_an_end", move || {
+        let id = CaseId::new("all-to-all", "pipe", 1, "same-cpu").with("groups", "100");
+        let measured = measure(host, &id.with("receivers", "2").with("senders", "2")).expect("no limit");
+        assert_eq!(measured.roles.len(), 400);
+    }));
     trials.push(trial("what_exceeds_a_limit_is_refused_with_its_name", move || refusals(host)));
     trials
 }

@@ -237,6 +237,27 @@ pub fn stopped_for_good(host: &Host) {
     });
 }
 
+/// A run that is longer than the peers may take to start: the deadline for that does not wake the coordinator meanwhile.
+pub fn coordinator_sleeps_past_the_start(host: &Host) {
+    const EARLY: Deadlines = Deadlines {
+        setup: Duration::from_secs(2),
+        run: Duration::from_secs(60),
+        grace: Duration::from_millis(100),
+    };
+    const THREE_SECONDS: Timing =
+        Timing { sample_ns: 100_000_000, samples: 30, least_samples: 30, run_ns: 3_000_000_000 };
+    let case = prepare(host, &CaseId::new("roundtrip", "pipe", 64, "two-cpus"))
+        .or_else(|_| prepare(host, &CaseId::new("roundtrip", "pipe", 64, "same-cpu")))
+        .expect("a pipe runs everywhere");
+    match run_within(host, &case, THREE_SECONDS, EARLY) {
+        Outcome::Measured(measured) => {
+            assert!(measured.elapsed_ms > 2_500.0, "{} ms", measured.elapsed_ms);
+            assert_eq!(measured.roles[0].counted.coordinator_switches, Some(0));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What a mechanism itself may do to its peer.
 pub fn mock_faults(host: &Host) {
     for (fault, words) in [
