@@ -10,7 +10,6 @@ mod killed;
 #[allow(dead_code, reason = "shared with the conformance of mechanisms")]
 mod runs;
 
-use std::fs;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
@@ -44,22 +43,9 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     families
         .into_iter()
         .flat_map(|(targets, promises)| {
-            targets.iter().flat_map(move |target| {
-                promises.iter().map(move |(promise, test)| {
-                    let pattern = target.patterns[0].id;
-                    runs::trial(format!("{pattern}::{}::{promise}", target.id), move || {
-                        let semaphores = semaphores();
-                        test(host, target);
-                        assert_eq!(self::semaphores(), semaphores, "semaphores are left behind");
-                    })
-                })
-            })
+            targets.iter().flat_map(move |target| runs::trials_of(host, target, promises))
         })
         .collect()
-}
-
-fn semaphores() -> usize {
-    fs::read_to_string("/proc/sysvipc/sem").map_or(0, |table| table.lines().count())
 }
 
 /// One run that must give numbers.
