@@ -64,5 +64,6 @@ const TESTS: &[Test] = &[
     ("an_open_loop_counts_from_when_a_request_was_due", each::open_loop),
     ("round_trips_that_the_clock_cannot_tell_are_refused", each::too_short),
     ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
+    ("a_run_that_makes_no_progress_uses_the_budget", search::stall_uses_the_budget),
     ("many_runs_leave_nothing_behind", many::nothing_is_left),
 ];
