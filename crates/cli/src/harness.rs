@@ -3,10 +3,10 @@
 //! A session of a suite, or of what a glob selects from it, has a case `noop` of every pattern that it runs, so that each
 //! report shows what of its figures is the loop. Who names complete ids gets those and nothing else.
 
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::catalogue;
+use weighbridge_lab::contract::{Caps, Prepared};
 use weighbridge_lab::ctx::Time;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::{self, Prepared};
 use weighbridge_record::CaseId;
 
 /// The mechanism of every pattern that does nothing.
@@ -26,7 +26,7 @@ pub fn missing(globs: &[String], cases: &[Prepared], host: &Host) -> Vec<Prepare
             continue;
         }
         // A pattern without a harness, or a place where it cannot run, has none to show.
-        found.extend(target::prepare(&noop(case, cases), host).ok());
+        found.extend(catalogue::prepare(&noop(case, cases), host).ok());
     }
     found
 }
@@ -56,7 +56,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn prepared(host: &Host, ids: &[&str]) -> Vec<Prepared> {
-        ids.iter().map(|id| target::prepare(&id.parse().unwrap(), host).unwrap()).collect()
+        ids.iter().map(|id| catalogue::prepare(&id.parse().unwrap(), host).unwrap()).collect()
     }
 
     fn ids(cases: &[Prepared]) -> Vec<String> {
@@ -96,11 +96,11 @@ mod tests {
 
     #[test]
     fn every_pattern_has_a_harness() {
-        let with_harness: BTreeSet<&str> = target::all()
+        let with_harness: BTreeSet<&str> = catalogue::all()
             .filter(|target| target.id == NOOP && target.caps.has(Caps::HARNESS))
             .flat_map(|target| target.patterns.iter().map(|pattern| pattern.id))
             .collect();
-        let all: BTreeSet<&str> = target::patterns().iter().map(|pattern| pattern.id).collect();
+        let all: BTreeSet<&str> = catalogue::patterns().iter().map(|pattern| pattern.id).collect();
         assert_eq!(with_harness, all);
     }
 }

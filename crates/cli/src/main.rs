@@ -58,7 +58,7 @@ impl fmt::Display for Failure {
 
 fn main() -> ExitCode {
     #[cfg(feature = "peers")]
-    weighbridge_lab::target::add(weighbridge_peers::FAMILIES);
+    weighbridge_lab::catalogue::add(weighbridge_peers::FAMILIES);
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weighbridge_lab::catalogue::{self, Refusal};
+use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::plan::{self, Changes, Estimate, SUITES, Suite};
 use weighbridge_lab::session::expected_run;
-use weighbridge_lab::target::{self, Prepared, Refusal};
 use weighbridge_record::Skipped;
 use weighbridge_stats::stopping::LOOKS;
 
@@ -58,7 +59,7 @@ impl Scope {
             if id.payload_bytes > memory_bytes / 8 {
                 return Err(too_large(id.payload_bytes, memory_bytes));
             }
-            match target::prepare(&id, host) {
+            match catalogue::prepare(&id, host) {
                 Ok(case) => scope.cases.push(case),
                 Err(Refusal::NotHere(why)) => {
                     scope.skipped.push(Skipped { case: id, step: "fit".into(), why })
@@ -219,7 +220,7 @@ mod tests {
             machine: Machine::default(),
         };
         let lines = cases.iter().flat_map(|id| {
-            let (_, pattern, params) = target::resolve(id).unwrap();
+            let (_, pattern, params) = catalogue::resolve(id).unwrap();
             let unit = pattern.unit.name(id.payload_bytes);
             let series =
                 [("alloc_ns", 60.0), ("free_ns", 40.0)].map(|(name, value)| (name.to_owned(), value));

@@ -5,8 +5,8 @@
 //! part. An axis that some cases do not have leaves those cases out, and that is said; one that none has is a mistake.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use weighbridge_lab::catalogue;
 use weighbridge_lab::plan::{self, Changes, SUITES, Suite};
-use weighbridge_lab::target;
 use weighbridge_record::CaseId;
 
 use crate::{Failure, nearest};
@@ -70,7 +70,7 @@ fn complete_id(word: &str) -> Result<Option<CaseId>, Failure> {
         return Ok(None);
     }
     let Ok(id) = word.parse::<CaseId>() else { return Ok(None) };
-    match target::resolve(&id) {
+    match catalogue::resolve(&id) {
         Ok(_) => Ok(Some(plan::without_defaults(id))),
         Err(why) => Err(Failure::new(format!("no case `{word}`: {why}{}", suggestions(word)))),
     }
@@ -90,7 +90,7 @@ fn with_axes(bases: Vec<CaseId>, axes: &[(String, Vec<String>)]) -> (Vec<CaseId>
         if !seen.insert(id.clone()) {
             continue;
         }
-        match target::resolve(&id) {
+        match catalogue::resolve(&id) {
             Ok(_) => existing.push(id),
             Err(why) => left_out.push((id, why)),
         }
@@ -107,10 +107,10 @@ fn check_axis(axis: &str, value: &str, ids: &[CaseId]) -> Result<(), Failure> {
     let mut refusal = None;
     let mut known: Vec<&str> = Vec::new();
     for id in ids {
-        let Ok((target, pattern, _)) = target::resolve(id) else { continue };
+        let Ok((target, pattern, _)) = catalogue::resolve(id) else { continue };
         let declared = target.axes_in(pattern);
         let has_axis = declared.iter().any(|declared| declared.name == axis);
-        match target::resolve(&id.clone().with(axis, value)) {
+        match catalogue::resolve(&id.clone().with(axis, value)) {
             Ok(_) => return Ok(()),
             Err(why) if has_axis => refusal = refusal.or(Some(why)),
             Err(_) => {}
@@ -206,7 +206,7 @@ impl Pattern {
 
     fn nothing(&self) -> String {
         let word = &self.word;
-        if let Some(target) = target::all().find(|target| target.id == word) {
+        if let Some(target) = catalogue::all().find(|target| target.id == word) {
             let pattern = target.patterns.first().map_or("roundtrip", |pattern| pattern.id);
             return format!("no suite has `{word}`; name a case in full, as in {pattern}/{word}/1/same-cpu");
         }

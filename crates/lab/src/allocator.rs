@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::axis::{Axis, Values};
-use crate::contract::Fit;
+use crate::contract::Unsupported;
 use crate::params::CaseParams;
 
 /// The axis.
@@ -69,13 +69,13 @@ pub fn library(params: &CaseParams) -> Option<PathBuf> {
 }
 
 /// Is the allocator that the case asks for installed?
-pub fn fit(params: &CaseParams) -> Fit {
+pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     match wanted(params) {
-        Some(known) if find(known).is_none() => Fit::No(format!(
+        Some(known) if find(known).is_none() => Err(Unsupported(format!(
             "{} is not installed here; Debian has it in the package {}",
             known.name, known.package
-        )),
-        _ => Fit::Yes,
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -121,8 +121,8 @@ mod tests {
     fn an_allocator_that_is_missing_is_refused_with_its_package() {
         for known in KNOWN {
             match (fit(&params(known.name)), library(&params(known.name))) {
-                (Fit::Yes, Some(path)) => assert!(path.exists()),
-                (Fit::No(why), None) => assert!(why.contains(known.package), "{why}"),
+                (Ok(()), Some(path)) => assert!(path.exists()),
+                (Err(Unsupported(why)), None) => assert!(why.contains(known.package), "{why}"),
                 other => panic!("{other:?}"),
             }
         }

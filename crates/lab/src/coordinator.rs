@@ -16,13 +16,12 @@ use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
 
 use crate::allocator;
-use crate::contract::{EndResources, Facts};
+use crate::contract::{EndResources, Facts, Prepared};
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
-use crate::target::Prepared;
-use crate::{host::Host, interrupt::Interrupt, mechanism};
+use crate::{catalogue, host::Host, interrupt::Interrupt};
 use running::{Peer, Running, State};
 
 /// How long the coordinator waits before it calls a run a failure.
@@ -107,7 +106,7 @@ impl<'a> Coordinator<'a> {
     /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings. Takes
     /// away what programs that were killed have left behind.
     pub fn new(host: &'a Host, interrupt: &'a Interrupt, program: PathBuf, seed: u64) -> Coordinator<'a> {
-        mechanism::cleanup();
+        catalogue::cleanup();
         Coordinator {
             host,
             interrupt,
@@ -142,7 +141,14 @@ impl<'a> Coordinator<'a> {
         shared.deadline().set(deadlines.setup)?;
         let mut resources_by_role = (case.target.create)(self.host, &case.params)?;
         let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
-        assert_eq!(resources_by_role.len(), role_names.len(), "a plan hands something to every role");
+        if resources_by_role.is_empty() {
+            resources_by_role.resize_with(role_names.len(), EndResources::default);
+        }
+        assert_eq!(
+            resources_by_role.len(),
+            role_names.len(),
+            "a target creates something for every role, or for none"
+        );
         let processes: Vec<Vec<(usize, EndResources)>> = match case.params.axis("peers") {
             "thread" => vec![resources_by_role.into_iter().enumerate().collect()],
             _ => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),

@@ -5,10 +5,9 @@
 use weighbridge_record::{CaseId, PerOp, Run};
 use weighbridge_stats as stats;
 
-use crate::contract::Caps;
+use crate::contract::{Caps, Prepared};
 use crate::params::{Touch, Wait};
 use crate::pattern::working_set;
-use crate::target::Prepared;
 
 /// Up to this size a message crosses every mechanism in one piece.
 const ONE_PIECE_BYTES: usize = 4096;
@@ -177,12 +176,12 @@ pub fn equivalent_case(case: &CaseId) -> Option<CaseId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target;
+    use crate::catalogue;
 
     const MANY: f64 = 1e6;
 
     fn case(id: &str, cpus: [u32; 2]) -> Prepared {
-        let (target, pattern, mut params) = target::resolve(&id.parse().unwrap()).unwrap();
+        let (target, pattern, mut params) = catalogue::resolve(&id.parse().unwrap()).unwrap();
         params.cpus = cpus.to_vec();
         Prepared { params, target, pattern, resolved_placement: "same-llc" }
     }

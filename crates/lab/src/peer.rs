@@ -4,6 +4,7 @@
 //! shared memory, so that the coordinator can say where a peer died. It talks to the coordinator twice: it receives an
 //! [`Assignment`], and it sends a [`Report`].
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
@@ -17,13 +18,13 @@ use serde::{Deserialize, Serialize};
 use weighbridge_record::CaseId;
 
 use crate::axis;
-use crate::contract::{EndResources, Facts};
+use crate::catalogue;
+use crate::contract::{EndResources, Facts, Target};
 use crate::control;
 use crate::ctx::{Counted, Ctx};
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
-use crate::target::{self, Target};
 
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
@@ -125,7 +126,7 @@ fn play(control: BorrowedFd<'_>) -> Report {
     };
     let Received { assignment, shared, resources_by_role } = received;
     let (target, _, mut params) =
-        target::resolve(&assignment.case).expect("the coordinator has checked the case");
+        catalogue::resolve(&assignment.case).expect("the coordinator has checked the case");
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
@@ -141,6 +142,11 @@ fn play_all(
     mut roles: Vec<(usize, EndResources)>,
     play: impl Fn((usize, EndResources)) -> Result<RoleReport, Report> + Send + Sync + 'static,
 ) -> Result<Vec<RoleReport>, Report> {
+    let play = move |role: (usize, EndResources)| {
+        let index = role.0;
+        panic::catch_unwind(AssertUnwindSafe(|| play(role)))
+            .unwrap_or_else(|panic| Err(Report::failed(index, &io::Error::other(words_of(&*panic)))))
+    };
     if roles.len() == 1 {
         return play(roles.remove(0)).map(|report| vec![report]);
     }
@@ -149,15 +155,19 @@ fn play_all(
     for role in roles {
         let (play, sender) = (Arc::clone(&play), sender.clone());
         thread::spawn(move || {
-            let index = role.0;
-            let result = panic::catch_unwind(AssertUnwindSafe(|| play(role)))
-                .unwrap_or_else(|_| Err(Report::failed(index, &io::Error::other("it panicked"))));
             // Nobody listens any more once another role has failed.
-            let _ = sender.send(result);
+            let _ = sender.send(play(role));
         });
     }
     drop(sender);
     results.into_iter().collect()
+}
+
+/// What a panic says: a defect of this program, which the user can report.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    format!("a defect of this program: it panicked: {said}")
 }
 
 struct Received {

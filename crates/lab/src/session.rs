@@ -11,11 +11,11 @@ use weighbridge_record as record;
 use weighbridge_record::{CaseId, Line, StoppedBy};
 use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule};
 
+use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Outcome};
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
 use crate::summary;
-use crate::target::Prepared;
 
 /// What is asked of a session.
 #[derive(Clone, Debug)]

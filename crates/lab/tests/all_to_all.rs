@@ -14,10 +14,9 @@ use std::process::ExitCode;
 
 use libtest_mimic::Trial;
 use weighbridge_lab::all_to_all;
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, Target};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use runs::{PLACEMENTS, SHORT, prepare, run, trial};
@@ -30,7 +29,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     let mut trials = Vec::new();
     for target in all_to_all::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         for (promise, test) in PROMISES {
-            let name = format!("all-to-all::{}::{promise}", target.id);
+            let name = format!("all-to-all/{}/{promise}", target.id);
             trials.push(trial(name, move || test(host, target)));
         }
     }

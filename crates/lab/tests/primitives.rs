@@ -13,11 +13,10 @@ mod runs;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, Prepared, Target};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_lab::{lock, op, signal};
 use weighbridge_record::CaseId;
 

@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::catalogue;
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::mechanism;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{self, Prepared, Target};
 use weighbridge_record::CaseId;
 
 use runs::Promises;
@@ -45,7 +45,7 @@ const LONG: Timing =
     Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
 
 fn main() -> ExitCode {
-    target::add(weighbridge_peers::FAMILIES);
+    catalogue::add(weighbridge_peers::FAMILIES);
     if std::env::args().nth(1).as_deref() == Some(COORDINATE) {
         return coordinate();
     }
@@ -192,7 +192,7 @@ fn coordinator_killed(_host: &Host, _subject: &'static Target) {
     assert_ne!(names_of(coordinator), [""; 0], "nobody was there to take them away");
     // Peers end with their coordinator. One that is ending may still make a name; so they are gone first.
     until("without peers", || !processes_of(coordinator));
-    mechanism::cleanup();
+    catalogue::cleanup();
     assert_eq!(names_of(coordinator), [""; 0]);
 }
 

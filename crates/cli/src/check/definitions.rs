@@ -592,7 +592,7 @@ pub const UNEQUAL: &[Unequal] = &[
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use weighbridge_lab::{plan, target};
+    use weighbridge_lab::{catalogue, plan};
     use weighbridge_record::CaseId;
 
     #[test]
@@ -601,7 +601,7 @@ mod tests {
         for definition in ALL {
             let id: CaseId = definition.case.parse().unwrap();
             assert_eq!(id.to_string(), definition.case, "axes stand in order");
-            let Ok((_, pattern, _)) = target::resolve(&id) else { continue };
+            let Ok((_, pattern, _)) = catalogue::resolve(&id) else { continue };
             resolved += 1;
             assert_eq!(
                 plan::without_defaults(id.clone()),

@@ -79,15 +79,15 @@ fn compared(compared: &Compared) -> Value {
 mod tests {
     use super::*;
     use crate::check::definitions;
+    use weighbridge_lab::catalogue;
     use weighbridge_lab::host::Host;
-    use weighbridge_lab::target;
 
     #[test]
     fn every_turn_is_in_the_document_and_a_failure_has_no_figures() {
         let definition = &definitions::ALL[0];
         let host = Host::look().unwrap();
         let new = || {
-            let case = target::prepare(&definition.case.parse().unwrap(), &host).unwrap();
+            let case = catalogue::prepare(&definition.case.parse().unwrap(), &host).unwrap();
             Compared::new(definition, case, "/usr/bin/perf".into())
         };
         let mut good = new();

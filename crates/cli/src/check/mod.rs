@@ -14,8 +14,8 @@ pub mod table;
 pub mod turns;
 pub mod verdict;
 
+use weighbridge_lab::catalogue::{self, Refusal};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::{self, Refusal};
 use weighbridge_record::CaseId;
 
 use definition::{Definition, Tool};
@@ -44,7 +44,7 @@ impl Scope {
                 scope.misses(definition);
                 continue;
             };
-            match target::prepare(&case(definition), host) {
+            match catalogue::prepare(&case(definition), host) {
                 Ok(case) => scope.compared.push(Compared::new(definition, case, program)),
                 Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
                     scope.refused.push((definition, why))
@@ -64,7 +64,7 @@ impl Scope {
 
 /// The comparisons whose case of ours this program has.
 pub fn existing() -> impl Iterator<Item = &'static Definition> {
-    definitions::ALL.iter().filter(|definition| target::resolve(&case(definition)).is_ok())
+    definitions::ALL.iter().filter(|definition| catalogue::resolve(&case(definition)).is_ok())
 }
 
 fn case(definition: &Definition) -> CaseId {

@@ -132,13 +132,13 @@ mod tests {
     use super::*;
     use crate::check::definition::Definition;
     use crate::check::definitions;
+    use weighbridge_lab::catalogue;
     use weighbridge_lab::host::Host;
-    use weighbridge_lab::target;
 
     fn compared(name: &str, pairs: &[(f64, f64)]) -> Compared {
         let definition: &'static Definition =
             definitions::ALL.iter().find(|definition| definition.name == name).unwrap();
-        let case = target::prepare(&definition.case.parse().unwrap(), &Host::look().unwrap()).unwrap();
+        let case = catalogue::prepare(&definition.case.parse().unwrap(), &Host::look().unwrap()).unwrap();
         let mut compared = Compared::new(definition, case, "/usr/bin/true".into());
         compared.pairs = pairs.to_vec();
         compared

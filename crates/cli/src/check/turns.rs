@@ -4,12 +4,12 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::{Coordinator, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::summary::run_line;
-use weighbridge_lab::target::Prepared;
 use weighbridge_stats as stats;
 
 use super::definition::{Blanks, Definition, Place};

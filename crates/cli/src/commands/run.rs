@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::Coordinator;
 use weighbridge_lab::crossover::{self, Listener, Search};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::machine;
 use weighbridge_lab::session::{Ended, Session, Settings, Sink};
-use weighbridge_lab::target::Prepared;
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 

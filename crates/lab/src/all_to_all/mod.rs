@@ -18,39 +18,31 @@ use causeway_os::socket;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
-use crate::target::Target;
 
 /// Everything that several may write to at once.
 pub const ALL: &[Target] = &[
-    Target {
-        caps: Caps::HARNESS,
-        fit: |_, _| Fit::Yes,
-        create: |_, params| {
-            Ok((0..Concurrent::of(params).roles()).map(|_| EndResources::default()).collect())
-        },
-        drive: |_, _, _, cx| noop::drive(cx),
-        ..target(
-            "noop",
-            "the harness itself: the leading receiver's counting and its clock, without a call",
-            create_pipes,
-        )
-    },
-    target("pipe", "a pipe for each receiver, which all senders of its group write to", create_pipes),
+    PIPE.harness(
+        "the harness itself: the leading receiver's counting and its clock, without a call",
+        |_, _, _, cx| noop::drive(cx),
+    ),
+    PIPE,
     target(
         "unix-stream",
         "a Unix stream socket pair for each receiver, which all senders of its group write to",
         |_, params| create(params, || Ok(socket::stream_pair()?)),
     ),
 ];
+
+const PIPE: Target =
+    target("pipe", "a pipe for each receiver, which all senders of its group write to", create_pipes);
 
 const fn target(
     id: &'static str,
@@ -68,10 +60,11 @@ const fn target(
         create,
         drive,
         counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        in_suites: InSuites::AtEverySize,
     }
 }
 
-const ALL_TO_ALL: Info = Info {
+const ALL_TO_ALL: PatternInfo = PatternInfo {
     id: "all-to-all",
     about: "groups of senders and receivers, each sender writing to every receiver of its group: messages per second",
     needs: Caps::NONE,
@@ -154,11 +147,11 @@ impl Concurrent {
     }
 }
 
-fn fit(_host: &Host, params: &CaseParams) -> Fit {
+fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if params.payload_bytes > LONGEST_BYTES {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "messages of several senders to one end may mix above PIPE_BUF = {LONGEST_BYTES} bytes, which the kernel fixes"
-        ));
+        )));
     }
     let crowd = Concurrent::of(params);
     let ends = crowd.groups * crowd.receivers * (crowd.senders + 1);
@@ -216,7 +209,7 @@ mod tests {
     #[test]
     fn a_sender_has_an_end_of_each_receiver_of_its_group_and_of_no_other() {
         let id = "all-to-all/pipe/1/free/groups=2/receivers=3/senders=2".parse().unwrap();
-        let (_, _, params) = crate::target::resolve(&id).unwrap();
+        let (_, _, params) = crate::catalogue::resolve(&id).unwrap();
         let resources_by_role = create_pipes(&Host::look().unwrap(), &params).unwrap();
         let fds: Vec<usize> = resources_by_role.iter().map(|resources| resources.fds.len() - 1).collect();
         assert_eq!(fds, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3]);

@@ -2,7 +2,7 @@
 
 use super::{ORDER, STREAMS, WAIT, count, writers};
 use crate::axis;
-use crate::contract::Fit;
+use crate::contract::Unsupported;
 use crate::descriptors;
 use crate::host::Host;
 use crate::params::CaseParams;
@@ -15,29 +15,31 @@ pub(super) const EACH_ROLE: usize = 8;
 pub(super) const SELECT_FDS: usize = 1024;
 
 /// May this case run here? Raises the limit of descriptors as far as the case needs and this process may.
-pub(super) fn fit(host: &Host, params: &CaseParams) -> Fit {
+pub(super) fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let (streams, writers) = (count(params, STREAMS), writers(params));
     if writers > streams {
-        return Fit::No(format!("{writers} writers have nothing to write to among {streams} streams"));
+        return Err(Unsupported(format!(
+            "{writers} writers have nothing to write to among {streams} streams"
+        )));
     }
     match params.axis(WAIT.name) {
         "none" if params.axis(ORDER.name) == "random" => {
-            return Fit::No(
+            return Err(Unsupported(
                 "a reader that waits for one stream after the other blocks for good while its writer waits for room in \
                  another; wait=none needs order=cyclic"
                     .into(),
-            );
+            ));
         }
         "select" if streams + OTHERS > SELECT_FDS => {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "select takes descriptors below FD_SETSIZE = {SELECT_FDS}, which the C library fixes: at most {} \
                  streams; use another wait",
                 SELECT_FDS - OTHERS
-            ));
+            )));
         }
         "uring" => {
             if let Some(why) = &host.uring_refused {
-                return Fit::No(why.clone());
+                return Err(Unsupported(why.clone()));
             }
         }
         _ => {}

@@ -23,22 +23,18 @@ use std::io;
 use causeway_os::socket;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::host::Host;
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
-use crate::target::Target;
 use streams::Kind;
 
 /// Everything that can be read from by the thousand.
 pub const ALL: &[Target] = &[
-    target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
-        drive(Kind::Pipe, resources, params, cx)
-    }),
+    PIPE,
     target("unix-stream", "a Unix stream socket pair for each stream", &[], |_, resources, params, cx| {
         drive(Kind::UnixStream, resources, params, cx)
     }),
@@ -50,18 +46,15 @@ pub const ALL: &[Target] = &[
     ),
     causeway::ONE_WRITER,
     causeway::MANY_WRITERS,
-    Target {
-        caps: Caps::HARNESS,
-        fit: |_, _| Fit::Yes,
-        create: |_, params| Ok((0..=writers(params)).map(|_| EndResources::default()).collect()),
-        ..target(
-            "noop",
-            "the harness itself: the reader's loop and its clock, without a call",
-            &[],
-            |_, _, params, cx| noop::drive(params, cx),
-        )
-    },
+    PIPE.harness(
+        "the harness itself: the reader's loop and its clock, without a call",
+        |_, _, params, cx| noop::drive(params, cx),
+    ),
 ];
+
+const PIPE: Target = target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
+    drive(Kind::Pipe, resources, params, cx)
+});
 
 const fn target(
     id: &'static str,
@@ -80,10 +73,11 @@ const fn target(
         create,
         drive,
         counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        in_suites: InSuites::AtEverySize,
     }
 }
 
-const FAN_IN: Info = Info {
+const FAN_IN: PatternInfo = PatternInfo {
     id: "fan-in",
     about: "thousands of streams, or many publishers, into one reader: events per second, an event being a read that \
             returned data, or a message",

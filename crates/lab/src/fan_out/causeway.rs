@@ -11,7 +11,7 @@ use causeway_os::socket;
 use super::burst;
 use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::mechanism::causeway::{
     CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, accept_invitation, create, hear,
@@ -42,23 +42,23 @@ impl<K: Kind> Multicast for Causeway<K> {
     type Sender = Sender;
     type Receiver = Subscribed;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (bytes, needed) = (capacity_bytes(params), needed_bytes(params));
         if needed > bytes || bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a burst of {} messages of {} bytes needs a log of {needed} bytes, it has {bytes}, and the largest has \
                  {MOST_BYTES}; raise it with capacity=BYTES or lower the burst",
                 burst(params),
                 params.payload_bytes
-            ));
+            )));
         }
         match super::receivers(params) > RECEIVERS_MAX {
-            true => Fit::No(format!("a group has at most {RECEIVERS_MAX} receivers")),
-            false => Fit::Yes,
+            true => Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers"))),
+            false => Ok(()),
         }
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::seqpacket_pair)
     }
 

@@ -12,7 +12,7 @@ use causeway_os::socket;
 use super::group::sndbuf;
 use super::message_buffer::Room;
 use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -27,7 +27,7 @@ impl Multicast for UnixStream {
     type Sender = Sender;
     type Receiver = Receiver<true>;
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::stream_pair)
     }
 
@@ -51,11 +51,11 @@ impl Multicast for UnixSeqpacket {
     type Sender = Sender;
     type Receiver = Receiver<false>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fits_send_buffer(host, params)
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::seqpacket_pair)
     }
 
@@ -69,16 +69,16 @@ impl Multicast for UnixSeqpacket {
 }
 
 /// A record is at most as long as the send buffer less what the kernel keeps of it.
-pub(super) fn fits_send_buffer(host: &Host, params: &CaseParams) -> Fit {
+pub(super) fn fits_send_buffer(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let buffer = host.sysctl_number("net/core/wmem_default").unwrap_or(u64::MAX);
     match params.payload_bytes as u64 > buffer.saturating_sub(32) {
-        false => Fit::Yes,
-        true => Fit::No(format!(
+        false => Ok(()),
+        true => Err(Unsupported(format!(
             "a record of {} bytes exceeds the send buffer of net.core.wmem_default = {buffer} bytes; raise it with \
              sysctl net.core.wmem_default={}",
             params.payload_bytes,
             params.payload_bytes + 32
-        )),
+        ))),
     }
 }
 

@@ -19,7 +19,7 @@ use causeway_os::memory::{self, Access, Mapping};
 
 use super::backing;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 use crate::signal::barrier::Crossing;
@@ -51,13 +51,13 @@ impl Mechanism for BuffersBarrier {
     const AXES: &'static [Axis] = &[backing::AXIS];
     type End = BuffersEnd;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         match total_bytes(params) {
-            Some(_) => Fit::Yes,
-            None => Fit::No(format!(
+            Some(_) => Ok(()),
+            None => Err(Unsupported(format!(
                 "two buffers of {} bytes in each direction exceed memory; use a smaller size",
                 params.payload_bytes
-            )),
+            ))),
         }
     }
 
@@ -169,11 +169,11 @@ impl Endpoint for BuffersEnd {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([
             ("buffers".into(), BUFFERS.to_string()),
             ("buffer_bytes".into(), self.stride.to_string()),
             ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
-        ])
+        ]))
     }
 }

@@ -19,7 +19,7 @@ use causeway_os::socket;
 use rustix::event::epoll;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -29,6 +29,8 @@ pub trait Kind: 'static {
     const ID: &'static str;
     /// One sentence.
     const ABOUT: &'static str;
+    /// Its part in the suites.
+    const IN_SUITES: InSuites = InSuites::AtEverySize;
     /// What makes a group of this kind.
     fn options() -> GroupOptions;
 }
@@ -55,6 +57,9 @@ impl Kind for ManyWriters {
     const ID: &'static str = "causeway-mw";
     const ABOUT: &'static str =
         "Causeway, a log in shared memory that several may write, in one order for all receivers";
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes(
+        "what one order for many writers costs beyond causeway-sw shows at small sizes",
+    );
 
     fn options() -> GroupOptions {
         GroupOptions::new().several_publishers()
@@ -99,26 +104,27 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
     const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
+    const IN_SUITES: InSuites = K::IN_SUITES;
     type End = CausewayEnd;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (bytes, payload) = (capacity_bytes(params), params.payload_bytes);
         if bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
-            ));
+            )));
         }
         if payload.saturating_mul(4) > bytes {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {payload} bytes is more than a quarter of the log's {bytes}; raise it with \
                  capacity={}",
                 (payload * 4).next_power_of_two()
-            ));
+            )));
         }
-        Fit::Yes
+        Ok(())
     }
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
         Ok([EndResources::of([near]), EndResources::of([far])])
     }
@@ -323,10 +329,10 @@ impl Endpoint for CausewayEnd {
         self.receiver.take()
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([
             ("capacity_bytes".into(), self.capacity_bytes.to_string()),
             ("payload_bytes_max".into(), self.publisher.payload_bytes_max().to_string()),
-        ])
+        ]))
     }
 }

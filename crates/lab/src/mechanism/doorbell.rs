@@ -103,7 +103,7 @@ impl Doorbell for Spin {
         Ok([Vec::new(), Vec::new()])
     }
 
-    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _link: &CaseParams) -> io::Result<Spin> {
+    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _params: &CaseParams) -> io::Result<Spin> {
         Ok(Spin)
     }
 

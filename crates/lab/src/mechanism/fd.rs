@@ -216,11 +216,6 @@ impl Writer {
 /// Reads settings of a descriptor back.
 pub type ReadFacts = fn(BorrowedFd<'_>) -> io::Result<Facts>;
 
-/// Facts of a descriptor that is open.
-pub fn facts_of(read: ReadFacts, fd: BorrowedFd<'_>) -> Facts {
-    read(fd).expect("reading settings of a descriptor that this end holds")
-}
-
 /// Fills a buffer from a byte stream.
 #[inline]
 pub fn read_exactly(reader: &mut Reader, buffer: &mut [u8]) -> io::Result<usize> {
@@ -279,8 +274,8 @@ impl Transport for ByteStream {
         read_exactly(&mut self.reader, buffer)
     }
 
-    fn facts(&self) -> Facts {
-        facts_of(self.facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        (self.facts)(self.writer.fd())
     }
 }
 
@@ -325,7 +320,7 @@ impl Transport for Records {
         1
     }
 
-    fn facts(&self) -> Facts {
-        facts_of(self.facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        (self.facts)(self.writer.fd())
     }
 }

@@ -55,7 +55,7 @@ impl Mechanism for MemfdPass {
     const AXES: &'static [Axis] = &[REUSE, DEPTH];
     type End = PassEnd;
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
         let credit = memory::memfd("weighbridge-credit", CREDIT_BYTES as u64)?;
         let copy = credit.try_clone()?;
@@ -354,13 +354,13 @@ impl Endpoint for PassEnd {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> io::Result<Facts> {
         let is_fresh = matches!(self.store, Store::Fresh { .. });
-        Facts::from([
+        Ok(Facts::from([
             ("memfds_under_way".into(), self.depth.to_string()),
             ("memfds_sealed".into(), if is_fresh { "yes" } else { "no" }.into()),
             ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
-        ])
+        ]))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::axis::{Axis, Values};
 use crate::buffer::Buffer;
-use crate::contract::{Caps, EndResources, Endpoint, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side};
 use crate::ctx::advance_virtual_time;
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -34,26 +34,29 @@ impl Mechanism for Mock {
         Axis {
             name: "fault",
             default: "none",
-            values: Values::OneOf(&["none", "attach-fails", "dies", "stalls"]),
+            values: Values::OneOf(&["none", "attach-fails", "dies", "stalls", "panics", "facts-fail"]),
             about: "what goes wrong in the second role",
         },
     ];
+    const IN_SUITES: InSuites = InSuites::Never("its time is virtual");
     type End = MockEnd;
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok([EndResources::default(), EndResources::default()])
     }
 
-    fn attach(side: Side, _handoff: EndResources, params: &CaseParams) -> io::Result<MockEnd> {
+    fn attach(side: Side, _resources: EndResources, params: &CaseParams) -> io::Result<MockEnd> {
         match params.axis("fault") {
             "attach-fails" if side == Side::Far => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
             "dies" if side == Side::Far => std::process::abort(),
             "stalls" if side == Side::Far => loop {
                 std::thread::park();
             },
-            _ => Ok(MockEnd {
+            "panics" if side == Side::Far => panic!("the mock was told to"),
+            fault => Ok(MockEnd {
                 buffer: Buffer::new(params.payload_bytes.max(1))?,
                 latency_ns: latency_ns(params),
+                facts_fail: fault == "facts-fail" && side == Side::Far,
             }),
         }
     }
@@ -71,6 +74,7 @@ fn latency_ns(params: &CaseParams) -> u64 {
 pub struct MockEnd {
     buffer: Buffer,
     latency_ns: u64,
+    facts_fail: bool,
 }
 
 /// The buffer, to be written.
@@ -98,5 +102,12 @@ impl Endpoint for MockEnd {
     fn take(&mut self, len: usize) -> io::Result<&[u8]> {
         advance_virtual_time(self.latency_ns);
         Ok(&self.buffer.bytes()[..len])
+    }
+
+    fn facts(&self) -> io::Result<Facts> {
+        match self.facts_fail {
+            true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            false => Ok(Facts::new()),
+        }
     }
 }

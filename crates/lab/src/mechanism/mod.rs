@@ -26,31 +26,37 @@ mod unix_seqpacket;
 mod unix_stream;
 mod vmsplice;
 
-pub use stale::cleanup;
-
-use crate::target::Target;
+use crate::contract::Target;
+use crate::pattern::target;
 
 /// Every mechanism, in the order in which people read of them.
 pub const ALL: &[Target] = &[
-    Target::of::<noop::Noop>(),
-    Target::of::<pipe::Pipe>(),
-    Target::of::<pipe_packet::PipePacket>(),
-    Target::of::<fifo::Fifo>(),
-    Target::of::<unix_stream::UnixStream>(),
-    Target::of::<unix_seqpacket::UnixSeqpacket>(),
-    Target::of::<unix_dgram::UnixDgram>(),
-    Target::of::<tcp::Tcp>(),
-    Target::of::<udp::Udp>(),
-    Target::of::<mq_posix::MqPosix>(),
-    Target::of::<msg_sysv::MsgSysv>(),
-    Target::of::<ring::Ring<doorbell::Spin>>(),
-    Target::of::<ring::Ring<doorbell::Futex>>(),
-    Target::of::<ring::Ring<doorbell::EventFd>>(),
-    Target::of::<buffers_barrier::BuffersBarrier>(),
-    Target::of::<causeway::Causeway<causeway::OneWriter>>(),
-    Target::of::<causeway::Causeway<causeway::ManyWriters>>(),
-    Target::of::<memfd_pass::MemfdPass>(),
-    Target::of::<vmsplice::Vmsplice>(),
-    Target::of::<process_vm::ProcessVm>(),
-    Target::of::<mock::Mock>(),
+    target::<noop::Noop>(),
+    target::<pipe::Pipe>(),
+    target::<pipe_packet::PipePacket>(),
+    target::<fifo::Fifo>(),
+    target::<unix_stream::UnixStream>(),
+    target::<unix_seqpacket::UnixSeqpacket>(),
+    target::<unix_dgram::UnixDgram>(),
+    target::<tcp::Tcp>(),
+    target::<udp::Udp>(),
+    target::<mq_posix::MqPosix>(),
+    target::<msg_sysv::MsgSysv>(),
+    target::<ring::Ring<doorbell::Spin>>(),
+    target::<ring::Ring<doorbell::Futex>>(),
+    target::<ring::Ring<doorbell::EventFd>>(),
+    target::<buffers_barrier::BuffersBarrier>(),
+    target::<causeway::Causeway<causeway::OneWriter>>(),
+    target::<causeway::Causeway<causeway::ManyWriters>>(),
+    target::<memfd_pass::MemfdPass>(),
+    target::<vmsplice::Vmsplice>(),
+    target::<process_vm::ProcessVm>(),
+    target::<mock::Mock>(),
 ];
+
+/// Removes what dead processes of this user have left of mechanisms that need names.
+pub(crate) fn cleanup() {
+    fifo::cleanup();
+    mq_posix::cleanup();
+    msg_sysv::cleanup();
+}

@@ -21,7 +21,7 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::stale;
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -45,34 +45,35 @@ impl Mechanism for MqPosix {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
     const AXES: &'static [Axis] = &[DEPTH];
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("fs.mqueue.msgsize_max is 8 KiB by default");
     type End = Copying<Queues>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (Some(size_max), Some(depth_max)) =
             (host.sysctl_number(MSGSIZE_MAX), host.sysctl_number(MSG_MAX))
         else {
-            return Fit::No("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into());
+            return Err(Unsupported("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into()));
         };
         let (size, depth) = (message_bytes(params), depth(host, params));
         if size > size_max {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {size} bytes exceeds fs.mqueue.msgsize_max = {size_max}; \
                  raise it with sysctl fs.mqueue.msgsize_max={size}"
-            ));
+            )));
         }
         if depth > depth_max {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "depth={depth} exceeds fs.mqueue.msg_max = {depth_max}; raise it with sysctl fs.mqueue.msg_max={depth}"
-            ));
+            )));
         }
         let (needed, most) = (2 * queue_bytes(size, depth), rlimit());
         if needed > most {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "two queues of {depth} messages of {size} bytes take {needed} bytes, more than RLIMIT_MSGQUEUE = \
                  {most}; raise it with ulimit -q {needed}, or lower depth"
-            ));
+            )));
         }
-        Fit::Yes
+        Ok(())
     }
 
     fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
@@ -190,8 +191,8 @@ impl Transport for Queues {
         self.most_bytes
     }
 
-    fn facts(&self) -> Facts {
-        fd::facts_of(facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        facts(self.writer.fd())
     }
 }
 

@@ -19,7 +19,7 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::pipe;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -37,15 +37,16 @@ impl Mechanism for PipePacket {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::NEVER_EMPTY);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("a packet of a pipe holds at most a page");
     type End = Copying<Packets>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {} bytes exceeds PIPE_BUF = {MOST_BYTES}, above which a pipe splits a packet; no setting \
                  raises that, use a smaller size",
                 params.payload_bytes
-            ));
+            )));
         }
         pipe::fits_pipe_size(host, params)
     }
@@ -88,8 +89,8 @@ impl Transport for Packets {
         MOST_BYTES
     }
 
-    fn facts(&self) -> Facts {
-        fd::facts_of(facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        facts(self.writer.fd())
     }
 }
 

@@ -18,7 +18,7 @@ use causeway_os::{process, socket};
 use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer, peer_gone};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -44,16 +44,16 @@ impl Mechanism for ProcessVm {
     const AXES: &'static [Axis] = &[DEPTH];
     type End = Copying<Remote>;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         match params.number(DEPTH.name) {
-            Some(depth) if depth > MOST_DEPTH => Fit::No(format!(
+            Some(depth) if depth > MOST_DEPTH => Err(Unsupported(format!(
                 "depth={depth} exceeds the {MOST_DEPTH} acknowledgements that surely find room in a socket; lower depth"
-            )),
-            _ => Fit::Yes,
+            ))),
+            _ => Ok(()),
         }
     }
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near_out, far_in) = socket::seqpacket_pair()?;
         let (far_out, near_in) = socket::seqpacket_pair()?;
         Ok([EndResources::of([near_in, near_out]), EndResources::of([far_in, far_out])])
@@ -173,8 +173,8 @@ impl Transport for Remote {
         self.depth * self.stride
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([("sender_buffers".into(), self.depth.to_string())])
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([("sender_buffers".into(), self.depth.to_string())]))
     }
 }
 

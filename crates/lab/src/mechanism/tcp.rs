@@ -18,7 +18,7 @@ use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::socket;
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -41,7 +41,7 @@ impl Mechanism for Tcp {
     const AXES: &'static [Axis] = &[NODELAY, socket::AXES[0], socket::AXES[1]];
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         socket::fits_buffers(host, params)
     }
 

@@ -8,7 +8,7 @@ use super::copying::Copying;
 use super::fd::{self, Records};
 use super::socket;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -22,9 +22,12 @@ impl Mechanism for UnixSeqpacket {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = socket::AXES;
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes(
+        "its largest message depends on net.core.wmem_default; unix-stream is compared at every size",
+    );
     type End = Copying<Records>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         socket::fits_unix_message(host, params)
     }
 

@@ -8,7 +8,7 @@ use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::socket;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -24,7 +24,7 @@ impl Mechanism for UnixStream {
     const AXES: &'static [Axis] = socket::AXES;
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         socket::fits_buffers(host, params)
     }
 

@@ -20,7 +20,7 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::pipe;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -37,7 +37,7 @@ impl Mechanism for Vmsplice {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<Pages>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         pipe::fits_pipe_size(host, params)
     }
 
@@ -109,10 +109,10 @@ impl Transport for Pages {
         self.buffers.count * self.buffers.stride
     }
 
-    fn facts(&self) -> Facts {
-        let mut facts = fd::facts_of(pipe::facts, self.writer.fd());
+    fn facts(&self) -> io::Result<Facts> {
+        let mut facts = pipe::facts(self.writer.fd())?;
         facts.insert("sender_buffers".into(), self.buffers.count.to_string());
-        facts
+        Ok(facts)
     }
 }
 

@@ -18,7 +18,7 @@ use super::alloc::{self, CAPS, allocate, free};
 use super::{Op, OpContext, parallel};
 use crate::allocator::ALLOCATOR;
 use crate::axis::Axis;
-use crate::contract::{Caps, Facts, Fit};
+use crate::contract::{Caps, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -121,9 +121,9 @@ macro_rules! hand_over {
             // Where objects are freed.
             const COUNTS: fn(usize) -> bool = |role| (role == 0) != $first_gives;
 
-            fn fit(_host: &Host, params: &CaseParams) -> Fit {
+            fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
                 match parallel::roles(params) {
-                    0 | 1 => Fit::No("one role has nobody to hand anything over to; use roles=2 or more".into()),
+                    0 | 1 => Err(Unsupported("one role has nobody to hand anything over to; use roles=2 or more".into())),
                     _ => alloc::fit(params),
                 }
             }
@@ -142,7 +142,7 @@ macro_rules! hand_over {
             }
 
             /// How far the heap grows depends on who is ahead.
-            fn faults(_link: &CaseParams) -> Option<f64> {
+            fn faults(_params: &CaseParams) -> Option<f64> {
                 None
             }
 

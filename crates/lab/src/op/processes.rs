@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::syscalls::sys;
 use super::{Op, OpContext};
 use crate::axis::{Axis, Values};
-use crate::contract::{Facts, Fit};
+use crate::contract::{Facts, Unsupported};
 use crate::counter_check::Quiet;
 use crate::host::Host;
 use crate::params::CaseParams;
@@ -258,15 +258,15 @@ impl Op for PosixSpawnCycle {
     const AXES: &'static [Axis] = &[PROGRAM];
     const QUIET: Quiet = WAITS;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         match is_tiny(params) {
             true if TINY.1.is_empty() => {
-                Fit::No("the tiny program is not known for this processor; use program=true".into())
+                Err(Unsupported("the tiny program is not known for this processor; use program=true".into()))
             }
-            false if !Path::new("/bin/true").exists() => {
-                Fit::No("there is no /bin/true here; the package coreutils has it; use program=tiny".into())
-            }
-            _ => Fit::Yes,
+            false if !Path::new("/bin/true").exists() => Err(Unsupported(
+                "there is no /bin/true here; the package coreutils has it; use program=tiny".into(),
+            )),
+            _ => Ok(()),
         }
     }
 

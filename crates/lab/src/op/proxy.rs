@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use super::descriptors::{cycle, eventfd_and_close, pipe_and_close};
 use super::syscalls::sys;
 use super::{Op, OpContext};
-use crate::contract::{Caps, Facts, Fit};
+use crate::contract::{Caps, Facts, Unsupported};
 use crate::host::Host;
 use crate::mechanism::msg_sysv::Queue;
 use crate::params::CaseParams;
@@ -80,15 +80,17 @@ impl Op for SysvMessage {
     const ABOUT: &'static str = "a System V message sent and received in one role: a proxy for kmalloc of its size (and 48 bytes), with two copies";
     const CAPS: Caps = Caps::PAYLOAD;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let most = ["kernel/msgmax", "kernel/msgmnb"].map(|path| host.sysctl_number(path));
         match most {
-            [Some(max), Some(mnb)] if params.payload_bytes as u64 > max.min(mnb) => Fit::No(format!(
-                "a message of {} bytes exceeds kernel.msgmax = {max} or kernel.msgmnb = {mnb}; raise both with sysctl",
-                params.payload_bytes
-            )),
-            [Some(_), Some(_)] => Fit::Yes,
-            _ => Fit::No("this kernel has no System V message queues (CONFIG_SYSVIPC)".into()),
+            [Some(max), Some(mnb)] if params.payload_bytes as u64 > max.min(mnb) => {
+                Err(Unsupported(format!(
+                    "a message of {} bytes exceeds kernel.msgmax = {max} or kernel.msgmnb = {mnb}; raise both with sysctl",
+                    params.payload_bytes
+                )))
+            }
+            [Some(_), Some(_)] => Ok(()),
+            _ => Err(Unsupported("this kernel has no System V message queues (CONFIG_SYSVIPC)".into())),
         }
     }
 

@@ -15,7 +15,7 @@ use std::process;
 use io_uring::{IoUring, opcode};
 
 use super::{Op, OpContext};
-use crate::contract::{Caps, Fit};
+use crate::contract::{Caps, Unsupported};
 use crate::counter_check::Quiet;
 use crate::host::Host;
 use crate::params::CaseParams;
@@ -167,8 +167,8 @@ impl Op for UringNop {
     const ID: &'static str = "uring-nop";
     const ABOUT: &'static str = "an io_uring no-op: submitted and completed in one io_uring_enter";
 
-    fn fit(host: &Host, _link: &CaseParams) -> Fit {
-        host.uring_refused.clone().map_or(Fit::Yes, Fit::No)
+    fn fit(host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        host.uring_refused.clone().map_or(Ok(()), |why| Err(Unsupported(why)))
     }
 
     fn setup(_seat: &OpContext<'_>) -> io::Result<UringNop> {

@@ -4,9 +4,9 @@
 
 use std::io;
 
-use super::{Pattern, Unit};
+use super::Pattern;
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Endpoint};
+use crate::contract::{Caps, Endpoint, Unit};
 use crate::ctx::{Batch, Ctx, RATE, TIME, Tally};
 use crate::params::{CaseParams, Touch};
 use crate::touch;

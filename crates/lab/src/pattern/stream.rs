@@ -5,11 +5,11 @@
 
 use std::io;
 
+use super::Pattern;
 use super::roundtrip::{expected, receive, send, verify, verify_count};
 use super::working_set::{self, MEMORY, Source, Store, WORKING_SET};
-use super::{Pattern, Unit};
 use crate::axis::Axis;
-use crate::contract::{Caps, Endpoint};
+use crate::contract::{Caps, Endpoint, Unit};
 use crate::ctx::{Batch, Ctx, Tally};
 use crate::touch;
 

@@ -7,8 +7,8 @@ use std::io;
 
 use crate::axis::{Axis, Values};
 use crate::buffer::Buffer;
-use crate::contract::Fit;
-use crate::op::memory::available_bytes;
+use crate::contract::Unsupported;
+use crate::host;
 use crate::params::{CaseParams, Touch};
 use crate::touch;
 
@@ -42,19 +42,19 @@ fn is_fresh(params: &CaseParams) -> bool {
 }
 
 /// Is there room for the blocks?
-pub fn fit(params: &CaseParams) -> Fit {
-    let Some(block) = block_bytes(params) else { return Fit::Yes };
+pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
+    let Some(block) = block_bytes(params) else { return Ok(()) };
     if block < params.payload_bytes.max(1) {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "a working set of {block} bytes does not hold a message of {}; raise working-set",
             params.payload_bytes
-        ));
+        )));
     }
-    match available_bytes() {
-        Some(available) if (block as u64).saturating_mul(2) > available / 2 => Fit::No(format!(
+    match host::available_bytes() {
+        Some(available) if (block as u64).saturating_mul(2) > available / 2 => Err(Unsupported(format!(
             "two blocks of {block} bytes are more than half of MemAvailable = {available}; lower working-set"
-        )),
-        _ => Fit::Yes,
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_working_set_that_holds_no_message_is_refused() {
-        assert_eq!(fit(&params("default", "fresh")), Fit::Yes);
-        let Fit::No(why) = fit(&params("999", "warm")) else { panic!("it does not fit") };
+        assert_eq!(fit(&params("default", "fresh")), Ok(()));
+        let Err(Unsupported(why)) = fit(&params("999", "warm")) else { panic!("it does not fit") };
         assert!(why.contains("raise working-set"), "{why}");
     }
 }

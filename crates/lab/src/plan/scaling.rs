@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Group, Sizes, Suite};
+use super::{Group, Sizes, Suite, Which};
 use crate::planner::Timing;
 
 pub(super) const SUITE: Suite = Suite {
@@ -14,7 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     crossover: None,
     groups: &[Group {
         patterns: &["fan-in"],
-        mechanisms: &["pipe"],
+        mechanisms: Which::These(&["pipe"]),
         sizes: Sizes::These(&[1]),
         placements: &["two-cpus"],
         axes: &[

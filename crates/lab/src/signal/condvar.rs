@@ -40,7 +40,7 @@ impl Signal for Condvar {
         "a process-shared pthread mutex and a condition variable for each direction, in shared memory";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| {
             init_mutex(page, MUTEX)?;
             init_condition(page, NEAR)?;
@@ -48,7 +48,7 @@ impl Signal for Condvar {
         })
     }
 
-    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Condvar> {
+    fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Condvar> {
         let page = Page::attach(&mut resources)?;
         let (mine, theirs) = match side {
             Side::Near => (NEAR, FAR),

@@ -19,7 +19,7 @@ impl Signal for EventFd {
         "an eventfd for each direction: a post writes 1, a wait reads the counter down";
     const WAITS: &'static [Wait] = WAITS;
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let counter = || eventfd(0, EventfdFlags::CLOEXEC);
         let (there, back) = (counter()?, counter()?);
         Ok([EndResources::of([back.try_clone()?, there.try_clone()?]), EndResources::of([there, back])])

@@ -18,7 +18,7 @@ impl Signal for PipeByte {
     const ABOUT: &'static str = "a pipe for each direction: a post writes one byte, a wait reads it";
     const WAITS: &'static [Wait] = WAITS;
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((there_read, there_write), (back_read, back_write)) = (pipe()?, pipe()?);
         Ok([EndResources::of([back_read, there_write]), EndResources::of([there_read, back_write])])

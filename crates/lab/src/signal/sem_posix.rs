@@ -70,14 +70,14 @@ impl Signal for SemPosix {
         "a process-shared POSIX semaphore (sem_t in shared memory) for each direction";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| {
             Semaphore::init(page, 0, 0)?;
             Semaphore::init(page, LINES, 0)
         })
     }
 
-    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<SemPosix> {
+    fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<SemPosix> {
         let page = Page::attach(&mut resources)?;
         let (mine, theirs) = match side {
             Side::Near => (0, LINES),

@@ -33,14 +33,14 @@ impl Signal for SemSysv {
     const ABOUT: &'static str = "System V semaphores, one for each direction, with one operation in each semop: one post is one wake-up";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let set = Set::make()?;
         let words = vec![set.0 as u64];
         let far = EndResources { words: words.clone(), ..EndResources::default() };
         Ok([EndResources { words, guard: Some(Box::new(set)), ..EndResources::default() }, far])
     }
 
-    fn attach(side: Side, resources: EndResources, _link: &CaseParams) -> io::Result<SemSysv> {
+    fn attach(side: Side, resources: EndResources, _params: &CaseParams) -> io::Result<SemSysv> {
         let [set] = resources.words[..] else { unreachable!("plan hands over one word") };
         let (mine, theirs) = if side == Side::Near { (0, 1) } else { (1, 0) };
         Ok(SemSysv { set: set as i32, mine, theirs })

@@ -35,11 +35,11 @@ impl Signal for Sigqueue {
     const ABOUT: &'static str = "a queued real-time signal: sigqueue (to a thread of the same process: rt_tgsigqueueinfo) and sigwaitinfo";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Sigqueue> {
+    fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Sigqueue> {
         let number = libc::SIGRTMIN();
         // SAFETY: sigemptyset initialises the set; the mask belongs to this thread.
         let set = unsafe {

@@ -18,7 +18,7 @@ impl Signal for SocketByte {
     const ABOUT: &'static str = "a pair of Unix stream sockets: a post writes one byte, a wait reads it";
     const WAITS: &'static [Wait] = WAITS;
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::stream_pair()?;
         Ok([EndResources::of([near.try_clone()?, near]), EndResources::of([far.try_clone()?, far])])
     }

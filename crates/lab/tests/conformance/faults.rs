@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Deadlines, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
-use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_record::CaseId;
 
 use crate::runs::{self, SHORT, anywhere, prepare, run_within};
@@ -257,19 +257,22 @@ pub fn coordinator_sleeps_past_the_start(host: &Host) {
 
 /// What a mechanism itself may do to its peer.
 pub fn mock_faults(host: &Host) {
-    for (fault, words, deadlines) in [
-        ("attach-fails", "server: permission denied", Deadlines::default()),
-        ("dies", "server ended: signal 6 (SIGABRT)", Deadlines::default()),
-        ("stalls", "no progress: stopped after", SOON),
+    for (fault, step_of_fault, words) in [
+        ("attach-fails", "attach", "server: permission denied"),
+        ("dies", "attach", "server ended: signal 6 (SIGABRT)"),
+        ("stalls", "attach", "no progress: stopped after"),
+        ("panics", "attach", "server: a defect of this program: it panicked: the mock was told to"),
+        ("facts-fail", "prefault", "server: reading back the settings of mock: permission denied"),
     ] {
         for peers in ["process", "thread"] {
             let id = CaseId::new("roundtrip", "mock", 1, "free").with("fault", fault).with("peers", peers);
+            let deadlines = if fault == "stalls" { SOON } else { Deadlines::default() };
             let outcome = run_within(host, &prepare(host, &id).unwrap(), SHORT, deadlines);
             let Outcome::Failed { step, why } = outcome else { panic!("{id}: {outcome:?}") };
             // All roles of one process end with it, and the first of them speaks for it.
             let why = if peers == "thread" { why.replace("client ended", "server ended") } else { why };
             assert!(why.starts_with(words), "{id}: {why}");
-            assert!(peers == "thread" || step == "attach", "{id}: {step}");
+            assert!(peers == "thread" || step == step_of_fault, "{id}: {step}");
         }
     }
 }

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use weighbridge_lab::catalogue::{self, Refusal};
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{self, Prepared, Refusal, Target};
 use weighbridge_record::CaseId;
 
 /// Short: what is promised does not depend on how long it is measured.
@@ -41,15 +42,19 @@ pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
 /// Promises that each target of a kind keeps, by name.
 pub type Promises = &'static [(&'static str, fn(&Host, &'static Target))];
 
-/// A test of each promise of a target, after which nothing is left.
+/// A test of each promise of a target, after which nothing is left. Its name begins with `mechanism/NAME/`, or with the
+/// pattern in place of `mechanism` where the target has one of its own, so that `mechanism/pipe/` selects one mechanism.
 pub fn trials_of(
     host: &'static Host,
     target: &'static Target,
     promises: Promises,
 ) -> impl Iterator<Item = Trial> {
-    let pattern = target.patterns[0].id;
+    let kind = match target.patterns[0].id {
+        "roundtrip" => "mechanism",
+        pattern => pattern,
+    };
     promises.iter().map(move |(promise, test)| {
-        trial(format!("{pattern}::{}::{promise}", target.id), move || test(host, target))
+        trial(format!("{kind}/{}/{promise}", target.id), move || test(host, target))
     })
 }
 
@@ -63,7 +68,7 @@ pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> T
 
 /// Prepares a case that exists, or says why the machine has no place for it.
 pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
-    target::prepare(id, host).map_err(|refusal| match refusal {
+    catalogue::prepare(id, host).map_err(|refusal| match refusal {
         Refusal::NotHere(why) => why,
         Refusal::NoSuchCase(why) => panic!("{id}: {why}"),
     })

@@ -1,7 +1,7 @@
 //! Many streams, or many publishers, into one reader.
 
+use weighbridge_lab::contract::Target;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use crate::killed::killed;

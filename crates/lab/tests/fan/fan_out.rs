@@ -1,8 +1,7 @@
 //! What every way to reach many promises.
 
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, Target};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use crate::killed::killed;

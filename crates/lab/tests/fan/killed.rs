@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
-use weighbridge_lab::target::Prepared;
 use weighbridge_record::CaseId;
 
 use crate::runs::{self, prepare_or_skip, run};

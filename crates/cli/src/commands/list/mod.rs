@@ -6,10 +6,8 @@ mod document;
 mod text;
 
 use weighbridge_lab::axis::Values;
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, PatternInfo, Target};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::pattern;
-use weighbridge_lab::target::Target;
 
 use super::look_at_host;
 use crate::args::{List, TextOrJson};
@@ -68,7 +66,7 @@ fn caps(target: &Target) -> Vec<&'static str> {
 }
 
 fn pattern_ids(target: &Target) -> Vec<&'static str> {
-    let can = |pattern: &&pattern::Info| target.caps.has(pattern.needs);
+    let can = |pattern: &&PatternInfo| target.caps.has(pattern.needs);
     target.patterns.iter().filter(can).map(|pattern| pattern.id).collect()
 }
 

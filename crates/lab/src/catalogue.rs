@@ -1,105 +1,29 @@
-//! What is measured, with its types erased: one entry of the laboratory's list.
+//! Which targets exist: the list of families, and how a case id becomes a case that can run here.
 //!
-//! Mechanisms, signals and operations differ in what they promise a pattern. Here they look alike: a name, the patterns
-//! that can drive it, its axes, and four functions. A family is a module with a list `ALL`, named in [`all`]; those of
-//! other crates are handed over at the start of a program with [`add`].
+//! A family is a module with a list `ALL`, named in [`FAMILIES`]; those of other crates are handed over at the start of a
+//! program with [`add`]. What a target is stands in [`contract`](crate::contract).
 
-use std::fmt;
-use std::io;
 use std::sync::OnceLock;
 
-use weighbridge_record::{CaseId, PerOp};
+use weighbridge_record::CaseId;
 
-use crate::axis::{self, Axis};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism};
-use crate::ctx::{Ctx, Time};
+use crate::axis;
+use crate::contract::{Caps, Family, PatternInfo, Prepared, Target, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 use crate::pattern::Pattern;
 use crate::shared::MAX_ROLES;
-use crate::{all_to_all, counter_check, fan_in, fan_out, lock, mechanism, op, pattern, placement, signal};
+use crate::{all_to_all, fan_in, fan_out, lock, mechanism, op, pattern, placement, signal};
 
-/// A mechanism, signal or operation behind function pointers: dispatch happens once per case, and the timed loop stays static.
-#[derive(Clone, Copy)]
-pub struct Target {
-    /// Name in case ids.
-    pub id: &'static str,
-    /// One sentence.
-    pub about: &'static str,
-    /// What it can do.
-    pub caps: Caps,
-    /// Ways to wait, the default first.
-    pub waits: &'static [Wait],
-    /// Settings of its own.
-    pub axes: &'static [Axis],
-    /// Patterns that can drive it.
-    pub patterns: &'static [pattern::Info],
-    /// May this case run here?
-    pub fit: fn(&Host, &CaseParams) -> Fit,
-    /// Creates what the roles share, one resources for each.
-    pub create: fn(&Host, &CaseParams) -> io::Result<Vec<EndResources>>,
-    /// Attaches and drives one role: pattern, resources, case, context.
-    pub drive: fn(&str, EndResources, &CaseParams, &mut Ctx<'_>) -> io::Result<Facts>,
-    /// What is odd about the counts of its cases: what its numbers must look like is known to whoever makes them.
-    pub counter_check: fn(&Prepared, &PerOp) -> Vec<String>,
-}
-
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-impl Target {
-    /// The entry of a mechanism.
-    pub const fn of<M: Mechanism>() -> Target {
-        Target {
-            id: M::ID,
-            about: M::ABOUT,
-            caps: M::CAPS,
-            waits: M::WAITS,
-            axes: M::AXES,
-            patterns: pattern::ALL,
-            fit: M::fit,
-            create: |host, params| M::create(host, params).map(Vec::from),
-            drive: pattern::drive::<M>,
-            counter_check: counter_check::of_messages,
-        }
-    }
-
-    /// Is it timed in virtual time?
-    pub fn time(&self) -> Time {
-        if self.caps.has(Caps::VIRTUAL_TIME) { Time::Virtual } else { Time::Raw }
-    }
-
-    /// The axes of its cases in a pattern. What never waits has no way to wait, what carries nothing is not touched, and
-    /// an axis of the pattern or the target stands in place of a common one of its name.
-    pub fn axes_in(&self, pattern: &pattern::Info) -> Vec<Axis> {
-        let own = |name: &str| pattern.axes.iter().chain(self.axes).any(|axis| axis.name == name);
-        let applies = |axis: &Axis| match axis.name {
-            name if own(name) => false,
-            name if name == axis::WAIT.name => !self.waits.is_empty(),
-            name if name == axis::TOUCH.name => self.caps.has(Caps::PAYLOAD),
-            _ => true,
-        };
-        let common = axis::COMMON.iter().copied().filter(applies);
-        common.chain(pattern.axes.iter().copied()).chain(self.axes.iter().copied()).collect()
-    }
+/// Every target of this crate, family by family.
+pub fn own() -> impl Iterator<Item = &'static Target> + Clone {
+    FAMILIES.iter().flat_map(|family| family.iter())
 }
 
 /// Every target, family by family, ours first. A name may stand in several families, with different patterns.
 pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
     let further = further().iter().map(|family| family.targets);
-    FAMILIES.iter().copied().chain(further).flat_map(|family| family.iter())
-}
-
-/// Targets of another crate, and what takes away what they leave.
-#[derive(Clone, Copy, Debug)]
-pub struct Family {
-    /// Its entries in the laboratory's list.
-    pub targets: &'static [Target],
-    /// Takes away what programs that were killed have left of them.
-    pub cleanup: fn(),
+    own().chain(further.flat_map(|family| family.iter()))
 }
 
 /// Adds the families of other crates to the list. A program does so once, before anything is looked up, and as a peer
@@ -117,38 +41,28 @@ pub(crate) fn further() -> &'static [Family] {
     FURTHER.get_or_init(|| &[])
 }
 
+/// Removes what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed, System V
+/// queues and semaphores, and what the families of other crates leave. What cannot be removed stays; the next call tries again.
+pub fn cleanup() {
+    mechanism::cleanup();
+    signal::cleanup();
+    for family in further() {
+        (family.cleanup)();
+    }
+}
+
 const FAMILIES: &[&[Target]] =
     &[mechanism::ALL, signal::ALL, lock::ALL, op::ALL, fan_in::ALL, fan_out::ALL, all_to_all::ALL];
 
 /// Every pattern that something can be driven with, each once.
-pub fn patterns() -> Vec<&'static pattern::Info> {
-    let mut patterns: Vec<&pattern::Info> = Vec::new();
+pub fn patterns() -> Vec<&'static PatternInfo> {
+    let mut patterns: Vec<&PatternInfo> = Vec::new();
     for pattern in all().flat_map(|target| target.patterns) {
         if !patterns.iter().any(|known| known.id == pattern.id) {
             patterns.push(pattern);
         }
     }
     patterns
-}
-
-/// A case that can be run: id, target, pattern, placement, everything checked.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    /// The case as its ends see it.
-    pub params: CaseParams,
-    /// What is measured.
-    pub target: &'static Target,
-    /// How its ends talk.
-    pub pattern: &'static pattern::Info,
-    /// The placement with aliases resolved.
-    pub resolved_placement: &'static str,
-}
-
-impl Prepared {
-    /// Names of its roles.
-    pub fn role_names(&self) -> Vec<&'static str> {
-        (self.pattern.roles)(&self.params)
-    }
 }
 
 /// Why there is no such case, or not here.
@@ -164,7 +78,7 @@ pub enum Refusal {
 ///
 /// # Errors
 /// A sentence that says which name is wrong and what there is.
-pub fn resolve(id: &CaseId) -> Result<(&'static Target, &'static pattern::Info, CaseParams), String> {
+pub fn resolve(id: &CaseId) -> Result<(&'static Target, &'static PatternInfo, CaseParams), String> {
     let names = |names: Vec<&str>| names.join(", ");
     if !patterns().iter().any(|pattern| pattern.id == id.pattern) {
         let known = names(patterns().iter().map(|pattern| pattern.id).collect());
@@ -214,32 +128,28 @@ pub fn prepare(id: &CaseId, host: &Host) -> Result<Prepared, Refusal> {
         params.axes.insert(axis::PEERS.name.into(), "thread".into());
     }
     let prepared = Prepared { params, target, pattern, resolved_placement: placed.resolved };
-    match fits(&prepared, host) {
-        Fit::Yes => Ok(prepared),
-        Fit::No(why) => Err(Refusal::NotHere(why)),
-    }
+    fits(&prepared, host).map_err(|Unsupported(why)| Refusal::NotHere(why))?;
+    Ok(prepared)
 }
 
 /// What holds for every mechanism, then what the mechanism itself says.
-fn fits(prepared: &Prepared, host: &Host) -> Fit {
+fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
     let Prepared { params, target, .. } = prepared;
     if target.caps.has(Caps::NEVER_EMPTY) && params.payload_bytes == 0 {
         let what = if target.caps.has(Caps::BYTE_STREAM) { "a byte stream" } else { target.id };
-        return Fit::No(format!("{what} cannot carry an empty message; the smallest is 1 byte"));
+        return Err(Unsupported(format!("{what} cannot carry an empty message; the smallest is 1 byte")));
     }
     if params.wait == Wait::Spin && params.same_cpu() && params.cpus.len() > 1 {
-        return Fit::No(
+        return Err(Unsupported(
             "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
                 .into(),
-        );
+        ));
     }
-    if prepared.pattern.id == pattern::Stream::ID
-        && let Fit::No(why) = pattern::working_set::fit(params)
-    {
-        return Fit::No(why);
+    if prepared.pattern.id == pattern::Stream::ID {
+        pattern::working_set::fit(params)?;
     }
     if let (Wait::Uring, Some(why)) = (params.wait, &host.uring_refused) {
-        return Fit::No(why.clone());
+        return Err(Unsupported(why.clone()));
     }
     (target.fit)(host, params)
 }
