@@ -1,7 +1,8 @@
 //! One run: starts the peers, waits without waking, and says what came of it.
 //!
 //! While the peers measure, the coordinator lies in one `poll` on their process and control descriptors and on the
-//! signals that end the program. Its deadlines are the time-out of that call, so nothing wakes it in a run that goes well.
+//! signals that end the program. Its deadline is a timer among them, which the last role that is ready sets to that of the run,
+//! so nothing wakes it in a run that goes well.
 
 mod running;
 
@@ -46,13 +47,14 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Longer by the time that a payload takes when everything is slow: each role touches, checks and moves all of it
-    /// before anything is timed.
-    fn for_payload(self, payload_bytes: usize, roles: usize) -> Deadlines {
+    /// Longer by the time that a payload takes when everything is slow, as each role touches, checks and moves all of it
+    /// before anything is timed; and by the turns that each role takes on one CPU.
+    fn for_case(self, payload_bytes: usize, roles: usize) -> Deadlines {
         // 25 MB/s, which a machine that is not broken reaches under any load.
         const SLOWEST_NS_PER_BYTE: u64 = 40;
         let bytes = (payload_bytes as u64).saturating_mul(roles as u64);
-        let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE));
+        const TURNS: Duration = Duration::from_millis(50);
+        let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE)) + TURNS * roles as u32;
         Deadlines { setup: self.setup + more, run: self.run + more, ..self }
     }
 }
@@ -125,7 +127,7 @@ impl<'a> Coordinator<'a> {
     pub fn run(&mut self, case: &Prepared, timing: Timing) -> Outcome {
         let began = Instant::now();
         match self.start(case, timing) {
-            Ok(running) => running.finish(self.interrupt, began, timing),
+            Ok(running) => running.finish(self.interrupt, began),
             Err(error) => Outcome::Failed { step: "plan".into(), why: error.to_string() },
         }
     }
@@ -133,10 +135,13 @@ impl<'a> Coordinator<'a> {
     fn start(&mut self, case: &Prepared, timing: Timing) -> io::Result<Running> {
         self.stay_off(&case.params.cpus)?;
         let noise = SystemNoise::read();
+        let role_names = case.role_names();
+        let deadlines = self.deadlines.for_case(case.params.payload_bytes, role_names.len());
         let shared = Shared::create()?;
+        shared.set_run_deadline(deadlines.run + Duration::from_nanos(timing.run_ns * 4));
+        shared.deadline().set(deadlines.setup)?;
         let mut resources_by_role = (case.target.create)(self.host, &case.params)?;
         let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
-        let role_names = case.role_names();
         if resources_by_role.is_empty() {
             resources_by_role.resize_with(role_names.len(), EndResources::default);
         }
@@ -154,8 +159,7 @@ impl<'a> Coordinator<'a> {
             let peer = self.start_peer(case, timing, &shared, roles, role_names.len())?;
             peers.push(peer);
         }
-        let deadlines = self.deadlines.for_payload(case.params.payload_bytes, role_names.len());
-        Ok(Running { shared, peers, guards, role_names, noise, deadlines })
+        Ok(Running { shared, peers, guards, role_names, noise, grace: deadlines.grace })
     }
 
     fn start_peer(
@@ -228,13 +232,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_payload_has_more_time_and_a_small_one_has_not() {
+    fn a_large_payload_and_many_roles_have_more_time_and_a_small_payload_has_not() {
         let usual = Deadlines::default();
-        assert!(usual.for_payload(4096, 2).setup < usual.setup + Duration::from_millis(1));
-        let large = usual.for_payload(1 << 30, 2);
+        assert!(usual.for_case(4096, 2).setup < usual.setup + Duration::from_millis(101));
+        let large = usual.for_case(1 << 30, 2);
         assert!(large.setup > usual.setup + Duration::from_secs(60), "{large:?}");
         assert!(large.run > usual.run + Duration::from_secs(60), "{large:?}");
+        assert!(usual.for_case(1, 512).run > usual.run + Duration::from_secs(20));
         assert_eq!(large.grace, usual.grace, "a peer that is dead is dead");
-        let _ = usual.for_payload(usize::MAX, 2);
+        let _ = usual.for_case(usize::MAX, 2);
     }
 }

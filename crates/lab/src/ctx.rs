@@ -27,13 +27,12 @@
 //! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
 //! | `fan_out/sender.rs` | twice a burst, and the role's switches once a batch | the sender's own share of a message is a series of its own |
-//! | `fan_out/receiver.rs` | the role's switches once a burst | the kernel counts them for the calling thread only, and the sender adds them up |
-//! | `fan_in/writer.rs` | the role's switches once in 16 chunks | as above, for the reader |
-//! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there; its clock also ends a drain that stalls |
+//! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
+//! | `shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
+//! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
-//! | `all_to_all/receiver.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
-//! | `coordinator.rs` | – | another process: deadlines, and the counters of the system around a run |
+//! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/running.rs` | – | as above |
 //! | `session.rs` | – | another process: the budget |
 //! | `crossover.rs` | – | another process: the budget |
@@ -43,6 +42,7 @@ mod batches;
 mod concurrent;
 mod counted;
 mod each;
+mod end_of_run;
 mod interval;
 mod time;
 mod windows;
@@ -50,7 +50,8 @@ mod windows;
 pub use concurrent::Concurrent;
 pub use counted::Counted;
 pub use each::{RATE, TimedUnit};
-pub use interval::Flow;
+pub use end_of_run::Balance;
+pub use interval::{Follower, Leader};
 pub use time::{Time, advance_virtual_time};
 
 use std::io;

@@ -13,13 +13,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use causeway_os::counters::TaskSwitches;
-use causeway_os::{process, sched, socket};
+use causeway_os::{process, sched};
 use serde::{Deserialize, Serialize};
 use weighbridge_record::CaseId;
 
 use crate::axis;
 use crate::catalogue;
 use crate::contract::{EndResources, Facts, Target};
+use crate::control;
 use crate::ctx::{Counted, Ctx};
 use crate::params::CaseParams;
 use crate::planner::Timing;
@@ -27,10 +28,6 @@ use crate::shared::{Shared, Step};
 
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
-
-/// Descriptors in one message; the kernel allows 253.
-const FDS_PER_MESSAGE: usize = 200;
-const MESSAGE_BYTES: usize = 1 << 17;
 
 /// What a peer is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,14 +94,9 @@ pub fn send_assignment(
     shared: &Shared,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
-    let text = serde_json::to_vec(assignment).expect("an assignment is plain data");
-    socket::send_with_fds(control, &text, &[shared.fd()])?;
-    let fds: Vec<_> =
-        resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd).collect();
-    for fds in fds.chunks(FDS_PER_MESSAGE) {
-        socket::send_with_fds(control, &[0], fds)?;
-    }
-    Ok(())
+    let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
+    let fds: Vec<_> = shared.fds().into_iter().chain(of_roles).collect();
+    control::send(control, assignment, &fds)
 }
 
 /// Receives a report; `None` when the peer has closed its end without one.
@@ -112,12 +104,7 @@ pub fn send_assignment(
 /// # Errors
 /// The kernel's, or nonsense instead of a report.
 pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
-    let mut buffer = vec![0; MESSAGE_BYTES];
-    let (len, _) = socket::recv_with_fds(control, &mut buffer, 0)?;
-    if len == 0 {
-        return Ok(None);
-    }
-    serde_json::from_slice(&buffer[..len]).map(Some).map_err(io::Error::other)
+    control::receive(control)
 }
 
 /// The whole program when it is started as a peer. `parent` is the coordinator's process id, `control` its socket.
@@ -126,8 +113,7 @@ pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
         Ok(()) => play(control.as_fd()),
         Err(error) => Report::failed(0, &error.into()),
     };
-    let text = serde_json::to_vec(&report).expect("a report is plain data");
-    match socket::send_with_fds(control.as_fd(), &text, &[]) {
+    match control::send(control.as_fd(), &report, &[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -191,21 +177,11 @@ struct Received {
 }
 
 fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
-    let mut buffer = vec![0; MESSAGE_BYTES];
-    let (len, shared) = socket::recv_with_fds(control, &mut buffer, 1)?;
-    let assignment: Assignment = serde_json::from_slice(&buffer[..len]).map_err(io::Error::other)?;
-    let shared =
-        shared.into_iter().next().ok_or_else(|| io::Error::other("the assignment came without memory"))?;
-    let wanted: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
-    let mut fds = Vec::with_capacity(wanted);
-    while fds.len() < wanted {
-        let (len, more) = socket::recv_with_fds(control, &mut buffer, FDS_PER_MESSAGE)?;
-        if len == 0 {
-            return Err(io::Error::other("the coordinator is gone"));
-        }
-        fds.extend(more);
-    }
-    let mut fds = fds.into_iter();
+    let assignment: Assignment =
+        control::receive(control)?.ok_or_else(|| io::Error::other("the coordinator is gone"))?;
+    let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
+    let mut fds = control::receive_fds(control, Shared::FDS + of_roles)?.into_iter();
+    let shared = Shared::join(&mut fds)?;
     let resources_by_role = assignment
         .roles
         .iter()
@@ -214,7 +190,7 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared: Shared::open(shared)?, resources_by_role })
+    Ok(Received { assignment, shared, resources_by_role })
 }
 
 fn play_role(

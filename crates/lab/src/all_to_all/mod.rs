@@ -103,11 +103,6 @@ const LONGEST_BYTES: usize = 4096;
 const FDS_OF_A_ROLE: usize = 8;
 const OTHER_FDS: usize = 64;
 
-/// Words of each role's line: messages sent or received so far and the sum of their bytes, and whether that is all.
-const MESSAGES: usize = 0;
-const SUM: usize = 1;
-const DONE: usize = 2;
-
 /// How many there are of whom. Receivers come first among the roles, group by group, then senders, group by group.
 #[derive(Clone, Copy, Debug)]
 struct Concurrent {

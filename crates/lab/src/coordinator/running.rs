@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use causeway_os::counters::SystemNoise;
 use causeway_os::process::{self, Child, Exit};
 
-use super::{Deadlines, Measured, Outcome};
+use super::{Measured, Outcome};
 use crate::contract::Facts;
 use crate::interrupt::Interrupt;
 use crate::peer::{self, Report, RoleReport};
-use crate::planner::Timing;
-use crate::shared::Shared;
+use crate::shared::{Shared, Step};
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -41,23 +40,17 @@ pub(super) struct Running {
     pub(super) guards: Vec<Box<dyn Any + Send>>,
     pub(super) role_names: Vec<&'static str>,
     pub(super) noise: SystemNoise,
-    pub(super) deadlines: Deadlines,
+    /// From the first failure until its cause is looked at.
+    pub(super) grace: Duration,
 }
 
 impl Running {
     /// Waits until all have reported, or one has failed, and says what came of it.
-    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant, timing: Timing) -> Outcome {
-        let run_deadline = self.deadlines.run + Duration::from_nanos(timing.run_ns * 4);
-        let mut deadline = began + self.deadlines.setup;
-        let mut has_started = false;
+    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant) -> Outcome {
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
-            match self.wait(interrupt, deadline) {
+            match self.wait(interrupt, None) {
                 Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
                 Ok(Waited::Interrupted) => return Outcome::Interrupted,
-                Ok(Waited::TimedOut) if !has_started && self.shared.has_started() => {
-                    has_started = true;
-                    deadline = Instant::now() + run_deadline;
-                }
                 Ok(Waited::TimedOut) => {
                     let waited = began.elapsed().as_secs_f64();
                     return self.failed(format!("no progress: stopped after {waited:.1} s"));
@@ -90,25 +83,27 @@ impl Running {
         }))
     }
 
-    /// Sleeps until a peer has something to say, and notes what.
-    fn wait(&mut self, interrupt: &Interrupt, deadline: Instant) -> io::Result<Waited> {
+    /// Sleeps until a peer has something to say, and notes what; until the deadline of the run, or until `until`.
+    fn wait(&mut self, interrupt: &Interrupt, until: Option<Instant>) -> io::Result<Waited> {
         let working: Vec<usize> = (0..self.peers.len())
             .filter(|index| matches!(self.peers[*index].state, State::Working))
             .collect();
-        let mut fds: Vec<BorrowedFd<'_>> = vec![interrupt.fd()];
+        let deadline = self.shared.deadline();
+        let mut fds: Vec<BorrowedFd<'_>> = vec![interrupt.fd(), deadline.fd()];
         for index in &working {
             fds.push(self.peers[*index].control.as_fd());
             fds.push(self.peers[*index].child.pidfd());
         }
-        let ready = process::poll(&fds, Some(deadline.saturating_duration_since(Instant::now())))?;
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let ready = process::poll(&fds, left)?;
         if ready[0] && interrupt.take()? {
             return Ok(Waited::Interrupted);
         }
-        if !ready.contains(&true) {
-            let is_late = Instant::now() >= deadline;
-            return Ok(if is_late { Waited::TimedOut } else { Waited::Something });
+        // What peers have said counts, even if it came at the last moment.
+        if !ready[2..].contains(&true) {
+            return Ok(if ready[1] && deadline.take()? { Waited::TimedOut } else { Waited::Something });
         }
-        for (index, ready) in working.into_iter().zip(ready[1..].chunks(2)) {
+        for (index, ready) in working.into_iter().zip(ready[2..].chunks(2)) {
             let peer = &mut self.peers[index];
             // A report may lie in the socket of a peer that has already ended.
             if ready[0] {
@@ -132,9 +127,9 @@ impl Running {
     /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
     /// one that failed for another reason than that its partner was gone.
     fn explain(mut self, interrupt: &Interrupt) -> Outcome {
-        let until = Instant::now() + self.deadlines.grace;
+        let until = Instant::now() + self.grace;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
-            match self.wait(interrupt, until) {
+            match self.wait(interrupt, Some(until)) {
                 Ok(Waited::Interrupted) => return Outcome::Interrupted,
                 Ok(_) => {}
                 Err(_) => break,
@@ -160,10 +155,24 @@ impl Running {
     /// The role that is furthest behind is the one that everybody waits for.
     fn failed(self, why: String) -> Outcome {
         let role = (0..self.role_names.len()).min_by_key(|role| self.shared.step(*role)).unwrap_or(0);
-        let names: Vec<String> = (0..self.role_names.len())
-            .map(|role| format!("{} in {}", self.role_names[role], self.shared.step(role).name()))
-            .collect();
-        self.outcome(role, format!("{why}; {}", names.join(", ")))
+        self.outcome(role, format!("{why}; {}", self.steps()))
+    }
+
+    /// Where the roles are: `sender in verify, 19 × receiver in batches`.
+    fn steps(&self) -> String {
+        let mut counts: Vec<((&str, Step), usize)> = Vec::new();
+        for (role, name) in self.role_names.iter().enumerate() {
+            let of = (*name, self.shared.step(role));
+            match counts.iter_mut().find(|(other, _)| *other == of) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((of, 1)),
+            }
+        }
+        let say = |((name, step), count): ((&str, Step), usize)| match count {
+            1 => format!("{name} in {}", step.name()),
+            count => format!("{count} × {name} in {}", step.name()),
+        };
+        counts.into_iter().map(say).collect::<Vec<_>>().join(", ")
     }
 
     fn outcome(&self, role: usize, why: String) -> Outcome {

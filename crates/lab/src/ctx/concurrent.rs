@@ -19,8 +19,6 @@ use crate::shared::{Pace, Progress, Sample};
 
 /// Chunks of a window, at least, unless one operation takes longer.
 const CHUNKS: u64 = 256;
-/// Up to so many roles have a series each.
-const ROLES_WITH_SERIES: usize = 16;
 
 /// What must be known of the work of roles that all do the same.
 #[derive(Clone, Copy, Debug)]
@@ -241,9 +239,6 @@ impl Ctx<'_> {
         }
         self.note_series("fairness", rates.iter().map(|rates| fairness::jain(rates)).collect());
         let counting: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
-        if counting.len() > ROLES_WITH_SERIES {
-            return;
-        }
         for (index, role) in counting.into_iter().enumerate() {
             let values = rates.iter().map(|rates| rates[index]).collect();
             self.note_series(&format!("ops_per_s.role-{role}"), values);

@@ -1,4 +1,4 @@
-//! Pages of shared memory with words and objects at fixed places, for signals and locks that live there.
+//! Shared memory of a case with words and objects at fixed places: for signals and locks that live there, and for counters.
 //!
 //! # Safety
 //! A word or object lies inside the mapping and is aligned (checked when its place is computed), and holds on to the
@@ -42,12 +42,34 @@ impl Page {
     /// In a role: the page, touched.
     pub fn attach(resources: &mut EndResources) -> io::Result<Page> {
         let page = Page::map(&resources.take_fd())?;
-        page.0.prefault()?;
+        page.prefault()?;
         Ok(page)
     }
 
     fn map(fd: &OwnedFd) -> io::Result<Page> {
-        Ok(Page(Arc::new(Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?)))
+        Page::map_bytes(fd, LEN)
+    }
+
+    /// The first `len` bytes of a memory file, for those that need another size than a page.
+    pub fn map_bytes(fd: impl AsFd, len: usize) -> io::Result<Page> {
+        Ok(Page(Arc::new(Mapping::shared(fd.as_fd(), len, Access::ReadWrite)?)))
+    }
+
+    /// Touches all of it, so that nothing timed pays for that.
+    pub fn prefault(&self) -> io::Result<()> {
+        Ok(self.0.prefault()?)
+    }
+
+    /// A 32-bit word that is looked up each time.
+    #[inline]
+    pub fn u32_at(&self, offset: usize) -> &AtomicU32 {
+        self.0.atomic_u32(offset)
+    }
+
+    /// A 64-bit word that is looked up each time.
+    #[inline]
+    pub fn u64_at(&self, offset: usize) -> &AtomicU64 {
+        self.0.atomic_u64(offset)
     }
 
     /// The 32-bit word at a byte offset.
@@ -84,7 +106,8 @@ impl Page {
     /// # Panics
     /// If it does not lie inside the page: a bug of the caller.
     pub fn object<T>(&self, offset: usize) -> *mut T {
-        assert!(offset.is_multiple_of(LINES) && offset + size_of::<T>() <= LEN && align_of::<T>() <= LINES);
+        let is_inside = offset + size_of::<T>() <= self.0.len();
+        assert!(offset.is_multiple_of(LINES) && is_inside && align_of::<T>() <= LINES);
         // SAFETY: the offset lies inside the mapping.
         unsafe { self.0.as_ptr().add(offset).cast() }
     }
