@@ -3,7 +3,7 @@
 use weighbridge_record::CaseId;
 
 use super::published::{AKBENCH_2025, Row, rows};
-use super::{NOT_A_RACE, Record, Section, Table, reasons, times};
+use super::{NOT_A_RACE, Record, Section, Table, reasons};
 use crate::units::significant;
 
 /// Every latency that was published sums eight durations of ten and divides by ten.
@@ -33,17 +33,17 @@ fn has(id: &CaseId, axis: &str, value: &str) -> bool {
 }
 
 const SAME: &[Same] = &[
-    same("atomic", |id| case(id, "handoff", "atomic") && !id.axes.contains_key("order"), ""),
+    same("atomic", |id| case(id, "pingpong", "atomic") && !id.axes.contains_key("order"), ""),
     same(
         "atomic_rel_acq",
-        |id| case(id, "handoff", "atomic") && has(id, "order", "acqrel"),
+        |id| case(id, "pingpong", "atomic") && has(id, "order", "acqrel"),
         "its store is relaxed, whatever its name says; ours releases, which on x86 is the same instruction",
     ),
-    same("barrier", |id| case(id, "handoff", "barrier"), "without formatting log lines inside the barrier"),
-    same("condition_variable", |id| case(id, "handoff", "condvar"), ""),
+    same("barrier", |id| case(id, "pingpong", "barrier"), "without formatting log lines inside the barrier"),
+    same("condition_variable", |id| case(id, "pingpong", "condvar"), ""),
     same(
         "semaphore",
-        |id| case(id, "handoff", "sem-posix"),
+        |id| case(id, "pingpong", "sem-posix"),
         "unnamed semaphores in shared memory; named ones there",
     ),
     same("statfs", |id| case(id, "solo", "statfs"), ""),
@@ -162,7 +162,9 @@ fn line(record: &Record<'_>, row: &Row, differences: &mut Differences) -> Vec<St
     let figure = found.figure(|value| if is_latency { value } else { value / f64::from(1 << 30) });
     match figure {
         Some(figure) => {
-            cells.extend([significant(figure.value), figure.reach(), times(figure.value, truth)]);
+            let unit = if is_latency { "ns" } else { "GiB/s" };
+            let times = record.times(found, ("akbench, 2025", &cells[0], unit), truth, figure.value);
+            cells.extend([significant(figure.value), figure.reach(), times]);
         }
         None => cells.extend([found.blank(), String::new(), String::new()]),
     }

@@ -200,7 +200,7 @@ fn over_sizes(lines: &mut Vec<Line>, placement: &str) {
 
 fn without_sizes(lines: &mut Vec<Line>) {
     for (signal, ns) in [("futex", 1210.0), ("eventfd", 1430.0), ("sem-posix", 1255.0)] {
-        measured(lines, id("handoff", signal, &[], 0, "same-cpu"), "ns/hop", ns);
+        measured(lines, id("pingpong", signal, &[], 0, "same-cpu"), "ns/hop", ns);
     }
     for (streams, rate) in [("100", 4.1e6), ("500", 3.2e6), ("2000", 0.9e6)] {
         measured(lines, id("fan-in", "pipe", &[("streams", streams)], 1, "free"), "events/s", rate);
@@ -342,7 +342,7 @@ fn with_series(lines: &mut Vec<Line>, id: &CaseId, axes: &[(&str, &str)], unit: 
 pub fn patterns() -> Reading {
     let mut lines = vec![header()];
     for (signal, ns) in [("futex", 1210.0), ("eventfd", 1430.0), ("atomic", 96.0)] {
-        measured(&mut lines, id("handoff", signal, &[], 0, "two-cpus"), "ns/hop", ns);
+        measured(&mut lines, id("pingpong", signal, &[], 0, "two-cpus"), "ns/hop", ns);
     }
     for (lock, rate) in [("spin", 6e6), ("mutex", 4e6)] {
         for (roles, share) in [("2", 1.0), ("4", 0.7), ("8", 0.3)] {
