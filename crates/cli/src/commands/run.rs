@@ -199,7 +199,7 @@ pub(super) fn random_seed() -> u64 {
 
 fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
-        RunFormat::Table => report::table(report, output::style()),
+        RunFormat::Table => report::text(report, output::style()),
         RunFormat::Markdown => report::markdown(report),
         RunFormat::Csv => report::csv(report),
         RunFormat::Json => report::json(report),
