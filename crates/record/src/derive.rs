@@ -131,10 +131,10 @@ fn figures(summary: &Summary) -> Vec<String> {
     }
     let counts = ["cpu_ns_per_op", "voluntary_switches_per_op", "involuntary_switches_per_op"];
     all.extend(counts.map(String::from));
-    let is_own = |name: &&String| {
-        !name.contains("voluntary_switches") && !name.contains('.') && !(counts_events && *name == RECEIVED)
+    let is_elsewhere = |name: &String| {
+        name.contains("voluntary_switches") || name.contains('.') || (counts_events && name == RECEIVED)
     };
-    all.extend(summary.series.keys().filter(is_own).cloned());
+    all.extend(summary.series.keys().filter(|name| !is_elsewhere(name)).cloned());
     all
 }
 

@@ -167,7 +167,7 @@ fn with_units(detail: &str, unit: &str) -> String {
             Ok(value) if is_level => with_unit(unit, value) + &word[number.len()..],
             _ => word.to_owned(),
         });
-        is_between &= !(before == "and");
+        is_between &= before != "and";
         before = word;
     }
     words.join(" ")

@@ -25,7 +25,8 @@ fn twice_as_much(pattern: &str, unit: &str) -> Report {
 fn winner(report: &Report) -> (String, String) {
     let text = markdown(report);
     let line = text.lines().find(|line| line.starts_with("- ")).expect("a finding").to_owned();
-    let best = text.lines().find(|line| line.starts_with("| ") && line.contains("**")).expect("a best figure");
+    let best =
+        text.lines().find(|line| line.starts_with("| ") && line.contains("**")).expect("a best figure");
     (line, best.split('|').nth(1).unwrap().trim().to_owned())
 }
 
