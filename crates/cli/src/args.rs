@@ -320,6 +320,12 @@ pub fn command() -> clap::Command {
     Typed::command()
 }
 
+/// The command line as it was typed, the program by its name alone.
+pub fn typed() -> Vec<String> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(arguments).collect()
+}
+
 /// The commit that the program was built from, where that was known.
 pub const COMMIT: Option<&str> = option_env!("GIT_COMMIT");
 

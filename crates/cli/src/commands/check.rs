@@ -176,7 +176,7 @@ fn header(host: &Host) -> Header {
             profile: PROFILE.into(),
         },
         started: String::new(),
-        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        command: crate::args::typed(),
         seed: 0,
         settings: BTreeMap::from([("command".to_owned(), "check".to_owned())]),
         machine: machine::describe(host),

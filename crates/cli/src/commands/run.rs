@@ -180,7 +180,7 @@ fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
             profile: PROFILE.into(),
         },
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        command: crate::args::typed(),
         seed,
         settings: scope.settings(&args.selection),
         machine: machine::describe(host),

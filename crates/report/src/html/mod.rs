@@ -57,6 +57,9 @@ fn warnings(lines: &[String]) -> String {
     }
 }
 
+/// A fact longer than this has a line to itself.
+const WIDE_FACT: usize = 60;
+
 fn blocks(all: &[Block]) -> String {
     all.iter().map(block).collect()
 }
@@ -68,7 +71,8 @@ fn block(block: &Block) -> String {
         Block::List(items) => list(items),
         Block::Facts(facts) => {
             let fact = |(name, value): &(String, String)| {
-                format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(name), escaped(value))
+                let wide = if value.len() > WIDE_FACT { " class=\"wide\"" } else { "" };
+                format!("<div{wide}><dt>{}</dt><dd>{}</dd></div>\n", escaped(name), escaped(value))
             };
             format!("<dl class=\"facts\">\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
         }
