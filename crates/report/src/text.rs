@@ -118,7 +118,7 @@ impl Texts {
         let column = &table.columns[index];
         let cells: Vec<&Cell> = table.rows.iter().filter_map(|row| row.get(index)).collect();
         let head = plain_lines(&column.head);
-        let head = match head.contains('\n') {
+        let head = match column.is_text || head.contains('\n') {
             true => head,
             false => textwrap::fill(&head, options(HEAD_WIDTH).break_words(false)),
         };

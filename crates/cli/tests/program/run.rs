@@ -42,6 +42,7 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
   mock [..]3.81       ±0%[..]
 ...
 ■ Skipped
+  No figure, and why.
   server ended: signal 6 (SIGABRT) (step: attach)
     mock fault=dies: 64 B at free (roundtrip)
 
@@ -122,6 +123,7 @@ fn what_cannot_run_here_is_skipped_with_its_reason_and_the_run_goes_on() {
         .stdout_eq(str![[r#"
 ...
 ■ Skipped
+  No figure, and why.
   a byte stream cannot carry an empty message; the smallest is 1 byte
     pipe: 0 B at free (roundtrip)
 
@@ -139,9 +141,9 @@ fn markdown_has_the_same_figures() {
         .assert()
         .success()
         .stdout_eq(str![[r#"
-# Weighbridge report
+# Weighbridge report: [..]
 ...
-## Round trip at free, µs/roundtrip
+## roundtrip at free, µs/roundtrip
 
 | payload | mock | mock latency-ns=5000 |
 | --- | --: | --: |
