@@ -37,9 +37,9 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
   mock latency-ns=5000 [..]
 
 ■ stream at free, GiB/s
-  payload 4 KiB; [..]
+  Payload 4 KiB. [..]
 ...
-  mock [..]3.81       ±0%[..]
+  mock [..]3.81 ±0%[..]
 ...
 ■ Skipped
   No figure, and why.
@@ -150,11 +150,13 @@ fn markdown_has_the_same_figures() {
 | 1 B | **1.00** [1.00 1.00] | 5.00 [5.00 5.00] |
 | 4 KiB | 1.00 [1.00 1.00] |  |
 ...
-## Stream at free, GiB/s
+## stream at free, GiB/s
 
-| payload | mock |
-| --- | --: |
-| 4 KiB | 3.81 [3.81 3.81] |
+Payload 4 KiB. [..]
+
+| mechanism | median | [..]
+| --- | --: | [..]
+| mock | 3.81 [3.81 3.81] | [..]
 ...
 "#]]);
 }
