@@ -7,7 +7,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
-use weighbridge_record::CaseId;
 
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
 use crate::{mistakes, output};
@@ -83,7 +82,8 @@ A record that was cut off or is not one is shown as far as it is valid; standard
 Examples:
   weighbridge report weighbridge-20260102-030405.jsonl
   weighbridge report before.jsonl after.jsonl --format markdown
-  weighbridge report record.jsonl --against roundtrip/pipe/64/same-cpu
+  weighbridge report record.jsonl --baseline roundtrip/pipe/64/same-cpu
+  weighbridge report after.jsonl --baseline before.jsonl
   weighbridge report - --format html --out page.html < record.jsonl")]
     Report(Report),
     /// Hold our numbers against those of other tools, measured now in turn
@@ -205,10 +205,10 @@ pub struct Report {
     /// What to make of them
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub format: ReportFormat,
-    /// A table of how many times the figures of this case the others have, run by run of the same round: its own, messages
-    /// as the reader counted them, CPU time and switches per operation, further series
-    #[arg(long, value_name = "CASE", conflicts_with = "format")]
-    pub against: Option<CaseId>,
+    /// Compare cases with this case of the same record, run by run of the same round; or with the same cases of another
+    /// record, which is not an interleaved comparison
+    #[arg(long, value_name = "CASE|FILE")]
+    pub baseline: Option<String>,
     /// Write to this file, which does not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -233,6 +233,9 @@ pub struct Check {
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
+    /// Write a record of the checks to this file, which does not exist yet; `weighbridge report` shows it in any format
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// No progress on standard error, only warnings
     #[arg(long, short)]
     pub quiet: bool,
@@ -315,6 +318,12 @@ pub fn parse() -> Result<Command, u8> {
 /// The command line as a whole, for completions and manual pages.
 pub fn command() -> clap::Command {
     Typed::command()
+}
+
+/// The command line as it was typed, the program by its name alone.
+pub fn typed() -> Vec<String> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(arguments).collect()
 }
 
 /// The commit that the program was built from, where that was known.

@@ -215,6 +215,7 @@ mod tests {
             schema: SCHEMA,
             tool: Tool::default(),
             started: "2026-01-02T03:04:05Z".into(),
+            command: Vec::new(),
             seed: 1,
             settings: BTreeMap::from([("suite".to_owned(), suite.name.to_owned())]),
             machine: Machine::default(),
@@ -250,8 +251,9 @@ mod tests {
                 stopped_by: StoppedBy::MaxRuns,
                 per_op: PerOp::default(),
                 series: series.into(),
+                series_ci95: BTreeMap::new(),
                 distribution: None,
-                shape: Vec::new(),
+                anomalies: Vec::new(),
                 regimes: Vec::new(),
             };
             [Line::Case(case), Line::Summary(summary)]

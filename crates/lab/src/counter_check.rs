@@ -119,7 +119,7 @@ pub fn faulted(faults: f64) -> Option<String> {
 pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<String> {
     let mut flags = Vec::new();
     if let Some(switches @ 1..) = run.noise.coordinator_switches {
-        flags.push(format!("counter check: the coordinator woke {switches} times in the timed part"));
+        flags.push(format!("anomaly: the coordinator woke {switches} times in the timed part"));
     }
     if case.pattern.id != "stream" {
         return flags;
@@ -137,7 +137,7 @@ pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<S
         && run.value > 1.1 * copy_rate
     {
         flags.push(format!(
-            "counter check: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
+            "anomaly: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
             run.value / 1e9,
             copy_rate / 1e9
         ));

@@ -216,7 +216,8 @@ mod tests {
             per_op: PerOp::default(),
             series: Default::default(),
             distribution: None,
-            shape: Vec::new(),
+            series_ci95: Default::default(),
+            anomalies: Vec::new(),
             regimes: Vec::new(),
         }
     }

@@ -290,7 +290,7 @@ impl<'a> Session<'a> {
             };
             let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
             if let Some(odd) = equivalent_disagrees(open, &by_id) {
-                line.shape.push(odd);
+                line.anomalies.push(odd);
             }
             sink.line(Line::Summary(line))?;
         }

@@ -136,8 +136,9 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         stopped_by,
         per_op,
         series: median_series(runs),
+        series_ci95: record::derive::series_intervals(runs),
         distribution: Distribution::of(&timed),
-        shape,
+        anomalies: shape,
         regimes: summary.regimes.into_iter().map(Regime::from).collect(),
     }
 }
@@ -149,19 +150,7 @@ pub fn comparison_line(
     pairs: &[(f64, f64)],
     higher_is_better: bool,
 ) -> Comparison {
-    // A speed-up: above 1 where the candidate is faster.
-    let pairs: Vec<(f64, f64)> = pairs
-        .iter()
-        .map(|&(base, value)| if higher_is_better { (base, value) } else { (value, base) })
-        .collect();
-    let ratio = stats::paired_ratio(&pairs, 0.95);
-    Comparison {
-        case: case.clone(),
-        baseline: baseline.clone(),
-        speedup: ratio.median,
-        ci95: ratio.interval.map(|interval| [interval.low, interval.high]),
-        pairs: ratio.pairs as u32,
-    }
+    record::derive::comparison(baseline, case, pairs, higher_is_better)
 }
 
 /// A spread relative to a middle of 0 is infinite, which JSON cannot say; there is nothing to be relative to then.
@@ -182,7 +171,7 @@ fn repeated_flags(runs: &[Run]) -> Vec<String> {
         .into_values()
         .filter(|(count, _)| count * 2 > runs.len())
         .map(|(count, flag)| {
-            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("counter check: "))
+            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("anomaly: "))
         })
         .collect()
 }

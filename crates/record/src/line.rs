@@ -19,8 +19,16 @@ pub enum Line {
     Run(Run),
     /// What the runs of a case amount to.
     Summary(Summary),
-    /// Two cases of one record, interleaved, as a ratio.
+    /// Two cases of one record, interleaved, as a ratio of their costs.
     Comparison(Comparison),
+    /// How many times a figure of a baseline a case has.
+    Ratio(Ratio),
+    /// The size at which two mechanisms cost the same.
+    Crossover(Crossover),
+    /// A figure that others have published, beside ours.
+    Published(Published),
+    /// A figure of another tool and ours, measured in turn.
+    Check(Box<Check>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -36,6 +44,9 @@ pub struct Header {
     pub tool: Tool,
     /// When, RFC 3339.
     pub started: String,
+    /// The command line that made the record: program and arguments; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// Seed of the order of runs.
     pub seed: u64,
     /// The settings in force, by the name of the flag.
@@ -329,7 +340,7 @@ pub struct Run {
     pub startup_ms: f64,
     /// The whole run, in milliseconds.
     pub elapsed_ms: f64,
-    /// Remarks: `shape: …`, `noisy: …`.
+    /// Remarks, each `sort: text`: `anomaly` (a counter check failed), `noisy`, `lost`.
     pub flags: Vec<String>,
 }
 
@@ -406,11 +417,14 @@ pub struct Summary {
     /// Median over the runs of each further series' median.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, f64>,
+    /// Order-statistic intervals of these medians, at least 95 %; absent below six runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series_ci95: BTreeMap<String, [f64; 2]>,
     /// What single operations took, where each was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
-    /// Counts that are not what this case must look like, each with the reason.
-    pub shape: Vec<String>,
+    /// Counter checks that failed: counts that this case must not have, each with the reason.
+    pub anomalies: Vec<String>,
     /// Departures from one steady state.
     pub regimes: Vec<Regime>,
 }
@@ -420,7 +434,7 @@ pub struct Summary {
 pub struct Comparison {
     /// The case that is judged.
     pub case: CaseId,
-    /// The case that it is held against.
+    /// The case that it is compared with.
     pub baseline: CaseId,
     /// How many times faster `case` is than `baseline` (below 1: slower), median over pairs of the same round.
     pub speedup: f64,
@@ -429,6 +443,143 @@ pub struct Comparison {
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: u32,
+}
+
+/// How many times a figure of a baseline a case has, whatever the figure is: above 1 is more of it, not better.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The case.
+    pub case: CaseId,
+    /// The case that it is compared with.
+    pub baseline: CaseId,
+    /// The record of the baseline, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_record: Option<String>,
+    /// Which figure: `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
+    /// `involuntary_switches_per_op`, or the name of a series.
+    pub figure: String,
+    /// The figure of the case, in the case's unit for `value`, else in the unit of the figure's name.
+    pub here: f64,
+    /// The figure of the baseline.
+    pub there: f64,
+    /// `here` over `there`: of an interleaved comparison the median over pairs of runs of one round, else the median of
+    /// all quotients of runs.
+    pub ratio: f64,
+    /// Interval of the ratio, at least 95 %; absent where there are too few runs.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Pairs of runs of one round; 0 where the comparison is not interleaved, because the baseline is of another record.
+    pub pairs: u32,
+}
+
+/// The size at which two mechanisms cost the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Crossover {
+    /// The first mechanism, at the smallest size that both have.
+    pub first: CaseId,
+    /// The second one, likewise.
+    pub second: CaseId,
+    /// Smallest and largest payload at which both were measured, in bytes.
+    pub range_bytes: [u64; 2],
+    /// Where the medians cross, the largest such size; absent where they do not.
+    #[serde(default)]
+    pub bytes: Option<f64>,
+    /// The nearest measured sizes on both sides at which the intervals do not overlap.
+    #[serde(default)]
+    pub between_bytes: [Option<f64>; 2],
+    /// Is the first one cheaper below that size, or at all sizes where there is none? Absent where they cost the same.
+    #[serde(default)]
+    pub first_is_cheaper_below: Option<bool>,
+    /// How often the medians cross.
+    pub crossings: u32,
+}
+
+/// A figure that others have published, beside ours. The machines differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Our case.
+    pub case: CaseId,
+    /// Tool and year.
+    pub source: String,
+    /// What the source calls the figure.
+    pub name: String,
+    /// The unit of both figures.
+    pub unit: String,
+    /// Theirs.
+    pub theirs: f64,
+    /// Ours, in the same unit.
+    pub ours: f64,
+    /// `ours` over `theirs`.
+    pub ratio: f64,
+}
+
+/// A figure of another tool and ours, measured in turn on one machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Name of the check.
+    pub check: String,
+    /// The other tool.
+    pub tool: String,
+    /// The Debian package that has it.
+    pub debian_package: String,
+    /// Its command line, with `{near}`, `{far}` and `{port}` for what is chosen at run time.
+    pub command: Vec<String>,
+    /// The program that ran; absent where the tool is not installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Our case.
+    pub case: CaseId,
+    /// Unit of all figures.
+    pub unit: String,
+    /// What the figure of the tool means.
+    pub theirs_is: Meaning,
+    /// Median over the turns of the tool's figure.
+    #[serde(default)]
+    pub theirs: Option<f64>,
+    /// Median over the turns of ours.
+    #[serde(default)]
+    pub ours: Option<f64>,
+    /// Ours over theirs, median over the turns.
+    #[serde(default)]
+    pub ratio: Option<f64>,
+    /// Sign-test interval of the ratio, at least 95 %; absent below six turns.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// From where to where the ratio is expected.
+    pub band: [f64; 2],
+    /// Why there.
+    pub because: String,
+    /// What is known to move the ratio out of the band.
+    pub known_reasons: String,
+    /// `inside`, `outside`, `inconclusive`, `failed`, `not measured`, `not here`, `not installed`.
+    pub verdict: String,
+    /// Why there are fewer turns than were asked for, or none.
+    #[serde(default)]
+    pub trouble: Option<String>,
+    /// Every turn.
+    pub turns: Vec<Turn>,
+}
+
+/// What the figure of another tool means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Meaning {
+    /// Hop or round trip, GB or GiB, copies.
+    pub counts: String,
+    /// Size, and whether its buffer is used again.
+    pub message: String,
+    /// Processes or threads, and how they wait.
+    pub peers: String,
+    /// What happens before and inside the time that is measured.
+    pub warm_up: String,
+}
+
+/// One turn of a check: both figures in the unit of the check.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// The tool's.
+    pub theirs: f64,
+    /// Ours.
+    pub ours: f64,
 }
 
 /// A case, or one run of it, that gave no number.
@@ -481,6 +632,7 @@ mod tests {
                 schema: crate::SCHEMA,
                 tool: Tool { commit: Some("x".into()), ..Tool::default() },
                 started: "2026-01-01T00:00:00Z".into(),
+                command: vec!["weighbridge".into()],
                 seed: 1,
                 settings: map(),
                 machine,
@@ -524,7 +676,7 @@ mod tests {
                 },
                 startup_ms: 1.0,
                 elapsed_ms: 1.0,
-                flags: vec!["shape: odd".into()],
+                flags: vec!["anomaly: 3 switches".into()],
             }),
             Line::Summary(Summary {
                 case: case.clone(),
@@ -538,12 +690,13 @@ mod tests {
                 stopped_by: StoppedBy::MaxRuns,
                 per_op,
                 series: BTreeMap::from([("events_per_call".into(), 1.0)]),
+                series_ci95: BTreeMap::from([("events_per_call".into(), [1.0, 1.0])]),
                 distribution: Some(Distribution {
                     percentiles: vec![Percentile { p: 0.5, ns: 1.0, ci95: Some([1.0, 1.0]), pooled: true }],
                     observations: 1,
                     max_ns: 1,
                 }),
-                shape: vec!["odd".into()],
+                anomalies: vec!["3 switches".into()],
                 regimes: vec![Regime {
                     regime: RegimeKind::TwoModes,
                     within: "runs".into(),
@@ -559,6 +712,42 @@ mod tests {
                 ci95: Some([1.0, 1.0]),
                 pairs: 6,
             }),
+            Line::Ratio(Ratio {
+                case: case.clone(),
+                baseline: case.clone(),
+                baseline_record: Some("before.jsonl".into()),
+                figure: "value".into(),
+                here: 1.0,
+                there: 1.0,
+                ratio: 1.0,
+                ci95: Some([1.0, 1.0]),
+                pairs: 6,
+            }),
+            Line::Crossover(Crossover {
+                first: case.clone(),
+                second: case.clone(),
+                range_bytes: [1, 2],
+                bytes: Some(1.5),
+                between_bytes: [Some(1.0), None],
+                first_is_cheaper_below: Some(true),
+                crossings: 1,
+            }),
+            Line::Published(Published {
+                case: case.clone(),
+                source: "tool, 2014".into(),
+                name: "x".into(),
+                unit: "ns".into(),
+                theirs: 1.0,
+                ours: 2.0,
+                ratio: 2.0,
+            }),
+            Line::Check(Box::new(Check {
+                case: case.clone(),
+                program: Some("/usr/bin/x".into()),
+                trouble: Some("x".into()),
+                turns: vec![Turn { theirs: 1.0, ours: 1.0 }],
+                ..Check::default()
+            })),
             Line::Skipped(Skipped { case, step: "fit".into(), why: "x".into() }),
             Line::End(End { complete: true, elapsed_s: 1.0 }),
         ]
@@ -566,8 +755,17 @@ mod tests {
 
     /// Names of the fields of our own types; below `settings`, `axes` and the like stand other people's names.
     fn field_names(value: &Value, names: &mut Vec<String>) {
-        const FOREIGN: &[&str] =
-            &["settings", "axes", "facts", "mitigations", "power", "limits", "sysctls", "series"];
+        const FOREIGN: &[&str] = &[
+            "settings",
+            "axes",
+            "facts",
+            "mitigations",
+            "power",
+            "limits",
+            "sysctls",
+            "series",
+            "series_ci95",
+        ];
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {

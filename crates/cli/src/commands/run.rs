@@ -182,6 +182,7 @@ fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
             profile: PROFILE.into(),
         },
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        command: crate::args::typed(),
         seed,
         settings: scope.settings(&args.selection),
         machine: machine::describe(host),
@@ -200,7 +201,7 @@ pub(super) fn random_seed() -> u64 {
 
 fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
-        RunFormat::Table => report::table(report, output::style()),
+        RunFormat::Table => report::text(report, output::style()),
         RunFormat::Markdown => report::markdown(report),
         RunFormat::Csv => report::csv(report),
         RunFormat::Json => report::json(report),

@@ -92,7 +92,7 @@ setsid sh -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; exec sleep 1000' &
 while [ $(wc -l < pids) -lt 3 ]; do sleep 0.01; done";
 
 #[test]
-fn a_figure_is_read_and_held_against_ours() {
+fn a_figure_is_read_and_compared_with_ours() {
     let folder = folder();
     fake(folder.path(), "perf", &format!("cat <<'END'\n{SCHED_PIPE}\nEND"));
     let (document, stderr, code) = check(folder.path(), &["perf-sched-pipe"]);
@@ -120,6 +120,29 @@ fn a_ratio_outside_its_band_has_a_code_of_its_own_and_the_known_reasons() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stdout}");
     assert!(stdout.contains("outside") && stdout.contains("known reasons:"), "{stdout}");
+}
+
+#[test]
+fn the_record_of_a_check_holds_what_was_shown_and_is_shown_again() {
+    let folder = folder();
+    fake(folder.path(), "perf", "echo '3600000000.0 usecs/op'");
+    let output = weighbridge(folder.path())
+        .args(["check", "perf-sched-pipe", "--turns", "6", "--quiet", "--out", "check.jsonl"])
+        .env("PATH", path(folder.path()))
+        .output()
+        .unwrap();
+    let lines: Vec<Value> = text(folder.path().join("check.jsonl"))
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (lines.len(), &lines[1]["kind"], &lines[1]["verdict"]),
+        (3, &"check".into(), &"outside".into())
+    );
+    assert_eq!(lines[1]["turns"].as_array().unwrap().len(), 6);
+    let again =
+        weighbridge(folder.path()).args(["report", "check.jsonl"]).env("COLUMNS", "110").output().unwrap();
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), String::from_utf8(output.stdout).unwrap());
 }
 
 #[test]

@@ -37,11 +37,12 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
   mock latency-ns=5000 [..]
 
 ■ stream at free, GiB/s
-  payload 4 KiB; [..]
+  Payload 4 KiB. [..]
 ...
-  mock [..]3.81       ±0%[..]
+  mock [..]3.81 ±0%[..]
 ...
 ■ Skipped
+  No figure, and why.
   server ended: signal 6 (SIGABRT) (step: attach)
     mock fault=dies: 64 B at free (roundtrip)
 
@@ -122,6 +123,7 @@ fn what_cannot_run_here_is_skipped_with_its_reason_and_the_run_goes_on() {
         .stdout_eq(str![[r#"
 ...
 ■ Skipped
+  No figure, and why.
   a byte stream cannot carry an empty message; the smallest is 1 byte
     pipe: 0 B at free (roundtrip)
 
@@ -139,20 +141,22 @@ fn markdown_has_the_same_figures() {
         .assert()
         .success()
         .stdout_eq(str![[r#"
-# Weighbridge report
+# Weighbridge report: [..]
 ...
-## Round trip at free, µs/roundtrip
+## roundtrip at free, µs/roundtrip
 
 | payload | mock | mock latency-ns=5000 |
 | --- | --: | --: |
 | 1 B | **1.00** [1.00 1.00] | 5.00 [5.00 5.00] |
 | 4 KiB | 1.00 [1.00 1.00] |  |
 ...
-## Stream at free, GiB/s
+## stream at free, GiB/s
 
-| payload | mock |
-| --- | --: |
-| 4 KiB | 3.81 [3.81 3.81] |
+Payload 4 KiB. [..]
+
+| mechanism | median | [..]
+| --- | --: | [..]
+| mock | 3.81 [3.81 3.81] | [..]
 ...
 "#]]);
 }

@@ -75,7 +75,7 @@ pub fn machine() -> Machine {
 
 pub fn header() -> Line {
     Line::Header(Box::new(Header {
-        schema: 1,
+        schema: weighbridge_record::SCHEMA,
         tool: Tool {
             name: "weighbridge".into(),
             version: "0.1.0".into(),
@@ -83,6 +83,7 @@ pub fn header() -> Line {
             profile: "release".into(),
         },
         started: "2026-01-02T03:04:05Z".into(),
+        command: ["weighbridge", "run", "--budget", "2m"].map(String::from).to_vec(),
         seed: 42,
         settings: [("suite".to_string(), "quick".to_string())].into(),
         machine: machine(),
@@ -133,8 +134,9 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
             ..PerOp::default()
         },
         series: BTreeMap::new(),
+        series_ci95: BTreeMap::new(),
         distribution: None,
-        shape: Vec::new(),
+        anomalies: Vec::new(),
         regimes: Vec::new(),
     }
 }
@@ -155,7 +157,7 @@ fn disturb(summary: &mut Summary) {
     let id = &summary.case;
     match (id.pattern.as_str(), id.mechanism.as_str(), id.payload_bytes) {
         ("roundtrip", "memfd-pass", 4096..) => {
-            summary.shape.push("minor faults: 1.00 per operation, expected below 0.001".into());
+            summary.anomalies.push("minor faults: 1.00 per operation, expected below 0.001".into());
             summary.per_op.minor_faults = 1.0;
         }
         ("roundtrip", "tcp", 65536) => summary.regimes.push(Regime {
@@ -435,7 +437,7 @@ pub fn hostile() -> Reading {
                 case.unit = format!("ns/{attack}");
             }
             Line::Summary(summary) => {
-                summary.shape = vec![attack.into()];
+                summary.anomalies = vec![attack.into()];
                 summary.unit = format!("ns/{attack}");
             }
             _ => {}

@@ -1,10 +1,29 @@
 //! Axes with ticks that people can read: `4 KiB`, `10 µs`, `1 GiB/s`.
 
 use plotly::common::Title;
-use plotly::layout::{Axis, AxisType, RangeMode, TicksDirection};
+use plotly::layout::{Axis as Drawn, AxisType, RangeMode, TicksDirection};
 
 use crate::html::escape::in_chart;
 use crate::units::{self, Scale, size};
+
+/// An axis of a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Axis {
+    /// Logarithmic.
+    Log(LogAxis),
+    /// Linear, from zero, with this title.
+    Linear(String),
+}
+
+impl Axis {
+    /// As the charting library wants it.
+    pub fn drawn(&self) -> Drawn {
+        match self {
+            Axis::Log(axis) => axis.drawn(),
+            Axis::Linear(title) => plain_axis(title).range_mode(RangeMode::ToZero),
+        }
+    }
+}
 
 /// A logarithmic axis with ticks at chosen places.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +76,7 @@ impl LogAxis {
         LogAxis { title: title(unit), ticks: value_ticks(unit, low, high), low, high }
     }
 
-    /// As the charting library wants it.
-    pub fn axis(&self) -> Axis {
+    fn drawn(&self) -> Drawn {
         let (values, texts) = self.ticks.iter().cloned().unzip();
         plain_axis(&self.title)
             .type_(AxisType::Log)
@@ -68,14 +86,9 @@ impl LogAxis {
     }
 }
 
-/// A linear axis that begins at zero.
-pub fn linear(title: &str) -> Axis {
-    plain_axis(title).range_mode(RangeMode::ToZero)
-}
-
 /// An axis with nothing decided but its title and its marks.
-pub fn plain_axis(title: &str) -> Axis {
-    Axis::new()
+pub fn plain_axis(title: &str) -> Drawn {
+    Drawn::new()
         .title(Title::with_text(in_chart(title)))
         .ticks(TicksDirection::Outside)
         .zero_line(false)

@@ -2,46 +2,35 @@
 
 use weighbridge_record::Header;
 
-use crate::html::escape::escaped;
-use crate::html::{Page, Section};
+use crate::document::{Block, Section};
 use crate::machine::{Fact, fact, headline};
+use crate::model::Report;
 use crate::notes;
 use crate::units::{amount, significant, size};
 
-pub const SECTION: Section = Section { id: "machine", title: "Machine", body };
-
-fn body(page: &Page<'_>) -> Option<String> {
-    let report = page.report;
-    let mut out = String::new();
+/// One of all records; what measuring itself costs, and what share of the memory bus was used, too.
+pub fn section(report: &Report) -> Option<Section> {
+    let mut blocks = Vec::new();
     for source in &report.sources {
         if report.has_several_sources() {
-            out += &format!("<h3>{}</h3>\n", escaped(&source.name));
+            blocks.push(Block::Heading(source.name.clone()));
         }
         let Some(header) = &source.header else {
-            out += "<p>The record does not say.</p>\n";
+            blocks.push(Block::Paragraph("The record does not say.".into()));
             continue;
         };
-        out += &facts(&headline(header, source.end.as_ref()));
-        out += "<details><summary>Everything known about it</summary>\n";
-        for (title, group) in details(header) {
-            out += &format!("<h3>{title}</h3>\n{}", facts(&group));
-        }
-        out += "</details>\n";
+        blocks.push(Block::Facts(headline(header, source.end.as_ref())));
+        let groups = details(header).into_iter();
+        let inside = groups.flat_map(|(title, facts)| [Block::Heading(title.into()), Block::Facts(facts)]);
+        blocks.push(Block::fold("Everything known about it".into(), inside.collect()));
     }
     let harness = notes::harness(report);
     if !harness.is_empty() {
-        out += &format!("<p>Cost of the harness itself: {}.</p>\n", escaped(&harness.join("; ")));
+        blocks.push(Block::Paragraph(format!("Harness itself: {}.", harness.join("; "))));
     }
-    for line in notes::dram(report) {
-        out += &format!("<p>Memory bus: {}.</p>\n", escaped(&line));
-    }
-    Some(out)
-}
-
-fn facts(facts: &[Fact]) -> String {
-    let one =
-        |(name, value): &Fact| format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(name), escaped(value));
-    format!("<dl class=\"facts\">\n{}</dl>\n", facts.iter().map(one).collect::<String>())
+    blocks
+        .extend(notes::dram(report).into_iter().map(|line| Block::Paragraph(format!("Memory bus: {line}."))));
+    Section::new("machine", "Machine", blocks)
 }
 
 /// Everything else, in groups with a heading.

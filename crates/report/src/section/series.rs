@@ -4,50 +4,50 @@ use weighbridge_record::{Regime, RegimeKind, Run, Summary};
 use weighbridge_stats::RegimeKind as Found;
 use weighbridge_stats::regime::{detect, split_test};
 
-use crate::html::chart::{self, MOST_STRIPS, Strip};
-use crate::html::escape::escaped;
-use crate::html::{Page, Section};
-use crate::model::Measured;
+use crate::chart::{Chart, Drawing, MOST_STRIPS, Strip};
+use crate::document::{Block, Section};
+use crate::model::{Measured, Report};
 use crate::regimes;
 use crate::units::{Scale, Series, with_unit};
 use crate::words::plain;
 
-pub const SECTION: Section = Section { id: "series", title: "Series over time", body };
-
 /// So many cases stand open; a chart behind a fold is drawn when it is opened.
 const OPEN: usize = 2;
 
-fn body(page: &Page<'_>) -> Option<String> {
-    let cases: Vec<_> = page.report.cases.iter().filter_map(|case| shown(page, case)).collect();
-    let case = |(index, (name, chart)): (usize, &(String, String))| {
-        let open = if index < OPEN { " open" } else { "" };
-        format!("<details{open}><summary>{}</summary>\n{chart}</details>\n", escaped(name))
+const ABOUT: &str = "Of each case the run whose value is nearest to the median. Dashed: the levels of a step or of two modes, as \
+                     found over all runs. Upright: where the level of this run changes.";
+
+/// Nothing where no case has a course over time that is of interest.
+pub fn section(report: &Report) -> Option<Section> {
+    let charts = report.cases.iter().filter_map(|case| shown(report, case));
+    let fold = |(index, (summary, chart)): (usize, (String, Chart))| {
+        let blocks = vec![Block::Chart(Box::new(chart))];
+        Block::Fold { summary, is_open: index < OPEN, blocks }
     };
-    let charts: String = cases.iter().enumerate().map(case).collect();
-    let about = "<p class=\"about\">Of each case the run whose value is nearest to the median. Dashed: the levels of a \
-                 step or of two modes, as found over all runs. Upright: where the level of this run changes.</p>\n";
-    (!charts.is_empty()).then(|| about.to_string() + &charts)
+    let mut blocks: Vec<Block> = charts.enumerate().map(fold).collect();
+    if !blocks.is_empty() {
+        blocks.insert(0, Block::Paragraph(ABOUT.into()));
+    }
+    Section::new("series", "Series over time", blocks)
 }
 
 /// The name and the chart of a case whose course over time is of interest.
-fn shown(page: &Page<'_>, case: &Measured) -> Option<(String, String)> {
+fn shown(report: &Report, case: &Measured) -> Option<(String, Chart)> {
     let summary = case.summary.as_ref()?;
     let has_series = case.runs.iter().any(|run| !run.series.is_empty());
     if case.is_harness() || !(has_series || case.id.pattern == "fan-in") {
         return None;
     }
     let run = representative(case, summary)?;
-    let name = regimes::name(page.report, case);
+    let name = regimes::name(report, case);
     let value = with_unit(&summary.unit, run.value);
     let title = plain(&format!("{name}: run {} of {}, {value}", run.run + 1, case.runs.len()));
     let mut strips = vec![samples(summary, run)];
     strips.extend(run.series.iter().filter_map(|(name, values)| series(name, values)));
     let hidden = strips.len().saturating_sub(MOST_STRIPS);
-    let mut out = chart::strips(&title, &strips, change(summary, &run.samples));
-    if hidden > 0 {
-        out += &format!("<p class=\"about\">{} more series in the record.</p>\n", hidden);
-    }
-    Some((name, out))
+    let about = if hidden > 0 { format!("{hidden} more series in the record.") } else { String::new() };
+    let drawing = Drawing::Strips(strips, change(summary, &run.samples));
+    Some((name, Chart { title, about, drawing, figures: None }))
 }
 
 /// The run whose value is nearest to the median of all.
