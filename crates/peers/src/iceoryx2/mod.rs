@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::contract::{Caps, EndResources, Family, Mechanism, Side, Target, Unsupported};
+use weighbridge_lab::contract::{Caps, EndResources, Family, Mechanism, Side, Unsupported};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern;
