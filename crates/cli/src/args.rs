@@ -10,7 +10,7 @@ use weighbridge_lab::{placement, plan};
 use weighbridge_record::CaseId;
 
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
-use crate::{mistakes, output};
+use crate::{mistakes, old_spellings, output};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -83,7 +83,7 @@ A record that was cut off or is not one is shown as far as it is valid; standard
 Examples:
   weighbridge report weighbridge-20260102-030405.jsonl
   weighbridge report before.jsonl after.jsonl --format markdown
-  weighbridge report record.jsonl --against roundtrip/pipe/64/same-cpu
+  weighbridge report record.jsonl --baseline roundtrip/pipe/64/same-cpu
   weighbridge report - --format html --out page.html < record.jsonl")]
     Report(Report),
     /// Hold our numbers against those of other tools, measured now in turn
@@ -207,8 +207,8 @@ pub struct Report {
     pub format: ReportFormat,
     /// A table of how many times the figures of this case the others have, run by run of the same round: its own, messages
     /// as the reader counted them, CPU time and switches per operation, further series
-    #[arg(long, value_name = "CASE", conflicts_with = "format")]
-    pub against: Option<CaseId>,
+    #[arg(long, value_name = "CASE", conflicts_with = "format", value_parser = old_spellings::case_id)]
+    pub baseline: Option<CaseId>,
     /// Write to this file, which does not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

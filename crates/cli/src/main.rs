@@ -11,6 +11,7 @@ mod destination;
 mod harness;
 mod mistakes;
 mod nearest;
+mod old_spellings;
 mod output;
 mod progress;
 mod recorder;

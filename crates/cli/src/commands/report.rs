@@ -38,7 +38,7 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
         readings[0].0.clear();
     }
     let report = Report::from_readings(readings);
-    let text = match &args.against {
+    let text = match &args.baseline {
         None => rendered(&report, args.format),
         Some(baseline) => report::against(&report, baseline).map_err(Failure::new)?,
     };

@@ -43,7 +43,7 @@ fn warn_beforehand(scope: &Scope) {
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
-    for note in &scope.notes {
+    for note in scope.selected.left_out_note().iter().chain(&scope.notes) {
         output::warn(note);
     }
 }
