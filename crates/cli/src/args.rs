@@ -86,6 +86,15 @@ Examples:
   weighbridge report record.jsonl --baseline roundtrip/pipe/64/same-cpu
   weighbridge report - --format html --out page.html < record.jsonl")]
     Report(Report),
+    /// List the records of earlier runs
+    #[command(after_help = "\
+Runs keep their records in $XDG_STATE_HOME/weighbridge, by default ~/.local/state/weighbridge, unless --out names a file. \
+A record and its page are plain files: move or delete them as you like.
+
+Examples:
+  weighbridge history
+  weighbridge history results/ other.jsonl --format json")]
+    History(History),
     /// Hold our numbers against those of other tools, measured now in turn
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
@@ -199,8 +208,8 @@ pub struct Env {
 /// `weighbridge report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// Records; several stand side by side; `-` is standard input
-    #[arg(value_name = "RECORD", required = true)]
+    /// Records; several stand side by side; `-` is standard input [default: the last one that `weighbridge history` lists]
+    #[arg(value_name = "RECORD")]
     pub records: Vec<PathBuf>,
     /// What to make of them
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
@@ -212,6 +221,17 @@ pub struct Report {
     /// Write to this file, which does not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+/// `weighbridge history`
+#[derive(Debug, Args)]
+pub struct History {
+    /// Records, or folders that hold records [default: the folder in which runs keep theirs]
+    #[arg(value_name = "FILE|DIR")]
+    pub paths: Vec<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
 /// `weighbridge check`

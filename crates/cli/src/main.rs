@@ -17,6 +17,7 @@ mod progress;
 mod recorder;
 mod scope;
 mod select;
+mod store;
 mod values;
 
 use std::ffi::OsString;

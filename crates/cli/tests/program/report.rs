@@ -139,13 +139,13 @@ fn records_that_can_be_read_are_shown_beside_one_that_cannot() {
 }
 
 #[test]
-fn cases_are_held_against_one_of_them() {
+fn cases_are_compared_with_one_of_them() {
     let folder = folder();
     let cases = ["roundtrip/mock/1/free", "roundtrip/mock/1/free/latency-ns=3000"];
     let run = ["--max-runs", "6", "-q", "--html", "none", "--out", "r.jsonl"];
     weighbridge(folder.path()).arg("run").args(cases).args(run).assert().success();
     weighbridge(folder.path())
-        .args(["report", "r.jsonl", "--against", cases[0]])
+        .args(["report", "r.jsonl", "--baseline", cases[0]])
         .assert()
         .success()
         .stdout_eq(
@@ -157,7 +157,7 @@ fn cases_are_held_against_one_of_them() {
          ...\n",
         );
     weighbridge(folder.path())
-        .args(["report", "r.jsonl", "--against", "roundtrip/pipe/1/free"])
+        .args(["report", "r.jsonl", "--baseline", "roundtrip/pipe/1/free"])
         .assert()
         .code(2)
         .stderr_eq("error: no figure of `roundtrip/pipe/1/free` is in the record\n");
