@@ -45,7 +45,7 @@ fn one_of(one: &str, other: &str) -> String {
     }
 }
 
-/// The command closest to a word, by the measure that names of cases are held against: the parser's own finds no `run`
+/// The command closest to a word, by the measure that is used for names of cases: the parser's own finds no `run`
 /// for `rn`.
 fn nearest_command(typed: &str) -> Option<String> {
     let program = args::command();

@@ -1,4 +1,4 @@
-//! `weighbridge check`: our numbers beside those of other tools, measured now.
+//! `weighbridge check`: our numbers compared with those of other tools, measured now.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::{Exit, Failure, output};
 /// Columns of a table that is not shown on a terminal.
 const WIDTH: u16 = 110;
 
-/// Holds our numbers against theirs. A ratio outside its band is a finding with a code of its own, not a failure.
+/// Compares our numbers with theirs. A ratio outside its band is a finding with a code of its own, not a failure.
 pub fn check(args: &Check) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt = Interrupt::install()
@@ -125,7 +125,7 @@ fn conclude(scope: &Scope, is_complete: bool) -> Result<Exit, Failure> {
     })
 }
 
-/// The checks that a user asks for: a glob is held against names of checks, a word also against names of tools.
+/// The checks that a user asks for: a glob is compared with names of checks, a word also with names of tools.
 fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
     let all: Vec<&Definition> = existing().collect();
     let mut chosen = vec![globs.is_empty(); all.len()];

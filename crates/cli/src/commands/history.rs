@@ -80,7 +80,7 @@ fn selection(entry: &Entry) -> String {
     }
 }
 
-/// In the time zone of whoever reads it.
+/// The start in the local time zone.
 fn started(entry: &Entry) -> String {
     let started: Result<jiff::Timestamp, _> = entry.header.started.parse();
     started.map_or_else(

@@ -1,4 +1,4 @@
-//! What was understood and why it is so many, for people.
+//! What a selection was understood as, and how its number of cases comes about, for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
