@@ -230,3 +230,46 @@ fn without_any_place_nothing_is_measured() {
     );
     assert!(output.stdout.is_empty());
 }
+
+/// The store is a disk of 40 KiB, the current folder is not.
+#[test]
+fn a_store_that_fills_up_hands_the_record_over_to_the_current_folder() {
+    let folder = folder();
+    let store = folder.path().join("store");
+    fs::create_dir(&store).unwrap();
+    let script = r#"mount -t tmpfs -o size=40k none "$1" || exit 99; export XDG_STATE_HOME="$1"; shift
+        "$@"; code=$?; ls "$XDG_STATE_HOME/weighbridge" >&2; exit $code"#;
+    let latencies: Vec<String> = (100_001..=100_020).map(|latency: u32| latency.to_string()).collect();
+    let output = Command::new("unshare")
+        .current_dir(folder.path())
+        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(&store)
+        .arg(PROGRAM)
+        .args(["run", CASE, "--set", &format!("latency-ns={}", latencies.join(",")), "--quiet"])
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) if !matches!(output.status.code(), Some(1 | 99)) => output,
+        refused => {
+            println!("skipped: no small disk can be mounted here: {refused:?}");
+            return;
+        }
+    };
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        stderr.contains("No space left on device (os error 28); the record goes on as `weighbridge-"),
+        "{stderr}"
+    );
+    assert!(
+        !stderr.lines().any(|line| line.starts_with("weighbridge-")),
+        "nothing is left in the store: {stderr}"
+    );
+    let names = files(folder.path());
+    let record = names.iter().find(|name| name.ends_with(".jsonl")).unwrap();
+    assert!(names.contains(&record.replace(".jsonl", ".html")), "{names:?}");
+    let lines = valid_record(folder.path().join(record)).lines;
+    let runs = lines.iter().filter(|line| matches!(line, Line::Run(_))).count();
+    assert!(runs >= 20 * 6, "every run is in it: {runs}");
+    assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete));
+}
