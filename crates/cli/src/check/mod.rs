@@ -1,6 +1,6 @@
-//! Our numbers beside those of other tools, measured now, in turn.
+//! Our numbers compared with those of other tools, measured now, in turn.
 //!
-//! [`definitions`] says what is held against what, [`definition`] what such a definition is; [`foreign`] runs other
+//! [`definitions`] says what is compared with what, [`definition`] what such a definition is; [`external`] runs other
 //! people's programs under a [`supervisor`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
 //! judges the ratio, and [`record`] makes lines of a record from it, which the report and [`json`] show.
 

@@ -1,4 +1,4 @@
-//! `weighbridge check`: our numbers beside those of other tools, measured now.
+//! `weighbridge check`: our numbers compared with those of other tools, measured now.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -23,7 +23,7 @@ use crate::destination::cannot_create;
 use crate::values::spoken;
 use crate::{Exit, Failure, output};
 
-/// Holds our numbers against theirs. A ratio outside its band is a finding with a code of its own, not a failure.
+/// Compares our numbers with theirs. A ratio outside its band is a finding with a code of its own, not a failure.
 pub fn check(args: &Check) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt = Interrupt::install()
@@ -143,7 +143,7 @@ fn conclude(scope: &Scope, is_complete: bool) -> Result<Exit, Failure> {
     })
 }
 
-/// The checks that a user asks for: a glob is held against names of checks, a word also against names of tools.
+/// The checks that a user asks for: a glob is compared with names of checks, a word also with names of tools.
 fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
     let all: Vec<&Definition> = existing().collect();
     let mut chosen = vec![globs.is_empty(); all.len()];

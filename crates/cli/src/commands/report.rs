@@ -9,7 +9,7 @@ use weighbridge_report::{self as report, Report};
 
 use crate::args::{self, ReportFormat};
 use crate::destination::cannot_create;
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, old_spellings, output};
 
 /// Bad lines told one by one; the others are counted.
 const MOST_PROBLEMS: usize = 5;
@@ -55,6 +55,9 @@ fn compared(report: Report, baseline: &str) -> Result<Report, Failure> {
     let path = Path::new(baseline);
     if path.exists() {
         return report.with_baseline_record(baseline, read(path)?).map_err(Failure::new);
+    }
+    if let Some(renamed) = old_spellings::in_case(baseline) {
+        return Err(Failure::new(renamed));
     }
     let case: CaseId = baseline.parse().map_err(|error: ParseCaseIdError| {
         Failure::new(format!(

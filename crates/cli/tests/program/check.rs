@@ -209,9 +209,9 @@ fn a_killed_program_takes_the_tool_along_with_all_that_it_started() {
 }
 
 #[test]
-fn a_killed_warden_takes_the_tool_along_and_is_said() {
+fn a_killed_supervisor_takes_the_tool_along_and_is_said() {
     let folder = folder();
-    // Here all stay in one session: who leaves it and loses the supervisor too is nobody's.
+    // Here all stay in one session: a process that leaves it and loses the supervisor too has no one left to end it.
     fake(folder.path(), "perf", "echo $PPID >> pids; echo $$ >> pids; sleep 1000 & echo $! >> pids; wait");
     let output = std::thread::scope(|scope| {
         let run = scope.spawn(|| check(folder.path(), &["perf-sched-pipe"]));
@@ -316,14 +316,14 @@ fn every_figure_of_lmbench_is_found_and_has_our_unit() {
 }
 
 #[test]
-fn a_warden_is_for_the_program_itself() {
-    for argument in ["__warden", "__ward"] {
+fn a_supervisor_is_for_the_program_itself() {
+    for argument in ["__supervisor", "__child"] {
         let output = weighbridge(folder().path()).arg(argument).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8(output.stderr).unwrap().contains("is for this program itself"));
     }
-    // A parent that is not ours: it may be anybody by now.
+    // A parent that is not ours: the number may be that of any process by now.
     let output =
-        weighbridge(folder().path()).args(["__warden", "1", "1000", "0", "/bin/false"]).output().unwrap();
+        weighbridge(folder().path()).args(["__supervisor", "1", "1000", "0", "/bin/false"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

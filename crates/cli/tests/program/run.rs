@@ -3,7 +3,7 @@
 use snapbox::str;
 use weighbridge_record::{Line, StoppedBy};
 
-use crate::{files, folder, valid_record, weighbridge};
+use crate::{files, folder, store, valid_record, weighbridge};
 
 /// Two sizes, two settings, two patterns; and a peer that dies.
 const CASES: &[&str] = &[
@@ -51,14 +51,15 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
 ...
 round 1: 0 runs made, 0 of 5 cases done, 0 ms used, at most [..] to go
 ...
-record: weighbridge-[..].jsonl
-page:   weighbridge-[..].html
+record: [..]/.state/weighbridge/weighbridge-[..].jsonl
+page:   [..]/.state/weighbridge/weighbridge-[..].html
 
 "#]]);
-    let names = files(folder.path());
+    assert!(files(folder.path()).is_empty(), "the current folder is left alone");
+    let names = files(&store(folder.path()));
     assert_eq!(names.len(), 2, "{names:?}");
     assert_eq!(names[0].trim_end_matches(".html"), names[1].trim_end_matches(".jsonl"));
-    let page = std::fs::read_to_string(folder.path().join(&names[0])).unwrap();
+    let page = std::fs::read_to_string(store(folder.path()).join(&names[0])).unwrap();
     assert!(page.starts_with("<!"), "{}", &page[..40]);
 }
 
@@ -77,7 +78,7 @@ fn the_record_says_everything_from_its_header_to_its_end() {
             "--precision",
             "1%",
             "--budget",
-            "30s",
+            "10m",
         ])
         .args(CASES)
         .assert()
@@ -87,7 +88,7 @@ fn the_record_says_everything_from_its_header_to_its_end() {
     let Line::Header(header) = &lines[0] else { panic!("{:?}", lines[0]) };
     assert_eq!((header.seed, header.tool.name.as_str()), (7, "weighbridge"));
     assert_eq!(header.settings["precision"], "0.01");
-    assert_eq!(header.settings["budget"], "30s");
+    assert_eq!(header.settings["budget"], "600s");
     assert_eq!(header.settings["cases"].split(',').count(), CASES.len());
     assert!(!header.machine.kernel.is_empty());
     let summaries: Vec<_> = lines
