@@ -1,10 +1,10 @@
 //! When a case has enough runs.
 //!
-//! Looking repeatedly and stopping when the interval happens to be narrow costs coverage. Four things pay for it:
-//! there are only six looks, the decision uses a 98 % interval, the first look asks for more (see [`FIRST_LOOK_MARGIN`]), and
-//! what is printed of a case that reached its precision is the 97 % interval ([`printed_interval`]). `tests/simulation` shows
-//! what is left: at least 93 % of the 95 % promised, for independent runs of every shape, and for runs that drift, around
-//! the level in the middle of those made. Of the level of a longer session an early stop knows nothing.
+//! Looking repeatedly and stopping when the interval happens to be narrow costs coverage. Three things pay for it:
+//! there are only six looks, both the decision and what is printed of a case that reached its precision use the 98 % interval
+//! ([`printed_interval`]), and the first look asks for more (see [`FIRST_LOOK_MARGIN`]). `tests/simulation` shows what is
+//! left: at least 93 % of the 95 % promised, for independent runs of every shape, and for runs that drift, around the level in the
+//! middle of those made. Of the level of a longer session an early stop knows nothing.
 //!
 //! Runs that resemble their neighbours need a wider interval, for which the rule must be told their correlation
 //! ([`CorrelatedRule`], from [`correlation`](crate::correlation)). Without it, 95 % are 84 % at a correlation of 0.3. Even with it
@@ -59,19 +59,17 @@ impl CorrelatedRule {
     }
 }
 
-/// Confidence of the interval that is printed as one of 95 % when a case stopped because it reached its precision: what chance
-/// narrowed is stopped more often, and these two per cent are the price. Of log-normal, uniform and Laplace run values at
-/// scatters around the precision it covers 93.9 to 97.3 %, where the 95 % interval covers 91.1 to 95.4 %.
-pub const PRINTED_CONFIDENCE: f64 = 0.97;
-
 /// The interval of a case's median to print as one of 95 %, over runs whose neighbours have this correlation (0 for
-/// independent ones): interpolated at 95 %, or at [`PRINTED_CONFIDENCE`] where the case stopped by its precision, and widened by
+/// independent ones): interpolated at 95 %, or at [`DECISION_CONFIDENCE`] where the case stopped by its precision, and widened by
 /// [`widening`]. `None` below six runs.
+///
+/// What chance narrowed is stopped more often, so after six looks the interval of 95 % covers 91 to 95 %, and the one that decided
+/// covers 95 to 97 % (log-normal, uniform and Laplace run values at scatters around the precision).
 ///
 /// # Panics
 /// If a value is not finite or the correlation is outside 0 … 1, 1 excluded.
 pub fn printed_interval(values: &[f64], reached_precision: bool, correlation: f64) -> Option<Interval> {
-    let confidence = if reached_precision { PRINTED_CONFIDENCE } else { 0.95 };
+    let confidence = if reached_precision { DECISION_CONFIDENCE } else { 0.95 };
     let interval = run_interval(values, confidence, correlation)
         .or_else(|| of_median(values, median_interval(values, 0.95), correlation))?;
     Some(Interval { confidence: 0.95, ..interval })

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn modes_of_sets_and_modes_within_sets_are_told_apart() {
-        let of_sets = against_hub(&sets(|set, _| if set % 3 == 0 { 0.3 } else { 0.0 }), 0.01);
+        let of_sets = against_hub(&sets(|set, _| if set.is_multiple_of(3) { 0.3 } else { 0.0 }), 0.01);
         assert!(of_sets[0].detail.starts_with("of the ratios to the hub of sets, 8 of 12"), "{of_sets:?}");
         let within = against_hub(&sets(|set, block| if (block + set) % 10 < 5 { 0.3 } else { 0.0 }), 0.01);
         assert_eq!(within[0].kind, RegimeKind::TwoModes);

@@ -12,27 +12,28 @@ fn own_sets(levels: &[f64], sets: usize, random: &mut Rng) -> Vec<Vec<f64>> {
     levels.iter().map(|level| (0..sets).map(|_| level + 0.02 * normal(random)).collect()).collect()
 }
 
-/// Five hundred contests scatter by ± 1 %, so 7 % is two such deviations above 5 %.
+/// Five hundred contests scatter by ± 1 %, so 7 % is two such deviations above 5 %; of contestants in sets of their own, which
+/// take longer, there are 150.
 #[test]
 fn a_contest_of_equals_excludes_the_best_or_finds_an_order_in_at_most_one_of_twenty() {
     let mut random = Rng::with_seed(50);
     for (count, sets) in [(3, 12), (8, 12)] {
         for common in [true, false] {
             let (mut excluded, mut ordered) = (0, 0);
-            for _ in 0..500 {
+            let contests = if common { 500 } else { 150 };
+            for _ in 0..contests {
                 let logs = own_sets(&vec![0.0; count], sets, &mut random);
                 let contest =
                     if common { Contest::of_common_sets(&logs) } else { Contest::of_own_sets(&logs) };
                 let found = contest.against_best(0.95);
                 // Of equals one is as good as the best of the others, and only "the first is not the best" is asked here:
                 // the promise is for the best one, whichever that is.
-                excluded += usize::from(!found[0].may_be_best());
-                ordered += usize::from(!contest.tiers(0.95).statements().is_empty());
+                excluded += i32::from(!found[0].may_be_best());
+                ordered += i32::from(!contest.tiers(0.95).statements().is_empty());
             }
-            assert!(
-                excluded <= 35 && ordered <= 35,
-                "{count}, common {common}: {excluded}, {ordered} of 500"
-            );
+            let share = |count: i32| f64::from(count) / f64::from(contests);
+            assert!(share(excluded) <= 0.07, "{count}, common {common}: {excluded} of {contests}");
+            assert!(share(ordered) <= 0.07, "{count}, common {common}: {ordered} of {contests}");
         }
     }
 }
