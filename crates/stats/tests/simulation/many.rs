@@ -12,15 +12,15 @@ fn own_sets(levels: &[f64], sets: usize, random: &mut Rng) -> Vec<Vec<f64>> {
     levels.iter().map(|level| (0..sets).map(|_| level + 0.02 * normal(random)).collect()).collect()
 }
 
-/// Five hundred contests scatter by ± 1 %, so 7 % is two such deviations above 5 %; of contestants in sets of their own, which
-/// take longer, there are 150.
+/// At most 5 % are promised. Five hundred contests scatter by ± 1 % and 150 (of sets of their own, which take longer to compare)
+/// by ± 1.8 %; the bounds are two and nearly three such deviations above.
 #[test]
 fn a_contest_of_equals_excludes_the_best_or_finds_an_order_in_at_most_one_of_twenty() {
     let mut random = Rng::with_seed(50);
     for (count, sets) in [(3, 12), (8, 12)] {
         for common in [true, false] {
             let (mut excluded, mut ordered) = (0, 0);
-            let contests = if common { 500 } else { 150 };
+            let (contests, most) = if common { (500, 0.07) } else { (150, 0.10) };
             for _ in 0..contests {
                 let logs = own_sets(&vec![0.0; count], sets, &mut random);
                 let contest =
@@ -32,8 +32,8 @@ fn a_contest_of_equals_excludes_the_best_or_finds_an_order_in_at_most_one_of_twe
                 ordered += i32::from(!contest.tiers(0.95).statements().is_empty());
             }
             let share = |count: i32| f64::from(count) / f64::from(contests);
-            assert!(share(excluded) <= 0.07, "{count}, common {common}: {excluded} of {contests}");
-            assert!(share(ordered) <= 0.07, "{count}, common {common}: {ordered} of {contests}");
+            assert!(share(excluded) <= most, "{count}, common {common}: {excluded} of {contests}");
+            assert!(share(ordered) <= most, "{count}, common {common}: {ordered} of {contests}");
         }
     }
 }
