@@ -13,7 +13,7 @@
 //! | what is a case to its hub, and the hub to the session | [`duet`] |
 //! | is it one steady state at all | [`regime`] |
 //! | what is the ratio of two costs, how sure is it | [`evidence`], [`compare`], [`ranks`] |
-//! | does a change matter, and when may one stop looking | [`verdict`], [`sequential`] |
+//! | does a change matter, and when may one stop looking | [`mod@verdict`], [`sequential`] |
 //! | which of several is the best, which order is sure | [`contest`] |
 //! | what holds in a whole report | [`discovery`] |
 //! | when did a level change | [`history`] |
