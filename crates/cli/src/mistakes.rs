@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(typed(&["run", "--max-runs", "41"]), "--max-runs takes 1 to 40, not `41`");
     }
 
-    /// Under whatever name the program was started: a params, a copy.
+    /// Under whatever name the program was started: a link, a copy.
     #[test]
     fn the_help_is_named_by_the_name_of_the_program() {
         for name in ["/tmp/wb", "weighbridge", "./weighbridge-1.2"] {
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn every_other_mistake_is_one_line_that_names_the_help() {
         for args in
-            [&["run", "-x"][..], &["env", "pipe"], &["report"], &["run", "--seed", "1", "--seed", "2"]]
+            [&["run", "-x"][..], &["env", "pipe"], &["completions"], &["run", "--seed", "1", "--seed", "2"]]
         {
             let said = typed(args);
             assert!(!said.contains('\n') && said.contains("; see `weighbridge"), "{args:?}: {said}");
