@@ -1,7 +1,7 @@
 //! `causeway`: groups for a shell user.
 //!
-//! `serve` makes a group and serves it on a socket; `publish` sends lines of standard input, `subscribe` prints what
-//! comes, `stat` shows who takes part and how far behind each receiver is.
+//! `serve` makes a group and serves it on a socket; `publish` publishes lines of standard input, `subscribe` prints messages,
+//! `stat` shows publishers and subscribers, and how far behind each subscriber is.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use causeway::{
-    Access, Error, Gone, Group, GroupOptions, Policy, Published, Received, Report, SubscribeOptions,
+    Access, Error, Group, GroupOptions, Policy, Received, Report, SubscribeOptions, TryPublishError,
+    TryRecvError,
 };
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -28,15 +29,15 @@ enum Command {
     Serve {
         /// Where to make the socket.
         socket: PathBuf,
-        /// How many publishers there will be; receivers wait until all have joined.
+        /// Number of publishers; subscribers wait until all of them have joined.
         #[arg(long, default_value_t = 1)]
         publishers: u32,
         /// Size of the log in bytes: a power of two from 4096 to 1073741824.
         #[arg(long, default_value_t = 1 << 20)]
         capacity: u64,
-        /// Who may receive.
-        #[arg(long, value_enum, default_value_t = Who::User)]
-        readers: Who,
+        /// Which users may subscribe.
+        #[arg(long, value_enum, default_value_t = Users::Same, alias = "readers")]
+        subscribers: Users,
     },
     /// Publish each line of standard input as a message.
     Publish {
@@ -50,17 +51,17 @@ enum Command {
     Subscribe {
         /// The group's socket.
         socket: PathBuf,
-        /// What becomes of this receiver when it falls behind.
-        #[arg(long, value_enum, default_value_t = How::Reliable)]
-        policy: How,
-        /// Begin at the oldest message still in the log.
+        /// What happens when this subscriber falls behind.
+        #[arg(long, value_enum, default_value_t = Behind::Reliable)]
+        policy: Behind,
+        /// Begin with the oldest message still in the log.
         #[arg(long)]
         oldest: bool,
         /// Print publisher and position before each message.
         #[arg(long)]
         verbose: bool,
     },
-    /// Show the group, its publishers, and how far behind each receiver is.
+    /// Show the group, its publishers, and how far behind each subscriber is.
     Stat {
         /// The group's socket.
         socket: PathBuf,
@@ -71,25 +72,27 @@ enum Command {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Who {
-    /// Processes of the same user, and root.
-    User,
-    /// Everybody who can reach the socket.
-    Everybody,
+enum Users {
+    /// The user of this command, and root.
+    #[value(name = "user")]
+    Same,
+    /// Every user that can connect to the socket.
+    #[value(name = "any-user", alias = "everybody")]
+    Any,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum How {
+enum Behind {
     /// Publishers wait for it.
     Reliable,
-    /// Publishers never wait for it.
+    /// Publishers never wait for it; it loses messages.
     Lossy,
 }
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        // A reader that has seen enough (`| head`) is no failure.
+        // A process that closes the pipe early (`| head`) is not a failure.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => fail(&format!("cannot read or print: {error}")),
         Err(Failure::Bus(error)) => fail(&error.to_string()),
@@ -101,7 +104,7 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What can go wrong in a command.
+/// Why a command failed.
 enum Failure {
     Bus(Error),
     Output(io::Error),
@@ -121,8 +124,8 @@ impl From<io::Error> for Failure {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve { socket, publishers, capacity, readers } => {
-            serve(socket, publishers, capacity, readers)
+        Command::Serve { socket, publishers, capacity, subscribers } => {
+            serve(socket, publishers, capacity, subscribers)
         }
         Command::Publish { socket, drop } => publish(socket, drop),
         Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose),
@@ -130,14 +133,17 @@ fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-fn serve(socket: PathBuf, publishers: u32, capacity: u64, readers: Who) -> Result<(), Failure> {
-    let readers = match readers {
-        Who::User => Access::SameUser,
-        Who::Everybody => Access::Everybody,
+fn serve(socket: PathBuf, publishers: u32, capacity: u64, subscribers: Users) -> Result<(), Failure> {
+    let subscribers = match subscribers {
+        Users::Same => Access::SameUser,
+        Users::Any => Access::AnyUser,
     };
-    let options =
-        GroupOptions::new().capacity_bytes(capacity).remote_publishers(publishers.max(1)).readers(readers);
-    // Interrupted, the command still removes its socket. Blocked before the group starts its thread, which inherits it.
+    let options = GroupOptions::new()
+        .capacity_bytes(capacity)
+        .remote_publishers(publishers.max(1))
+        .subscribers(subscribers);
+    // The command removes its socket even when it is interrupted. Signals are blocked before the group starts its thread,
+    // which inherits that.
     let signals = causeway_os::process::block_signals(&[SIGINT, SIGTERM]).map_err(Error::Os)?;
     let group = Group::create(&socket.display().to_string(), options)?;
     group.serve_at(&socket)?;
@@ -155,9 +161,16 @@ fn publish(socket: PathBuf, drop: bool) -> Result<(), Failure> {
     let mut publisher = Group::join(socket)?.publisher()?;
     let mut dropped = 0u64;
     for line in io::stdin().lock().split(b'\n') {
-        let patience = drop.then_some(Duration::ZERO);
-        if publisher.publish_within(&line?, patience)? == Published::Full {
-            dropped += 1;
+        let line = line?;
+        if !drop {
+            publisher.publish(&line)?;
+            continue;
+        }
+        match publisher.try_publish(&line) {
+            Ok(_) => {}
+            Err(TryPublishError::Full) => dropped += 1,
+            Err(TryPublishError::Disconnected) => return Err(Error::Disconnected.into()),
+            Err(TryPublishError::Failed(error)) => return Err(error.into()),
         }
     }
     if dropped > 0 {
@@ -166,17 +179,17 @@ fn publish(socket: PathBuf, drop: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn subscribe(socket: PathBuf, policy: How, oldest: bool, verbose: bool) -> Result<(), Failure> {
+fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Result<(), Failure> {
     let policy = match policy {
-        How::Reliable => Policy::Reliable,
-        How::Lossy => Policy::Lossy,
+        Behind::Reliable => Policy::Reliable,
+        Behind::Lossy => Policy::Lossy,
     };
     let options = SubscribeOptions::new(policy);
     let options = if oldest { options.from_oldest() } else { options };
     let mut subscriber = Group::join(socket)?.subscribe(options)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     loop {
-        match subscriber.receive() {
+        match subscriber.try_recv() {
             Ok(Received::Message(message)) => {
                 if verbose {
                     write!(out, "{} {} ", message.publisher, message.position.0)?;
@@ -187,16 +200,16 @@ fn subscribe(socket: PathBuf, policy: How, oldest: bool, verbose: bool) -> Resul
             Ok(Received::Lost { messages, bytes }) => {
                 eprintln!("causeway: {messages} messages lost ({bytes} bytes of log)");
             }
-            Ok(Received::Empty) => {
+            Err(TryRecvError::Empty) => {
                 out.flush()?;
                 match subscriber.wait(None) {
                     Ok(_) => {}
-                    Err(Error::PeerGone(Gone::Publishers)) => return Ok(()),
+                    Err(Error::Disconnected) => return Ok(()),
                     Err(error) => return Err(error.into()),
                 }
             }
-            Err(Error::PeerGone(Gone::Publishers)) => return Ok(out.flush()?),
-            Err(error) => return Err(error.into()),
+            Err(TryRecvError::Disconnected) => return Ok(out.flush()?),
+            Err(TryRecvError::Failed(error)) => return Err(error.into()),
         }
     }
 }
@@ -228,20 +241,20 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
         report.capacity_bytes, report.messages, report.position
     )?;
     for publisher in &report.publishers {
-        writeln!(out, "publisher {:3}  pid {:7}  uid {:5}", publisher.slot, publisher.pid, publisher.uid)?;
+        writeln!(out, "publisher  {:3}  pid {:7}  uid {:5}", publisher.slot, publisher.pid, publisher.uid)?;
     }
-    for receiver in &report.receivers {
+    for subscriber in &report.subscribers {
         writeln!(
             out,
-            "receiver  {:3}  pid {:7}  uid {:5}  {:8}  {:6}  lag {:9} bytes  received {:10}  lost {:8}",
-            receiver.slot,
-            receiver.pid,
-            receiver.uid,
-            receiver.policy.to_string(),
-            if receiver.asleep { "asleep" } else { "awake" },
-            receiver.lag_bytes,
-            receiver.received,
-            receiver.lost_messages
+            "subscriber {:3}  pid {:7}  uid {:5}  {:8}  {:6}  lag {:9} bytes  received {:10}  lost {:8}",
+            subscriber.slot,
+            subscriber.pid,
+            subscriber.uid,
+            subscriber.policy.to_string(),
+            if subscriber.asleep { "asleep" } else { "awake" },
+            subscriber.lag_bytes,
+            subscriber.received,
+            subscriber.lost_messages
         )?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Calls `done` until it says true; fails with `what` if it never does.
+/// Calls `done` until it returns true; fails with `what` after a minute.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -36,7 +36,7 @@ fn tied(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let own = std::process::id();
-    // SAFETY: `die_with` makes two system calls. It does more only where there is nobody left to wait for this process (it
+    // SAFETY: `die_with` makes two system calls. It does more only if no process is left to wait for this one (it
     // ends it) or where the kernel refuses what no kernel is known to refuse.
     unsafe { command.pre_exec(move || Ok(causeway_os::process::die_with(own)?)) };
     command
@@ -60,7 +60,7 @@ fn what_a_test_starts_ends_with_the_thread_of_the_test() {
     let path = dir.path().join("group");
     let serve = || {
         let server = Running(causeway(&["serve", path.to_str().unwrap()]).spawn().unwrap());
-        eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+        eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
         server
     };
     let mut server = std::thread::scope(|scope| scope.spawn(serve).join().unwrap());
@@ -74,7 +74,7 @@ fn lines_cross_from_publish_to_subscribe_and_stat_sees_both() {
     let path = dir.path().join("group");
     let socket = path.to_str().unwrap();
     let mut server = Running(causeway(&["serve", socket]).spawn().unwrap());
-    eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+    eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
     let subscriber = causeway(&["subscribe", socket]).spawn().unwrap();
     let mut publisher = causeway(&["publish", socket]).spawn().unwrap();
     let report = || {
@@ -84,7 +84,7 @@ fn lines_cross_from_publish_to_subscribe_and_stat_sees_both() {
     };
     eventually("stat does not show both", || {
         let report = report();
-        report.contains("publisher   0") && report.contains("receiver    0") && report.contains("asleep")
+        report.contains("publisher    0") && report.contains("subscriber   0") && report.contains("asleep")
     });
     let mut lines = publisher.stdin.take().unwrap();
     lines.write_all(b"one\ntwo\n\nthree").unwrap();
@@ -141,7 +141,7 @@ fn a_socket_that_is_bind_mounted_into_another_namespace_is_enough() {
         command
     };
     let _server = Running(causeway(&["serve", path.to_str().unwrap()]).spawn().unwrap());
-    eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+    eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
     match inside(&["true"]).output() {
         Ok(out) if out.status.success() => {}
         Ok(out) => return eprintln!("skipped: {}", String::from_utf8_lossy(&out.stderr)),
@@ -152,8 +152,8 @@ fn a_socket_that_is_bind_mounted_into_another_namespace_is_enough() {
     let mut publisher = inside(&[program, "publish", elsewhere.to_str().unwrap()]).spawn().unwrap();
     eventually("not both have joined", || {
         let report = causeway::Group::join(&path).unwrap().report().unwrap();
-        // Listed is not yet looking; asleep it has looked where the next message will be.
-        report.publishers.len() == 1 && report.receivers.iter().any(|receiver| receiver.asleep)
+        // A subscriber that sleeps has found the end of the log; one that is only listed may not have.
+        report.publishers.len() == 1 && report.subscribers.iter().any(|subscriber| subscriber.asleep)
     });
     publisher.stdin.take().unwrap().write_all(b"from elsewhere\n").unwrap();
     assert!(publisher.wait().unwrap().success());
@@ -188,15 +188,15 @@ fn report(path: &Path) -> causeway::Report {
     causeway::Group::join(path).unwrap().report().unwrap()
 }
 
-fn everybody_sleeps(path: &Path, receivers: usize) -> bool {
+fn all_subscribers_sleep(path: &Path, subscribers: usize) -> bool {
     let report = report(path);
-    let asleep = report.receivers.iter().filter(|receiver| receiver.asleep).count();
-    report.publishers.len() == 1 && asleep == receivers
+    let asleep = report.subscribers.iter().filter(|subscriber| subscriber.asleep).count();
+    report.publishers.len() == 1 && asleep == subscribers
 }
 
-/// What a receiver printed, once it has ended by itself.
-fn printed(receiver: Child) -> String {
-    let out = receiver.wait_with_output().unwrap();
+/// What a subscriber printed, once it has ended by itself.
+fn printed(subscriber: Child) -> String {
+    let out = subscriber.wait_with_output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
 }
@@ -206,7 +206,7 @@ fn containers_that_share_one_bind_mounted_socket_share_the_group_and_the_news_of
     let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = dir.path().join("group");
     let _server = Running(causeway(&["serve", path.to_str().unwrap()]).spawn().unwrap());
-    eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+    eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
     if let Some(why) = no_containers(contained(&path, elsewhere.path(), &["true"])) {
         return eprintln!("skipped: {why}");
     }
@@ -216,17 +216,17 @@ fn containers_that_share_one_bind_mounted_socket_share_the_group_and_the_news_of
         contained(&path, elsewhere.path(), &[program, what, inside.to_str().unwrap()]).spawn().unwrap()
     };
     let mut publisher = Running(start("publish"));
-    let receivers = [start("subscribe"), causeway(&["subscribe", path.to_str().unwrap()]).spawn().unwrap()];
-    eventually("not all have joined", || everybody_sleeps(&path, 2));
+    let subscribers = [start("subscribe"), causeway(&["subscribe", path.to_str().unwrap()]).spawn().unwrap()];
+    eventually("not all have joined", || all_subscribers_sleep(&path, 2));
     publisher.0.stdin.as_mut().unwrap().write_all(b"from a container\n").unwrap();
     eventually("the line is not received", || {
-        report(&path).receivers.iter().all(|receiver| receiver.received == 1)
+        report(&path).subscribers.iter().all(|subscriber| subscriber.received == 1)
     });
     // Killed, with its input still open: only the kernel can say that it is gone, across the namespaces.
     let pid = report(&path).publishers[0].pid;
     kill("KILL", pid);
-    for receiver in receivers {
-        assert_eq!(printed(receiver), "from a container\n");
+    for subscriber in subscribers {
+        assert_eq!(printed(subscriber), "from a container\n");
     }
 }
 
@@ -244,14 +244,14 @@ fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
     }
     let socket = path.to_str().unwrap();
     let _server = Running(contained(&[env!("CARGO_BIN_EXE_causeway"), "serve", socket]).spawn().unwrap());
-    eventually("nobody serves", || causeway::Group::join(&path).is_ok());
+    eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
     let mut publisher = Running(causeway(&["publish", socket]).spawn().unwrap());
-    let receiver = causeway(&["subscribe", socket]).spawn().unwrap();
-    eventually("not both have joined", || everybody_sleeps(&path, 1));
+    let subscriber = causeway(&["subscribe", socket]).spawn().unwrap();
+    eventually("not both have joined", || all_subscribers_sleep(&path, 1));
     let seen = report(&path);
-    assert_eq!((seen.publishers[0].pid, seen.receivers[0].pid), (0, 0), "{seen:?}");
+    assert_eq!((seen.publishers[0].pid, seen.subscribers[0].pid), (0, 0), "{seen:?}");
     publisher.0.stdin.as_mut().unwrap().write_all(b"from outside\n").unwrap();
-    eventually("the line is not received", || report(&path).receivers[0].received == 1);
+    eventually("the line is not received", || report(&path).subscribers[0].received == 1);
     publisher.0.kill().unwrap();
-    assert_eq!(printed(receiver), "from outside\n");
+    assert_eq!(printed(subscriber), "from outside\n");
 }

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use causeway::{Group, GroupOptions, Policy, Received};
+use causeway::{Group, GroupOptions, Policy, Received, TryRecvError};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
@@ -25,28 +25,37 @@ fn main() -> Result<(), Box<dyn Error>> {
     rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting)?;
 
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    // Edge-triggered works as well; arming takes back what rang before either way.
+    // Edge-triggered works as well: `arm` drains the descriptor either way.
     epoll::add(&epoll, subscriber.as_fd(), EventData::new_u64(BUS), EventFlags::IN)?;
     epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
 
-    std::thread::spawn(move || {
+    let publishing = std::thread::spawn(move || {
         for number in 0..5 {
             std::thread::sleep(Duration::from_millis(13));
-            let _ = publisher.publish(format!("event {number}").as_bytes());
+            publisher.publish(format!("event {number}").as_bytes())?;
         }
+        Ok::<_, causeway::Error>(())
     });
 
     let (mut ticks, mut events) = (0, 0);
-    while events < 5 {
-        // Take what is there, then arm, then sleep: in this order nothing is missed.
-        while events < 5
-            && let Received::Message(message) = subscriber.receive()?
-        {
-            println!("{}", String::from_utf8_lossy(message.bytes));
-            events += 1;
+    // Receive what is there, then arm, then sleep: in this order nothing is missed.
+    loop {
+        match subscriber.try_recv() {
+            Ok(Received::Message(message)) => {
+                println!("{}", String::from_utf8_lossy(message.bytes));
+                events += 1;
+                continue;
+            }
+            Ok(Received::Lost { .. }) => unreachable!("a reliable subscriber loses nothing"),
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {}
+            Err(error) => return Err(error.into()),
         }
-        if events == 5 || !subscriber.arm()? {
-            continue;
+        match subscriber.arm() {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(causeway::Error::Disconnected) => break,
+            Err(error) => return Err(error.into()),
         }
         let mut ready = Vec::with_capacity(4);
         epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut ready), None)?;
@@ -55,6 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ticks += 1;
         }
     }
-    println!("{ticks} ticks of the timer meanwhile");
+    publishing.join().expect("the publisher does not panic")?;
+    println!("{events} events, {ticks} ticks of the timer meanwhile");
     Ok(())
 }

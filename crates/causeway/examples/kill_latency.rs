@@ -1,10 +1,10 @@
-//! How long receivers wait when a publisher is killed in the middle of a message.
+//! How long subscribers wait when a publisher is killed in the middle of a message.
 //!
 //! `cargo run --release -p causeway --example kill_latency [KILLS]`
 //!
-//! A publisher claims a frame and stops there; another one publishes behind it; a receiver sleeps before the frame. Then the
-//! first gets SIGKILL. Printed is the time from the call of kill until the receiver has the message behind, which
-//! includes the end of a process, the pidfd, the server's decision and the wake-up.
+//! A publisher claims a frame and does not finish it; another one publishes a message after it; a subscriber sleeps before the
+//! frame. Then the first publisher gets SIGKILL. Prints the time from the call of kill until the subscriber has the message,
+//! which includes the end of a process, the pidfd, the server's decision and the wake-up.
 #![allow(clippy::print_stdout, reason = "a measurement prints")]
 
 use std::io::{BufRead, BufReader};
@@ -21,10 +21,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Claims a frame, says so, and never finishes.
+/// Claims a frame, prints that, and never finishes the frame.
 fn victim(path: &str) -> Result<(), Box<dyn std::error::Error>> {
     let mut publisher = Group::join(path)?.publisher()?;
-    let mut loan = publisher.loan_within(1000, None)?.ok_or("no room")?;
+    let mut loan = publisher.loan(1000)?;
     loan.fill(1);
     println!("claimed");
     std::thread::sleep(Duration::from_secs(60));
@@ -43,27 +43,27 @@ fn measure(kills: usize) -> Result<(), Box<dyn std::error::Error>> {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut subscriber =
-            group.subscribe(SubscribeOptions::new(Policy::Reliable).within(Duration::from_secs(20)))?;
+            group.subscribe(SubscribeOptions::new(Policy::Reliable).timeout(Duration::from_secs(20)))?;
         let mut publisher = group.publisher()?;
         BufReader::new(victim.stdout.take().ok_or("no pipe")?).read_line(&mut String::new())?;
-        let _ = publisher.publish(b"behind it")?;
+        publisher.publish(b"behind it")?;
         let receiving = std::thread::spawn(move || {
             subscriber.spin_at_most(Duration::ZERO);
             let _ = subscriber.wait(None)?;
             let now = Instant::now();
-            match subscriber.receive()? {
+            match subscriber.recv()? {
                 Received::Message(message) => assert_eq!(message.bytes, b"behind it"),
                 other => panic!("{other:?} in place of a message"),
             }
             Ok::<_, causeway::Error>(now)
         });
-        while !group.report()?.receivers.iter().all(|receiver| receiver.asleep) {
+        while !group.report()?.subscribers.iter().all(|subscriber| subscriber.asleep) {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(2));
         let killed = Instant::now();
         victim.kill()?;
-        let received = receiving.join().map_err(|_| "the receiver panicked")??;
+        let received = receiving.join().map_err(|_| "the subscriber panicked")??;
         victim.wait()?;
         taken.push(received - killed);
     }

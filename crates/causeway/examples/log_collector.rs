@@ -19,22 +19,20 @@ fn main() -> causeway::Result<()> {
             let mut publisher = group.publisher()?;
             scope.spawn(move || -> causeway::Result<()> {
                 for line in 0..LINES {
-                    // Waits if the collector is behind: no line is lost.
-                    let _ = publisher
-                        .publish_within(format!("program {program}, line {line}").as_bytes(), None)?;
+                    // Waits while the collector is a whole log behind: no line is lost.
+                    publisher.publish(format!("program {program}, line {line}").as_bytes())?;
                 }
                 Ok(())
             });
         }
         let mut lines = 0;
         while lines < PROGRAMS * LINES {
-            match collector.receive()? {
+            match collector.recv()? {
                 Received::Message(message) => {
                     println!("[{:>5}] {}", message.position.0, String::from_utf8_lossy(message.bytes));
                     lines += 1;
                 }
-                Received::Lost { .. } => unreachable!("a reliable receiver loses nothing"),
-                Received::Empty => drop(collector.wait(None)?),
+                Received::Lost { .. } => unreachable!("a reliable subscriber loses nothing"),
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
-//! One publisher, many subscribers: a price ticker. Those who cannot keep up lose prices, and know how many.
+//! One publisher, many subscribers: a price ticker. Subscribers that cannot keep up lose prices, and are told how many.
 //!
 //! `cargo run -p causeway --example price_ticker`
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
-use causeway::{Error, Gone, Group, GroupOptions, Policy, Received};
+use causeway::{Error, Group, GroupOptions, Policy, Received};
 
 const SUBSCRIBERS: usize = 4;
 const PRICES: u32 = 100_000;
@@ -19,14 +19,13 @@ fn main() -> causeway::Result<()> {
             scope.spawn(move || -> causeway::Result<()> {
                 let (mut seen, mut lost, mut last) = (0, 0, 0);
                 loop {
-                    match subscriber.receive() {
+                    match subscriber.recv() {
                         Ok(Received::Message(message)) => {
                             seen += 1;
                             last = u32::from_le_bytes(message.bytes.try_into().unwrap_or_default());
                         }
                         Ok(Received::Lost { messages, .. }) => lost += messages,
-                        Ok(Received::Empty) => drop(subscriber.wait(None)),
-                        Err(Error::PeerGone(Gone::Publishers)) => break,
+                        Err(Error::Disconnected) => break,
                         Err(error) => return Err(error),
                     }
                 }
@@ -35,8 +34,8 @@ fn main() -> causeway::Result<()> {
             });
         }
         for price in 1..=PRICES {
-            // Nobody holds space, so the log is never full.
-            let _ = publisher.publish(&price.to_le_bytes())?;
+            // No subscriber holds space, so this never waits.
+            publisher.publish(&price.to_le_bytes())?;
         }
         drop(publisher);
         Ok(())

@@ -28,7 +28,7 @@ async fn main() -> causeway::Result<()> {
             Ok::<_, causeway::Error>(())
         }));
     }
-    // The log holds 63 of these; the rest waits for the tasks.
+    // The log holds 63 messages; this task waits while it is full.
     for number in 1..=MESSAGES {
         publisher.publish(&number.to_le_bytes()).await?;
     }

@@ -1,16 +1,28 @@
 //! Receiving and publishing in a tokio program.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
+use futures_core::{FusedStream, Stream};
+use futures_sink::Sink;
 use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result};
-use crate::publisher::{Position, Published, Publisher};
-use crate::subscriber::{HUSH_READS, Received, Subscriber};
+use crate::log::Position;
+use crate::message::{Message, OwnedMessage, Received};
+use crate::outcome::TryPublishError;
+use crate::publisher::Publisher;
+use crate::subscriber::{DRAIN_READS_MAX, Subscriber};
 
-/// A receiver in a tokio program. Its doorbell is registered with the runtime, edge-triggered.
+/// A subscriber in a tokio program. Its doorbell is registered with the runtime, edge-triggered.
+///
+/// Also a [`Stream`] of messages with payloads of their own. The stream ends after [`Error::Disconnected`], which it does not
+/// return, and after any other error, which it does.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -24,7 +36,7 @@ use crate::subscriber::{HUSH_READS, Received, Subscriber};
 /// let receiving = tokio::spawn(async move {
 ///     match subscriber.recv().await? {
 ///         Received::Message(message) => Ok(message.bytes.to_vec()),
-///         other => panic!("{other:?}"),
+///         Received::Lost { messages, .. } => panic!("{messages} messages lost"),
 ///     }
 /// });
 /// publisher.publish(b"42.17").await?;
@@ -35,89 +47,196 @@ use crate::subscriber::{HUSH_READS, Received, Subscriber};
 /// ```
 #[derive(Debug)]
 pub struct AsyncSubscriber {
-    /// Before the subscriber, so that the runtime lets go of the descriptor first.
-    bell: UnixStream,
+    /// Before the subscriber, so that it is dropped and deregistered first.
+    doorbell: UnixStream,
     subscriber: Subscriber,
+    /// The stream has returned its last item.
+    has_ended: bool,
 }
 
 impl AsyncSubscriber {
-    /// Registers a receiver with the runtime that this is called in.
+    /// Registers a subscriber with the present tokio runtime.
     ///
     /// # Errors
-    /// No descriptors left; a runtime without I/O.
+    /// [`Error::Os`] without descriptors, or in a runtime without I/O.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn new(subscriber: Subscriber) -> Result<AsyncSubscriber> {
-        let failed = |error: io::Error| Error::os("register", "a receiver's doorbell", error);
-        let bell = subscriber.as_fd().try_clone_to_owned().map_err(failed)?;
-        // The doorbell is one end of a pair of sockets; a second descriptor of it is the runtime's to own.
-        let bell = StdUnixStream::from(bell);
-        bell.set_nonblocking(true).map_err(failed)?;
-        let bell = UnixStream::from_std(bell).map_err(failed)?;
-        Ok(AsyncSubscriber { bell, subscriber })
+        let failed = |error: io::Error| Error::os("register", "the doorbell of a subscriber", error);
+        let doorbell = subscriber.as_fd().try_clone_to_owned().map_err(failed)?;
+        // The doorbell is one end of a pair of sockets; the runtime owns a second descriptor of it.
+        let doorbell = StdUnixStream::from(doorbell);
+        doorbell.set_nonblocking(true).map_err(failed)?;
+        let doorbell = UnixStream::from_std(doorbell).map_err(failed)?;
+        Ok(AsyncSubscriber { doorbell, subscriber, has_ended: false })
     }
 
-    /// The next message or loss; never [`Received::Empty`]. Cancel-safe: dropped before it is ready, it took nothing.
+    /// The next message, or the loss before it; waits for it. Cancel-safe: a future that is dropped before it is ready has
+    /// consumed nothing.
     ///
     /// # Errors
-    /// As [`Subscriber::receive`].
-    pub async fn recv(&mut self) -> Result<Received<'_>> {
+    /// As [`Subscriber::recv`].
+    pub async fn recv(&mut self) -> Result<Received<Message<'_>>> {
+        loop {
+            poll_fn(|cx| self.poll_ready(cx)).await?;
+            if let Some(taken) = self.subscriber.take_or_loss()? {
+                return Ok(self.subscriber.received(taken));
+            }
+        }
+    }
+
+    /// The subscriber itself, for calls that do not wait.
+    pub fn get_mut(&mut self) -> &mut Subscriber {
+        &mut self.subscriber
+    }
+
+    /// Ready when the next receive need not wait.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.subscriber.arm()? {
-            self.bell
-                .readable()
-                .await
-                .map_err(|error| Error::os("wait for", "a receiver's doorbell", error))?;
-            // Emptied, so that the runtime waits for a new edge. The end of it is noticed by the next arming. Somebody may
-            // fill it all the time: what is left costs a wait that ends early.
-            for _ in 0..HUSH_READS {
-                if !self.bell.try_read(&mut [0; 64]).is_ok_and(|rings| rings > 0) {
+            ready!(self.doorbell.poll_read_ready(cx))
+                .map_err(|error| Error::os("wait for", "the doorbell of a subscriber", error))?;
+            // Drained, so that the runtime waits for a new edge; the next `arm` detects its end. A hostile process may fill it
+            // all the time: what is left makes one wait end early.
+            for _ in 0..DRAIN_READS_MAX {
+                if !self.doorbell.try_read(&mut [0; 64]).is_ok_and(|notifications| notifications > 0) {
                     break;
                 }
             }
         }
         self.subscriber.disarm();
-        self.subscriber.receive()
+        Poll::Ready(Ok(()))
     }
 
-    /// The receiver itself, for everything that does not wait.
-    pub fn get_mut(&mut self) -> &mut Subscriber {
-        &mut self.subscriber
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received<OwnedMessage>>> {
+        loop {
+            ready!(self.poll_ready(cx))?;
+            if let Some(taken) = self.subscriber.take_or_loss()? {
+                return Poll::Ready(Ok(self.subscriber.received(taken).into_owned()));
+            }
+        }
+    }
+}
+
+impl Stream for AsyncSubscriber {
+    type Item = Result<Received<OwnedMessage>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let item = ready!(self.poll_item(cx));
+        self.has_ended = item.is_err();
+        Poll::Ready(match item {
+            Err(Error::Disconnected) => None,
+            item => Some(item),
+        })
+    }
+}
+
+impl FusedStream for AsyncSubscriber {
+    fn is_terminated(&self) -> bool {
+        self.has_ended
     }
 }
 
 /// A publisher in a tokio program. See [`AsyncSubscriber`] for an example.
+///
+/// Also a [`Sink`] of payloads. An item for which there is no space is copied and kept until the sink is flushed;
+/// [`AsyncPublisher::publish`] publishes it first.
+///
+/// A full log has no descriptor to wait for, because subscribers must not write to memory that a publisher uses. So a blocking
+/// thread of the runtime waits for space; it is used only while the log is full.
 #[derive(Debug)]
-pub struct AsyncPublisher(Publisher);
+pub struct AsyncPublisher {
+    publisher: Publisher,
+    /// The item of the sink that is not published yet.
+    unsent: Option<Vec<u8>>,
+    /// The present wait for space.
+    space: Option<JoinHandle<()>>,
+}
 
 impl AsyncPublisher {
-    /// A publisher whose waits are those of a task.
+    /// A publisher whose waits suspend a task.
     pub fn new(publisher: Publisher) -> AsyncPublisher {
-        AsyncPublisher(publisher)
+        AsyncPublisher { publisher, unsent: None, space: None }
     }
 
-    /// Publishes a copy of `payload` and returns where it lies; while the log is full, other tasks run. Cancel-safe:
-    /// dropped before it is ready, it published nothing.
-    ///
-    /// A full log has no descriptor to wait for: receivers must not be able to write anything of a publisher's. So the
-    /// wait itself is one of a blocking thread of the runtime; it is only taken when the log is full.
+    /// Publishes a copy of `payload` and returns its position in the log. While the log is full, other tasks run. Cancel-safe:
+    /// a future that is dropped before it is ready has not published `payload`.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
     pub async fn publish(&mut self, payload: &[u8]) -> Result<Position> {
+        poll_fn(|cx| {
+            ready!(self.poll_unsent(cx))?;
+            self.poll_publish(payload, cx)
+        })
+        .await
+    }
+
+    /// The publisher itself, for calls that do not wait.
+    pub fn get_mut(&mut self) -> &mut Publisher {
+        &mut self.publisher
+    }
+
+    fn poll_publish(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Poll<Result<Position>> {
         loop {
-            if let Published::At(position) = self.0.publish(payload)? {
-                return Ok(position);
+            if let Some(space) = &mut self.space {
+                let waited = ready!(Pin::new(space).poll(cx));
+                self.space = None;
+                waited.map_err(|error| Error::os("wait for", "space in a log", io::Error::other(error)))?;
             }
-            let space = self.0.space();
-            tokio::task::spawn_blocking(move || space.wait())
-                .await
-                .map_err(|error| Error::os("wait for", "space in a log", io::Error::other(error)))?;
+            match self.publisher.try_publish(payload) {
+                Ok(position) => return Poll::Ready(Ok(position)),
+                Err(TryPublishError::Disconnected) => return Poll::Ready(Err(Error::Disconnected)),
+                Err(TryPublishError::Failed(error)) => return Poll::Ready(Err(error)),
+                Err(TryPublishError::Full) => {
+                    let space = self.publisher.space();
+                    self.space = Some(tokio::task::spawn_blocking(move || space.wait()));
+                }
+            }
         }
     }
 
-    /// The publisher itself, for everything that does not wait.
-    pub fn get_mut(&mut self) -> &mut Publisher {
-        &mut self.0
+    /// Publishes the item that the sink has kept, if there is one. An item that cannot be published is dropped with the error.
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(payload) = self.unsent.take() else { return Poll::Ready(Ok(())) };
+        match self.poll_publish(&payload, cx) {
+            Poll::Pending => {
+                self.unsent = Some(payload);
+                Poll::Pending
+            }
+            Poll::Ready(published) => Poll::Ready(published.map(drop)),
+        }
+    }
+}
+
+impl<T: AsRef<[u8]>> Sink<T> for AsyncPublisher {
+    type Error = Error;
+
+    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll_unsent(cx)
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, item: T) -> Result<()> {
+        assert!(self.unsent.is_none(), "start_send was called before poll_ready returned Ready");
+        match self.publisher.try_publish(item.as_ref()) {
+            Ok(_) => Ok(()),
+            Err(TryPublishError::Full) => {
+                self.unsent = Some(item.as_ref().to_vec());
+                Ok(())
+            }
+            Err(TryPublishError::Disconnected) => Err(Error::Disconnected),
+            Err(TryPublishError::Failed(error)) => Err(error),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll_unsent(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll_unsent(cx)
     }
 }

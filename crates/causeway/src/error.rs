@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! What can fail, and what to do about it.
 
 use std::fmt;
 use std::io;
@@ -7,85 +7,84 @@ use rustix::io::Errno;
 
 use crate::log::{Corrupt, Evicted};
 
-/// The result of a call into this library.
-pub type Result<T> = std::result::Result<T, Error>;
+/// A system call that failed: what was tried, on what, and the error of the kernel.
+pub use causeway_os::Error as OsError;
 
-/// A promise was broken: by the kernel, by a peer, or by the caller. What is merely a normal outcome (a full log, an
-/// empty one, a time that is over) is not an error but a value.
-#[derive(Debug)]
+/// The result of a call into this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure: of the kernel, of a peer, or of the caller.
+///
+/// Outcomes that every program must expect (a full log, an empty one, a timeout) are not here. They are variants of
+/// [`TryPublishError`](crate::TryPublishError), [`TryRecvError`](crate::TryRecvError) and their `Timeout` counterparts.
+///
+/// `Display` and `Debug` both print one sentence that says what happened and what to do about it, so that
+/// `fn main() -> causeway::Result<()>` ends with that sentence.
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel refused.
-    Os(causeway_os::Error),
-    /// This kernel lacks something that safety rests on.
+    /// A system call failed.
+    Os(OsError),
+    /// This kernel lacks a feature that the library needs to be safe. Names the feature.
     Kernel(&'static str),
-    /// Something that was handed to us is not what it should be. It was not used.
+    /// A descriptor, a message or an argument is not what it should be. It was not used.
     Invalid {
-        /// What was wrong: `"log descriptor"`, `"capacity"`, …
+        /// What is invalid: `"log descriptor"`, `"capacity"`, …
         what: &'static str,
-        /// How it was wrong.
+        /// Why it is invalid.
         why: String,
     },
-    /// The process that serves the group said no.
+    /// The server of the group refused the request.
     Refused(Refusal),
-    /// Nobody is left who could make the call succeed.
-    PeerGone(Gone),
-    /// The payload is above the limit of the group.
+    /// The group has ended: no publisher is left and none can join, or the group was closed by
+    /// [`Group::evict`](crate::Group::evict). A subscriber gets this after it has received every message. It is the normal
+    /// end of a group.
+    Disconnected,
+    /// The process that serves the group is gone: no process can join the group. Messages still flow.
+    ServerGone,
+    /// The payload is longer than the group allows.
     TooLong {
-        /// Its length.
+        /// Length of the payload, in bytes.
         payload_bytes: usize,
-        /// The longest that fits: a quarter of the capacity.
+        /// The longest payload of the group, in bytes: a quarter of its capacity.
         limit_bytes: usize,
     },
-    /// This publisher was taken for gone and its unfinished message was decided without it. Nothing was published;
-    /// make a new publisher.
+    /// This publisher was evicted (see [`Group::evict`](crate::Group::evict)). The message was not published.
     Evicted,
-    /// The group was closed: it takes no more messages.
-    Closed,
-    /// This receiver was later than its deadline allows, and its policy says that it is then disconnected.
-    Late,
-    /// A publisher broke the protocol: the log holds something impossible at this position. Leave the group.
+    /// This subscriber missed the deadline of [`Policy::DisconnectAfter`](crate::Policy::DisconnectAfter), and publishers no
+    /// longer wait for it.
+    MissedDeadline,
+    /// The log holds bytes that no correct publisher writes. Leave the group.
     Corrupt {
-        /// Where.
+        /// Position in the log.
         position: u64,
     },
     /// The process that serves the group did not answer in time.
     NoAnswer,
 }
 
-/// Why a server refuses.
+/// Why a server refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The rule of the group's creator ([`GroupOptions::readers`](crate::GroupOptions::readers) and
-    /// [`publishers`](crate::GroupOptions::publishers)) does not let this user in.
+    /// The access rule of the group ([`GroupOptions::subscribers`](crate::GroupOptions::subscribers),
+    /// [`GroupOptions::publishers`](crate::GroupOptions::publishers)) does not admit this user.
     Forbidden,
-    /// All slots are taken: 64 publishers, 256 receivers, or the connections that so many need.
+    /// All slots are taken: 64 publishers, 256 subscribers, or all connections of the server.
     TooMany,
-    /// This is a group of one publisher, and it has had its one. Others need
+    /// The group allows one publisher, and that publisher has joined already. More need
     /// [`GroupOptions::several_publishers`](crate::GroupOptions::several_publishers).
     OnePublisher,
-    /// The publishers of this group were fixed before its log was sealed; see
-    /// [`GroupOptions::remote_publishers`](crate::GroupOptions::remote_publishers).
+    /// All [`GroupOptions::remote_publishers`](crate::GroupOptions::remote_publishers) have joined and the log is sealed.
     PublishersFixed,
-    /// All publishers of other processes have left: nothing will be published in this group any more.
+    /// All publishers of other processes have left, and none can join.
     Ended,
-    /// A publisher has not looked at its notices for so long that nobody can join. It looks whenever it publishes.
+    /// A publisher has not read the server's notices for so long that no process can join. A publisher reads them whenever
+    /// it publishes.
     PublisherStuck,
     /// The server is out of descriptors or memory.
     Exhausted,
-    /// The request was not understood: other versions on both sides.
+    /// The server did not understand the request: the two sides run different versions.
     NotUnderstood,
-}
-
-/// Who is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Gone {
-    /// Every publisher: no message will come any more. All that were published have been received.
-    Publishers,
-    /// The process that serves the group. Traffic goes on, but nobody can join.
-    Server,
 }
 
 impl Error {
@@ -94,84 +93,88 @@ impl Error {
     }
 
     pub(crate) fn os(op: &'static str, on: impl Into<String>, source: impl Into<io::Error>) -> Error {
-        Error::Os(causeway_os::Error::new(op, on, source))
+        Error::Os(OsError::new(op, on, source))
     }
 }
 
-/// One sentence: what happened, to what, and what to do about it.
+/// Prints one sentence: what happened, to what, and what to do about it.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Os(error) => {
                 error.fmt(f)?;
-                match error.raw_os_error().map(Errno::from_raw_os_error).and_then(way_out) {
-                    Some(way_out) => write!(f, "; {way_out}"),
+                match error.raw_os_error().map(Errno::from_raw_os_error).and_then(remedy) {
+                    Some(remedy) => write!(f, "; {remedy}"),
                     None => Ok(()),
                 }
             }
-            Error::Kernel(lack) => write!(
+            Error::Kernel(missing) => write!(
                 f,
-                "this kernel is not fit for shared logs: {lack}; use Linux 5.3 or later, without a filter of system \
-                 calls that hides it"
+                "this kernel cannot share logs safely: {missing}; use Linux 5.3 or later, and a seccomp filter that allows \
+                 these system calls"
             ),
             Error::Invalid { what, why } => {
-                write!(f, "unusable {what}: {why}")?;
+                write!(f, "invalid {what}: {why}")?;
                 match *what {
                     "capacity" | "call" => Ok(()),
-                    _ => f.write_str("; check which program serves here, and use the same version on both sides"),
+                    _ => f.write_str("; check which program serves the group, and use the same version on both sides"),
                 }
             }
-            Error::Refused(refusal) => write!(f, "the group's server refuses: {refusal}"),
-            Error::PeerGone(Gone::Publishers) => {
-                f.write_str("all publishers of the group are gone and nothing more will come; join the next group")
-            }
-            Error::PeerGone(Gone::Server) => {
-                f.write_str("the process that serves the group is gone; start it again and join anew")
-            }
+            Error::Refused(refusal) => write!(f, "the server of the group refused: {refusal}"),
+            Error::Disconnected => f.write_str(
+                "the group has ended, because its publishers are gone or it was closed; create or join another group",
+            ),
+            Error::ServerGone => f.write_str(
+                "the process that serves the group is gone; start it again and join the group that it creates",
+            ),
             Error::TooLong { payload_bytes, limit_bytes } => write!(
                 f,
-                "a payload of {payload_bytes} bytes is above the limit of {limit_bytes}; create the group with four \
-                 times the payload as capacity"
+                "a payload of {payload_bytes} bytes exceeds the limit of {limit_bytes} bytes; create the group with a \
+                 capacity of at least four times the payload"
             ),
-            Error::Evicted => {
-                f.write_str("this publisher was taken for gone; make a new one and publish again")
-            }
-            Error::Closed => f.write_str("the group is closed and takes no more messages; create a new one"),
-            Error::Late => f.write_str(
-                "this receiver was later than its deadline and is disconnected; subscribe again, with a longer \
-                 deadline or as a lossy receiver",
+            Error::Evicted => f.write_str("this publisher was evicted; create a new group and publish there"),
+            Error::MissedDeadline => f.write_str(
+                "this subscriber missed its deadline and is disconnected; subscribe again, with a longer deadline or with \
+                 the policy lossy",
             ),
             Error::Corrupt { position } => write!(
                 f,
-                "a publisher broke the protocol at position {position}; leave the group and create it anew without \
+                "a publisher violated the protocol at position {position}; leave the group and create a new one without \
                  that publisher"
             ),
             Error::NoAnswer => f.write_str(
-                "the process that serves the group does not answer in time; see whether it is stopped or still waits \
-                 for publishers, and try again",
+                "the process that serves the group does not answer in time; check whether it is stopped or waits for \
+                 publishers, and try again",
             ),
         }
     }
 }
 
-/// What a user can do about an error of the kernel that usually has one cause.
-fn way_out(errno: Errno) -> Option<&'static str> {
+/// As [`Display`](fmt::Display): a `main` that returns this error prints the sentence.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a user can do about a kernel error that usually has one cause.
+fn remedy(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::MFILE => "raise the limit of open files of this process (ulimit -n)",
         Errno::NFILE => "raise the limit of open files of this machine (sysctl fs.file-max)",
         Errno::NOMEM => {
-            "free memory, or raise the limit that is in the way: ulimit -v, sysctl vm.max_map_count, the memory of the \
+            "free memory, or raise the limit that applies: ulimit -v, sysctl vm.max_map_count, the memory of the \
              control group"
         }
-        Errno::NOSPC => "free memory: the machine has none left to promise (sysctl vm.overcommit_memory)",
+        Errno::NOSPC => "free memory: the kernel commits no more (sysctl vm.overcommit_memory)",
         Errno::FBIG => "raise the limit on the size of files (ulimit -f), or ask for less capacity",
         Errno::AGAIN => "raise the limit of threads (ulimit -u, or pids.max of the control group)",
         Errno::TOOMANYREFS => {
-            "raise the limit of open files (ulimit -n), which bounds descriptors on their way too"
+            "raise the limit of open files (ulimit -n), which also bounds descriptors in flight"
         }
         Errno::NOENT => "check the path, or start the process that serves the group",
-        Errno::CONNREFUSED => "nobody serves there any more: start the process that serves the group",
-        Errno::ADDRINUSE => "somebody serves there, or the file is no socket: use another path",
+        Errno::CONNREFUSED => "no process listens on this socket: start the process that serves the group",
+        Errno::ADDRINUSE => "another process serves this path, or the file is not a socket: use another path",
         Errno::NAMETOOLONG => "use a path of at most 107 bytes",
         Errno::ACCESS => "ask the owner of the group or of its folder for permission",
         _ => return None,
@@ -182,28 +185,28 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::Forbidden => {
-                "its rule does not let this user in; run as the creator's user, or have the group created with this \
-                 user among its readers or publishers (GroupOptions::readers, publishers)"
+                "its access rule does not admit this user; run as the user who created the group, or create the group with \
+                 this user among its subscribers or publishers (GroupOptions::subscribers, publishers)"
             }
             Refusal::TooMany => {
-                "all slots are taken (64 publishers, 256 receivers); end what is not needed, or use a second group"
+                "all slots are taken (64 publishers, 256 subscribers); end publishers or subscribers, or use a second group"
             }
             Refusal::OnePublisher => {
-                "the group has had its one publisher; create it with GroupOptions::several_publishers(), or with \
-                 remote_publishers() for other processes"
+                "the group allows one publisher, which has joined already; create the group with \
+                 GroupOptions::several_publishers(), or with remote_publishers() for other processes"
             }
             Refusal::PublishersFixed => {
-                "its publishers were fixed before the log was sealed; create the group for one publisher more \
+                "all its publishers have joined and the log is sealed; create the group for one publisher more \
                  (GroupOptions::remote_publishers, serve --publishers)"
             }
-            Refusal::Ended => "its publishers have left and it has ended; create a new group",
+            Refusal::Ended => "all publishers of the group have left; create a new group",
             Refusal::PublisherStuck => {
-                "a publisher has not looked at its notices for so long that nobody can join; let it publish, or end it"
+                "a publisher has not read its notices for so long that no process can join; let it publish, or end it"
             }
             Refusal::Exhausted => {
                 "it is out of descriptors or memory; raise its limits (ulimit -n) or try again later"
             }
-            Refusal::NotUnderstood => "the request was not understood; use the same version on both sides",
+            Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
         })
     }
 }
@@ -217,9 +220,31 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<causeway_os::Error> for Error {
-    fn from(error: causeway_os::Error) -> Error {
+impl From<OsError> for Error {
+    fn from(error: OsError) -> Error {
         Error::Os(error)
+    }
+}
+
+/// Keeps the sentence, and chooses the kind nearest in meaning. The [`Error`] is the inner error.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        use io::ErrorKind;
+        let kind = match &error {
+            Error::Os(error) => error.os().kind(),
+            Error::Kernel(_) => ErrorKind::Unsupported,
+            Error::Invalid { what: "capacity" | "call", .. } | Error::TooLong { .. } => {
+                ErrorKind::InvalidInput
+            }
+            Error::Invalid { .. } | Error::Corrupt { .. } => ErrorKind::InvalidData,
+            Error::Refused(Refusal::Forbidden) => ErrorKind::PermissionDenied,
+            Error::Refused(_) => ErrorKind::ConnectionRefused,
+            Error::Disconnected => ErrorKind::BrokenPipe,
+            Error::ServerGone => ErrorKind::NotConnected,
+            Error::Evicted | Error::MissedDeadline => ErrorKind::ConnectionAborted,
+            Error::NoAnswer => ErrorKind::TimedOut,
+        };
+        io::Error::new(kind, error)
     }
 }
 
@@ -249,13 +274,12 @@ mod tests {
             Error::os("map", "4096 bytes", Errno::NOMEM),
             Error::Kernel("it has no pidfd"),
             Error::invalid("capacity", "5000 bytes; use a power of two"),
-            Error::invalid("answer", "it has 3 descriptors, not 4"),
-            Error::PeerGone(Gone::Publishers),
-            Error::PeerGone(Gone::Server),
+            Error::invalid("answer", "it has 3 descriptors instead of 4"),
+            Error::Disconnected,
+            Error::ServerGone,
             Error::TooLong { payload_bytes: 2000, limit_bytes: 1024 },
             Error::Evicted,
-            Error::Closed,
-            Error::Late,
+            Error::MissedDeadline,
             Error::Corrupt { position: 64 },
             Error::NoAnswer,
         ];
@@ -268,14 +292,30 @@ mod tests {
         for error in every_kind() {
             let message = error.to_string();
             let (happened, to_do) =
-                message.split_once("; ").unwrap_or_else(|| panic!("no way out: {message}"));
+                message.split_once("; ").unwrap_or_else(|| panic!("no remedy: {message}"));
             assert!(happened.len() > 10 && to_do.len() > 10, "{message}");
             assert!(!message.contains('\n') && !message.ends_with('.'), "{message}");
         }
     }
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn debug_and_an_io_error_say_the_same_sentence() {
+        for error in every_kind() {
+            let message = error.to_string();
+            assert_eq!(format!("{error:?}"), message);
+            let io = io::Error::from(error);
+            assert_eq!(io.to_string(), message);
+            assert!(io.get_ref().is_some_and(|inner| inner.is::<Error>()));
+        }
+        assert_eq!(
+            io::Error::from(Error::os("map", "a log", Errno::NOMEM)).kind(),
+            io::ErrorKind::OutOfMemory
+        );
+        assert_eq!(io::Error::from(Error::NoAnswer).kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn every_refusal_has_a_message_of_its_own() {
         let messages: std::collections::BTreeSet<_> = refusals().map(|refusal| refusal.to_string()).into();
         assert_eq!(messages.len(), refusals().len());
     }

@@ -1,4 +1,4 @@
-//! A group: one log, its publishers and its receivers.
+//! A group: one log, its publishers and its subscribers.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,57 +11,57 @@ use crate::serve::{Host, Report, connect_to};
 use crate::subscriber::Subscriber;
 use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, take_fds};
 
-/// A way into a group: as its creator, or through a socket.
+/// Access to a group: as its creator, or through a socket.
 #[derive(Debug)]
 pub struct Group {
-    way: Way,
+    connector: Connector,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Connector {
     Host(Arc<Host>),
     Path(PathBuf),
     Socket(OwnedFd),
 }
 
 impl Group {
-    /// Makes a group and serves it from a thread of this process, until the group and all publishers and receivers
-    /// made from it are dropped. `name` is for people only.
+    /// Makes a group and serves it from a thread of this process, until this value and all publishers and subscribers made
+    /// from it are dropped. `name` is shown in `/proc/PID/maps` and has no other effect.
     ///
     /// # Errors
-    /// A capacity outside the limits, a kernel that lacks what safety rests on, no memory, no descriptors, no thread. All
-    /// memory of the log is reserved here, so that none can be missing later; more than the control group of this process
-    /// can hold is refused.
+    /// [`Error::Invalid`] for a capacity outside the limits, [`Error::Kernel`] on a kernel that lacks a required feature,
+    /// [`Error::Os`] without memory, descriptors or threads. All memory of the log is reserved here, so that none can be
+    /// missing later; a log that exceeds the memory limit of the control group is refused.
     ///
     /// ```
-    /// use causeway::{Group, GroupOptions, Policy, Published, Received};
+    /// use causeway::{Group, GroupOptions, Policy, Received, TryPublishError};
     ///
     /// let group = Group::create("prices", GroupOptions::new().capacity_bytes(1 << 20))?;
     /// let mut publisher = group.publisher()?;
     /// let mut subscriber = group.subscribe(Policy::Reliable)?;
     ///
-    /// match publisher.publish(b"42.17")? {
-    ///     Published::At(position) => println!("at {position:?}"),
-    ///     Published::Full => println!("a receiver is in the way"),
+    /// match publisher.try_publish(b"42.17") {
+    ///     Ok(position) => println!("published at {position:?}"),
+    ///     Err(TryPublishError::Full) => println!("a subscriber has not read far enough"),
+    ///     Err(error) => return Err(error.into()),
     /// }
-    /// let _ = subscriber.wait(None)?; // without a time-out it is `Waited::Ready`
-    /// match subscriber.receive()? {
+    /// match subscriber.recv()? {
     ///     Received::Message(message) => assert_eq!(message.bytes, b"42.17"),
-    ///     Received::Lost { messages, bytes } => panic!("{messages} messages lost in {bytes} bytes"),
-    ///     Received::Empty => panic!("a wait without time-out ended with nothing"),
+    ///     Received::Lost { messages, bytes } => println!("{messages} messages of {bytes} bytes lost"),
     /// }
-    /// # Ok::<(), causeway::Error>(())
+    /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn create(name: &str, options: GroupOptions) -> Result<Group> {
-        Ok(Group { way: Way::Host(Arc::new(Host::start(name, options)?)) })
+        Ok(Group { connector: Connector::Host(Arc::new(Host::start(name, options)?)) })
     }
 
-    /// The group that is served on the socket at `path`. It does not wait for a server: who may be started before one
-    /// tries again.
+    /// Joins the group that is served on the socket at `path`. Does not wait for a server: a program that may start before
+    /// the server retries.
     ///
     /// # Errors
-    /// [`Error::Os`]: no socket there (`NotFound`), nobody behind it any more (`ConnectionRefused`), no permission to
-    /// connect.
+    /// [`Error::Os`] when there is no socket (`NotFound`), no process listens on it (`ConnectionRefused`), or this user may
+    /// not connect (`PermissionDenied`). [`Error::NoAnswer`] when the server accepts no connections. [`Error::Kernel`] on a
+    /// kernel that lacks a required feature.
     ///
     /// ```no_run
     /// use std::io::ErrorKind::{ConnectionRefused, NotFound};
@@ -78,76 +78,79 @@ impl Group {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn join(path: impl AsRef<Path>) -> Result<Group> {
-        crate::facts::check()?;
+        crate::kernel::check()?;
         drop(connect_to(path.as_ref())?);
-        Ok(Group { way: Way::Path(path.as_ref().to_owned()) })
+        Ok(Group { connector: Connector::Path(path.as_ref().to_owned()) })
     }
 
-    /// The group behind a connected socket that was handed over; see [`Group::invite`].
+    /// Joins the group at the other end of a connected socket that another process sent; see [`Group::invite`].
     ///
     /// # Errors
-    /// A kernel that lacks what safety rests on.
+    /// [`Error::Kernel`] on a kernel that lacks a required feature.
     pub fn join_socket(socket: OwnedFd) -> Result<Group> {
-        crate::facts::check()?;
-        Ok(Group { way: Way::Socket(socket) })
+        crate::kernel::check()?;
+        Ok(Group { connector: Connector::Socket(socket) })
     }
 
-    /// Serves this group on a Unix socket at `path` as well. Bind-mounted into a container it is all that is needed
-    /// there. A socket left by a server that is gone is replaced; the file is removed
-    /// when the group and everything made from it in this process is dropped, and stays when the process is killed.
+    /// Serves this group on a Unix socket at `path` too. A container needs only this socket, bind-mounted. A socket that a
+    /// dead server left is replaced. The file is removed when the group and everything made from it in this process is
+    /// dropped; it stays when the process is killed.
     ///
     /// # Errors
-    /// Only the creator can serve. A path that is too long, taken, or not writable.
+    /// [`Error::Os`] for a path that is too long, in use, or not writable; [`Error::Invalid`] if this process joined the group
+    /// and did not create it.
     pub fn serve_at(&self, path: impl AsRef<Path>) -> Result<()> {
         self.host()?.listen(path.as_ref())
     }
 
-    /// A connected socket to hand to another process, by inheritance or SCM_RIGHTS. It carries the permission of this
-    /// process's own user.
+    /// A connected socket for another process, to be passed by inheritance or SCM_RIGHTS. That process joins with the
+    /// permissions of this process's user.
     ///
     /// # Errors
-    /// No descriptors left; a server that does not answer.
+    /// [`Error::Os`] without descriptors; [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server.
     pub fn invite(&self) -> Result<OwnedFd> {
-        match &self.way {
-            Way::Host(host) => host.invite_other(),
-            Way::Path(_) | Way::Socket(_) => self.connect(),
+        match &self.connector {
+            Connector::Host(host) => host.invite_other(),
+            Connector::Path(_) | Connector::Socket(_) => self.connect(),
         }
     }
 
-    /// Becomes a publisher. In a group of one ([`GroupOptions::new`]) this can be done once: when that publisher is
-    /// dropped, the group has had its one.
+    /// Makes a publisher. A group of one publisher ([`GroupOptions::new`]) allows one in its whole life: after that one is
+    /// dropped, the group has ended.
     ///
     /// # Errors
-    /// [`Error::Refused`]: the creator's rule, a group of one publisher that has had its one, no slot left, or a log whose
-    /// publishers are already fixed. [`Error::PeerGone`] and [`Error::NoAnswer`] where nobody serves the group.
+    /// [`Error::Refused`] by the access rule, in a group of one publisher that has had one, without a free slot, or once the
+    /// log is sealed. [`Error::ServerGone`] or [`Error::NoAnswer`] without a working server.
     pub fn publisher(&self) -> Result<Publisher> {
-        match &self.way {
-            Way::Host(host) => Publisher::join(host.connect_locally()?, Some((host.log(), Arc::clone(host)))),
-            Way::Path(_) | Way::Socket(_) => Publisher::join(self.connect()?, None),
+        match &self.connector {
+            Connector::Host(host) => {
+                Publisher::join(host.connect_locally()?, Some((host.log(), Arc::clone(host))))
+            }
+            Connector::Path(_) | Connector::Socket(_) => Publisher::join(self.connect()?, None),
         }
     }
 
-    /// Becomes a receiver, with a [`Policy`](crate::Policy) or with [`SubscribeOptions`]; with a policy it begins at the
-    /// next message. Waits as long as publishers from other processes are still awaited, without an end unless the
-    /// options say [`within`](SubscribeOptions::within).
+    /// Makes a subscriber, with a [`Policy`](crate::Policy) or with [`SubscribeOptions`]. With a policy alone it receives the
+    /// next message first. Waits until all [`remote_publishers`](GroupOptions::remote_publishers) have joined, without a limit
+    /// of time unless the options set a [`timeout`](SubscribeOptions::timeout).
     ///
     /// # Errors
-    /// [`Error::Refused`]: the creator's rule or no slot left. [`Error::Invalid`] for a log that is not sealed, or not a
-    /// log.
+    /// [`Error::Refused`] by the access rule or without a free slot. [`Error::Invalid`] for a log that is not sealed, or not a
+    /// log. [`Error::NoAnswer`] at the timeout, [`Error::ServerGone`] without a server.
     pub fn subscribe(&self, options: impl Into<SubscribeOptions>) -> Result<Subscriber> {
-        let host = match &self.way {
-            Way::Host(host) => Some(Arc::clone(host)),
-            Way::Path(_) | Way::Socket(_) => None,
+        let host = match &self.connector {
+            Connector::Host(host) => Some(Arc::clone(host)),
+            Connector::Path(_) | Connector::Socket(_) => None,
         };
         Subscriber::join(self.connect()?, options.into(), host)
     }
 
-    /// Who publishes, who receives, how far behind each is and what it lost.
+    /// The publishers and subscribers of the group, how far behind each subscriber is, and what it has lost.
     ///
     /// # Errors
-    /// A server that does not answer, or answers nonsense.
+    /// [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server, [`Error::Invalid`] for an answer that is not one.
     pub fn report(&self) -> Result<Report> {
-        if let Way::Host(host) = &self.way {
+        if let Connector::Host(host) = &self.connector {
             return host.report();
         }
         let socket = self.connect()?;
@@ -163,35 +166,36 @@ impl Group {
         }
     }
 
-    /// Takes a publisher for gone that is alive but stuck (stopped, in a debugger): what it has not finished becomes
-    /// padding, its later commit fails with [`Error::Evicted`], and receivers go on. Returns whether there was such a
-    /// publisher in a group of several.
+    /// Evicts a publisher that is alive but stuck (stopped, in a debugger): its unfinished message becomes padding, its later
+    /// commit fails with [`Error::Evicted`], and subscribers continue. Returns whether the group is one of several publishers
+    /// and has this one.
     ///
-    /// Memory that a live process can write is never used again: the group is closed with this, and publishers get
-    /// [`Error::Closed`]. Kill the process instead to keep the group.
+    /// This closes the group, because memory that a live process can write is never reused: publishers get
+    /// [`TryPublishError::Disconnected`](crate::TryPublishError::Disconnected), and subscribers the same after the last
+    /// message. To keep the group, kill the process instead.
     ///
     /// # Errors
-    /// Only the creator can evict.
+    /// [`Error::Invalid`] if this process joined the group and did not create it.
     pub fn evict(&self, publisher: u8) -> Result<bool> {
         self.host()?.evict(publisher)
     }
 
     fn host(&self) -> Result<&Host> {
-        match &self.way {
-            Way::Host(host) => Ok(host),
-            Way::Path(_) | Way::Socket(_) => Err(Error::invalid(
+        match &self.connector {
+            Connector::Host(host) => Ok(host),
+            Connector::Path(_) | Connector::Socket(_) => Err(Error::invalid(
                 "call",
-                "only who made a group can serve or evict; call it on what Group::create gave",
+                "only the creator of a group can serve it or evict a publisher; call this on the result of Group::create",
             )),
         }
     }
 
-    /// A fresh connection to the server.
+    /// A new connection to the server.
     fn connect(&self) -> Result<OwnedFd> {
-        match &self.way {
-            Way::Host(host) => host.connect_locally(),
-            Way::Path(path) => connect_to(path),
-            Way::Socket(socket) => {
+        match &self.connector {
+            Connector::Host(host) => host.connect_locally(),
+            Connector::Path(path) => connect_to(path),
+            Connector::Socket(socket) => {
                 let (granted, fds) = ask(socket, Message::new(Op::Connect, &[]), Some(ANSWER_TIME))?;
                 let [fd] = take_fds(fds)?;
                 match granted.op {
@@ -205,10 +209,10 @@ impl Group {
     }
 }
 
-/// Receivers of this process keep the server alive, but without this nobody here becomes a publisher any more.
+/// Subscribers of this process keep the server alive, but no publisher can be made in this process any more.
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Way::Host(host) = &self.way {
+        if let Connector::Host(host) = &self.connector {
             host.admit_no_more_local_publishers();
         }
     }

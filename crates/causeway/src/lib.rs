@@ -1,102 +1,111 @@
-//! A message bus in shared memory: one copy, one order, nothing in between.
+//! A message bus in shared memory: one copy, one order, no process in between.
 //!
-//! Processes of one machine write messages into a log in shared memory, and every receiver of the group reads the same
-//! bytes there, in the same order. No process sits between them. System calls happen only when somebody sleeps.
+//! Processes of one machine publish messages into a log in shared memory, and every subscriber of the group reads the same
+//! bytes there, in the same order. System calls happen only when a process sleeps.
 //!
 //! ```
-//! use causeway::{Group, GroupOptions, Policy, Published, Received};
+//! use causeway::{Group, GroupOptions, Policy, Received};
 //!
 //! let group = Group::create("prices", GroupOptions::new())?;
 //! let mut publisher = group.publisher()?;
 //! let mut subscriber = group.subscribe(Policy::Reliable)?;
 //!
-//! let Published::At(_) = publisher.publish(b"42.17")? else { panic!("an empty log has room") };
+//! publisher.publish(b"42.17")?;
 //!
-//! let mut loan = publisher.loan(5)?.expect("an empty log has room");
+//! let mut loan = publisher.loan(5)?; // written where subscribers will read it
 //! loan.copy_from_slice(b"42.18");
 //! loan.commit()?;
 //!
 //! for price in [b"42.17", b"42.18"] {
-//!     let Received::Message(message) = subscriber.receive()? else { panic!("it was published") };
+//!     let Received::Message(message) = subscriber.recv()? else { panic!("a reliable subscriber loses nothing") };
 //!     assert_eq!(message.bytes, price);
 //! }
 //! # Ok::<(), causeway::Error>(())
 //! ```
 //!
+//! # Waiting
+//!
+//! | | does not wait | waits | waits for a limited time |
+//! |---|---|---|---|
+//! | publish a copy | [`try_publish`](Publisher::try_publish) | [`publish`](Publisher::publish) | [`publish_timeout`](Publisher::publish_timeout) |
+//! | write in place | [`try_loan`](Publisher::try_loan) | [`loan`](Publisher::loan) | [`loan_timeout`](Publisher::loan_timeout) |
+//! | receive a copy | [`try_recv`](Subscriber::try_recv) | [`recv`](Subscriber::recv) | [`recv_timeout`](Subscriber::recv_timeout) |
+//! | read in place | [`try_recv_in_place`](Subscriber::try_recv_in_place) | after [`wait`](Subscriber::wait) | after [`wait`](Subscriber::wait) |
+//!
+//! A full log, an empty log and a timeout are outcomes to expect: variants of [`TryPublishError`], [`TryRecvError`],
+//! [`PublishTimeoutError`] and [`RecvTimeoutError`]. [`Error`] is for failures. For an event loop with epoll or poll, see
+//! [`Subscriber::arm`] and the example `epoll_loop`; for tokio, the feature below.
+//!
 //! # Several processes
 //!
-//! Another process joins through a socket: [`Group::serve_at`] a path and [`Group::join`] it, or hand it
-//! [`Group::invite`]. Several publishers need [`GroupOptions::several_publishers`] (in the creating process) or
-//! [`GroupOptions::remote_publishers`] (in others).
+//! Another process joins through a socket: call [`Group::serve_at`] with a path here and [`Group::join`] with it there, or
+//! pass the socket of [`Group::invite`]. Several publishers need [`GroupOptions::several_publishers`] (in the creating
+//! process) or [`GroupOptions::remote_publishers`] (in other processes).
 //!
 //! ```
-//! use causeway::{Error, Gone, Group, GroupOptions, Policy, Received, Subscriber};
+//! use causeway::{Error, Group, GroupOptions, Policy, Received, Subscriber};
 //!
-//! fn listen(subscriber: &mut Subscriber) -> causeway::Result<()> {
+//! fn print_all(subscriber: &mut Subscriber) -> causeway::Result<()> {
 //!     loop {
-//!         let _ = subscriber.wait(None)?;
-//!         match subscriber.receive()? {
-//!             Received::Message(message) => println!("{}", String::from_utf8_lossy(message.bytes)),
-//!             Received::Lost { messages, .. } => eprintln!("too slow for {messages} messages"),
-//!             Received::Empty => {}
+//!         match subscriber.recv() {
+//!             Ok(Received::Message(message)) => println!("{}", String::from_utf8_lossy(message.bytes)),
+//!             Ok(Received::Lost { messages, .. }) => eprintln!("too slow for {messages} messages"),
+//!             Err(Error::Disconnected) => return Ok(()), // the publishers are gone, and this was all
+//!             Err(error) => return Err(error),
 //!         }
 //!     }
 //! }
 //!
 //! # let folder = tempfile::tempdir().expect("a folder");
 //! # let path = folder.path().join("prices");
-//! // In one process, for as long as `group` or `publisher` lives:
+//! // In one process, which must keep `group` or `publisher`:
 //! let group = Group::create("prices", GroupOptions::new())?;
 //! group.serve_at(&path)?;
 //! let mut publisher = group.publisher()?;
 //!
 //! // In any number of others:
 //! let mut subscriber = Group::join(&path)?.subscribe(Policy::Reliable)?;
-//! # assert!(matches!(publisher.publish(b"42.17")?, causeway::Published::At(_)));
+//! # publisher.publish(b"42.17")?;
 //! # drop((publisher, group));
-//! match listen(&mut subscriber) {
-//!     Err(Error::PeerGone(Gone::Publishers)) => println!("that was all"),
-//!     other => other?,
-//! }
+//! print_all(&mut subscriber)?;
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! In a loop of one's own, with epoll or poll, see [`Subscriber::arm`]; the example `epoll_loop` has all of it.
+//! # When a process ends or is killed
 //!
-//! # When somebody ends, or is killed
-//!
-//! | who | what the others see |
+//! | process | effect on the others |
 //! |---|---|
-//! | the last publisher, when no other can come | receivers get everything that was published, then [`Error::PeerGone`] with [`Gone::Publishers`]. With [`GroupOptions::several_publishers`] another can come until the group itself is dropped |
-//! | one of several publishers | nothing: a message that it had begun is skipped. No other process can join in its place |
-//! | a receiver | nothing: publishers no longer wait for it |
-//! | the process that created the group | its publishers end with it. Those of other processes and all receivers go on; nobody can join ([`Health::server_is_gone`], [`Publisher::server_is_gone`]) |
+//! | the last publisher, when no other can join | subscribers get everything that was published, then [`Error::Disconnected`]. With [`GroupOptions::several_publishers`], publishers can join until the group itself is dropped |
+//! | one of several publishers | none: its unfinished message is skipped. No other process can join in its place |
+//! | a subscriber | none: publishers no longer wait for it |
+//! | the process that created the group | its publishers end with it. Publishers of other processes and all subscribers continue, but no process can join ([`Health::server_is_gone`], [`Publisher::server_is_gone`]) |
 //!
-//! A group is never taken over. To go on, create it anew at the same path, where the socket of the dead server is
-//! replaced, and join anew.
+//! No process takes over a group. To continue, create a group at the same path, which replaces the socket of the dead server,
+//! and join that one.
 //!
-//! A program that only looks ([`Subscriber::receive`] again and again) and one that only tries
-//! ([`Publisher::publish`] again and again) hear of it as well as those that wait: after a few looks in vain the library
-//! watches the sockets for them, at no cost to those who have messages.
+//! A program that polls ([`Subscriber::try_recv`] or [`Publisher::try_publish`] in a loop) is told of a death as one that
+//! waits is: after some empty polls a thread of the library watches the sockets for it. Calls that find a message pay nothing
+//! for that.
 //!
-//! One thing only the server can do: decide a message that a killed publisher had begun. If the server was killed before
-//! it, and other publishers live on, receivers stop at that message; a wait with a time-out ends, and
-//! [`Subscriber::health`] says who left it unfinished and that the server is gone. Leave such a group and make it anew.
+//! Only the server can skip the unfinished message of a killed publisher. If the server was killed before it did, and other
+//! publishers live, subscribers stop at that message: [`Subscriber::recv_timeout`] times out, and [`Subscriber::health`]
+//! names the publisher that left it unfinished and says that the server is gone. Leave such a group and create a new one.
 //!
 //! # Features
 //!
-//! * `tokio`, off by default: `AsyncSubscriber` and `AsyncPublisher`.
+//! * `tokio`, off by default: `AsyncSubscriber`, which is a `Stream`, and `AsyncPublisher`, which is a `Sink`.
 //!
 //! The command `causeway`, for groups in a shell, is a crate of its own: `causeway-cli`.
 //!
-//! # What this does not do
+//! # Limits
 //!
-//! Order between groups, persistence, other machines, publishers that distrust each other.
+//! Causeway gives no order between groups, keeps no message on disk, reaches no other machine, and does not protect
+//! publishers of one group from each other.
 
-// What is copied from an example compiles without a warning.
+// Code copied from an example compiles without a warning.
 #![doc(test(attr(deny(unused_must_use))))]
 
-// The example of the README is held to the library as those here are.
+// The example of the README is tested as those here are.
 #[cfg(all(doctest, not(loom)))]
 #[doc = include_str!("../README.md")]
 mod readme {}
@@ -104,30 +113,33 @@ mod readme {}
 #[cfg(all(feature = "tokio", not(loom)))]
 mod asynchronous;
 #[cfg(not(loom))]
-mod audience;
-#[cfg(not(loom))]
 mod error;
-#[cfg(not(loom))]
-mod facts;
 #[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
-mod in_place;
+mod kernel;
+#[doc(hidden)]
 pub mod log;
 #[cfg(not(loom))]
-mod member;
+mod message;
 #[cfg(not(loom))]
 mod options;
 #[cfg(not(loom))]
+mod outcome;
+#[cfg(not(loom))]
 mod publisher;
 #[cfg(not(loom))]
-mod room;
+mod reservation;
 #[cfg(not(loom))]
 mod serve;
 #[cfg(not(loom))]
 mod spin;
 #[cfg(not(loom))]
 mod subscriber;
+#[cfg(not(loom))]
+mod subscriber_handle;
+#[cfg(not(loom))]
+mod subscriber_set;
 #[cfg(not(loom))]
 mod watch;
 #[cfg(not(loom))]
@@ -136,12 +148,16 @@ mod wire;
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
 #[cfg(not(loom))]
+#[doc(inline)]
+pub use log::Position;
+#[cfg(not(loom))]
 pub use {
-    error::{Error, Gone, Refusal, Result},
+    error::{Error, OsError, Refusal, Result},
     group::Group,
-    in_place::InPlace,
-    options::{Access, Credentials, GroupOptions, Policy, SubscribeOptions},
-    publisher::{Loan, Position, Published, Publisher},
-    serve::{PublisherReport, ReceiverReport, Report},
-    subscriber::{Health, Message, Received, Subscriber, Waited},
+    message::{Message, OwnedMessage, Received},
+    options::{Access, GroupOptions, Policy, SubscribeOptions},
+    outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},
+    publisher::{Loan, Publisher},
+    serve::{PublisherReport, Report, SubscriberReport},
+    subscriber::{Health, InPlace, Subscriber, Waited},
 };

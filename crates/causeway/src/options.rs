@@ -1,23 +1,25 @@
-//! What the creator of a group decides, and what each receiver asks for.
+//! What the creator of a group decides, and what each subscriber asks for.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-pub use causeway_os::socket::Credentials;
+use causeway_os::socket::Credentials;
 
 use crate::log::{Kind, Start};
 
-/// What becomes of a receiver that falls behind.
+/// What happens when a subscriber falls so far behind that the log is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
-    /// Publishers wait for it, or find the log full. It misses nothing.
+    /// Publishers wait for it, or find the log full. It loses nothing.
     Reliable,
-    /// As reliable, until a publisher has waited for it that long; then it becomes lossy.
-    Deadline(Duration),
-    /// As reliable, until a publisher has waited for it that long; then it is disconnected.
-    DeadlineOrLeave(Duration),
-    /// Publishers never wait for it. What it misses is counted and reported.
+    /// As reliable, until a publisher has waited for it this long. Then it is demoted to lossy.
+    DemoteAfter(Duration),
+    /// As reliable, until a publisher has waited for it this long. Then it is disconnected: its next receive fails with
+    /// [`Error::MissedDeadline`](crate::Error::MissedDeadline).
+    DisconnectAfter(Duration),
+    /// Publishers never wait for it. Messages that it loses are counted and reported.
     Lossy,
 }
 
@@ -26,8 +28,8 @@ impl Policy {
         let millis = |deadline: Duration| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
         match self {
             Policy::Reliable => [0, 0],
-            Policy::Deadline(deadline) => [1, millis(deadline)],
-            Policy::DeadlineOrLeave(deadline) => [2, millis(deadline)],
+            Policy::DemoteAfter(deadline) => [1, millis(deadline)],
+            Policy::DisconnectAfter(deadline) => [2, millis(deadline)],
             Policy::Lossy => [3, 0],
         }
     }
@@ -36,22 +38,22 @@ impl Policy {
         let deadline = Duration::from_millis(u64::from(words[1]));
         match words[0] {
             0 => Some(Policy::Reliable),
-            1 => Some(Policy::Deadline(deadline)),
-            2 => Some(Policy::DeadlineOrLeave(deadline)),
+            1 => Some(Policy::DemoteAfter(deadline)),
+            2 => Some(Policy::DisconnectAfter(deadline)),
             3 => Some(Policy::Lossy),
             _ => None,
         }
     }
 
-    /// Whether publishers wait for such a receiver at all.
+    /// Whether publishers wait for such a subscriber at all.
     pub(crate) fn holds_space(self) -> bool {
         self != Policy::Lossy
     }
 
-    /// How long they wait, if not for ever.
-    pub(crate) fn patience(self) -> Option<Duration> {
+    /// How long publishers wait for such a subscriber, if that is limited.
+    pub(crate) fn deadline(self) -> Option<Duration> {
         match self {
-            Policy::Deadline(deadline) | Policy::DeadlineOrLeave(deadline) => Some(deadline),
+            Policy::DemoteAfter(deadline) | Policy::DisconnectAfter(deadline) => Some(deadline),
             Policy::Reliable | Policy::Lossy => None,
         }
     }
@@ -61,23 +63,24 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Policy::Reliable => f.write_str("reliable"),
-            Policy::Deadline(deadline) => write!(f, "deadline {deadline:?}"),
-            Policy::DeadlineOrLeave(deadline) => write!(f, "deadline {deadline:?} or leave"),
+            Policy::DemoteAfter(deadline) => write!(f, "demote after {deadline:?}"),
+            Policy::DisconnectAfter(deadline) => write!(f, "disconnect after {deadline:?}"),
             Policy::Lossy => f.write_str("lossy"),
         }
     }
 }
 
-/// Whom the creator of a group lets in. The kernel says who asks (SO_PEERCRED); nobody can claim to be another.
+/// Which users may join a group. The kernel reports the user of a peer (SO_PEERCRED), so a peer cannot pretend to be another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Access {
-    /// Processes of the creator's own user, and root.
+    /// The user of the process that created the group, and root.
     #[default]
     SameUser,
-    /// Processes of these users, and root.
+    /// The users with these numbers, and root.
     Users(BTreeSet<u32>),
-    /// Everybody who can reach the socket.
-    Everybody,
+    /// Every user that can connect to the socket.
+    AnyUser,
 }
 
 impl Access {
@@ -86,16 +89,16 @@ impl Access {
             _ if peer.uid == 0 => true,
             Access::SameUser => peer.uid == rustix::process::geteuid().as_raw(),
             Access::Users(users) => users.contains(&peer.uid),
-            Access::Everybody => true,
+            Access::AnyUser => true,
         }
     }
 }
 
-/// How a group is made.
+/// The properties of a new group.
 ///
 /// ```
 /// use causeway::{Access, GroupOptions};
-/// let options = GroupOptions::new().capacity_bytes(1 << 20).several_publishers().readers(Access::Everybody);
+/// let options = GroupOptions::new().capacity_bytes(1 << 20).several_publishers().subscribers(Access::AnyUser);
 /// ```
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
@@ -103,7 +106,7 @@ pub struct GroupOptions {
     pub(crate) kind: Kind,
     pub(crate) remote_publishers: u32,
     pub(crate) publishers: Access,
-    pub(crate) readers: Access,
+    pub(crate) subscribers: Access,
 }
 
 impl Default for GroupOptions {
@@ -113,32 +116,32 @@ impl Default for GroupOptions {
 }
 
 impl GroupOptions {
-    /// One publisher in the creating process, 256 KiB, for processes of the same user.
+    /// One publisher, in the creating process; a log of 256 KiB; for processes of the same user.
     pub fn new() -> GroupOptions {
         GroupOptions {
             capacity_bytes: 256 << 10,
             kind: Kind::Single,
             remote_publishers: 0,
             publishers: Access::SameUser,
-            readers: Access::SameUser,
+            subscribers: Access::SameUser,
         }
     }
 
-    /// Size of the log: a power of two from 4 KiB to 1 GiB. The longest payload is a quarter of it. A log that fits
-    /// the second-level cache (256 KiB to 1 MiB) is fastest.
+    /// Sets the size of the log in bytes: a power of two from 4 KiB to 1 GiB. The longest payload is a quarter of it. A log
+    /// that fits the second-level cache (256 KiB to 1 MiB) is fastest.
     pub fn capacity_bytes(mut self, bytes: u64) -> GroupOptions {
         self.capacity_bytes = bytes;
         self
     }
 
-    /// Lets several publishers write, all in the creating process. They trust each other.
+    /// Allows up to 64 publishers, all in the creating process. They must trust each other.
     pub fn several_publishers(mut self) -> GroupOptions {
         self.kind = Kind::Shared;
         self
     }
 
-    /// Publishers that are other processes: exactly so many will join before anybody can receive. With the log sealed
-    /// after the last of them, no process can ever gain write access.
+    /// Sets the number of publishers in other processes. Subscribers can join once exactly this many publishers have joined:
+    /// then the log is sealed, and no further process can gain write access.
     pub fn remote_publishers(mut self, count: u32) -> GroupOptions {
         self.remote_publishers = count;
         if count > 1 {
@@ -147,42 +150,43 @@ impl GroupOptions {
         self
     }
 
-    /// Who may become a publisher from another process.
+    /// Sets which users may publish from other processes. [`Access::SameUser`] by default.
     pub fn publishers(mut self, access: Access) -> GroupOptions {
         self.publishers = access;
         self
     }
 
-    /// Who may receive.
-    pub fn readers(mut self, access: Access) -> GroupOptions {
-        self.readers = access;
+    /// Sets which users may subscribe. [`Access::SameUser`] by default.
+    pub fn subscribers(mut self, access: Access) -> GroupOptions {
+        self.subscribers = access;
         self
     }
 }
 
-/// How a receiver joins.
+/// The properties of a new subscriber.
 #[derive(Clone, Copy, Debug)]
 pub struct SubscribeOptions {
     pub(crate) policy: Policy,
     pub(crate) start: Start,
-    pub(crate) patience: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl SubscribeOptions {
-    /// A receiver with this policy, that begins at the next message.
+    /// A subscriber with this policy, which receives the next message first.
     pub fn new(policy: Policy) -> SubscribeOptions {
-        SubscribeOptions { policy, start: Start::Next, patience: None }
+        SubscribeOptions { policy, start: Start::Next, timeout: None }
     }
 
-    /// Begins at the oldest message still in the log.
+    /// Makes the subscriber receive the oldest message first that is still in the log.
     pub fn from_oldest(mut self) -> SubscribeOptions {
         self.start = Start::Oldest;
         self
     }
 
-    /// Gives up if the group is not ready in this time: as long as publishers are awaited, nobody can receive.
-    pub fn within(mut self, patience: Duration) -> SubscribeOptions {
-        self.patience = Some(patience);
+    /// Limits the wait of [`Group::subscribe`](crate::Group::subscribe) for
+    /// [`remote_publishers`](GroupOptions::remote_publishers). Without a limit it waits until all of them have joined.
+    pub fn timeout(mut self, timeout: Duration) -> SubscribeOptions {
+        self.timeout = Some(timeout);
         self
     }
 }
@@ -201,7 +205,7 @@ mod tests {
     fn a_policy_survives_the_wire() {
         let ms = Duration::from_millis;
         for policy in
-            [Policy::Reliable, Policy::Deadline(ms(5)), Policy::DeadlineOrLeave(ms(7)), Policy::Lossy]
+            [Policy::Reliable, Policy::DemoteAfter(ms(5)), Policy::DisconnectAfter(ms(7)), Policy::Lossy]
         {
             assert_eq!(Policy::from_words(policy.to_words()), Some(policy));
         }
@@ -209,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_lets_in_whom_it_names_and_root() {
+    fn an_access_rule_admits_the_users_that_it_names_and_root() {
         let peer = |uid| Credentials { pid: 1, uid, gid: 1 };
         let own = rustix::process::geteuid().as_raw();
         assert!(Access::SameUser.admits(peer(own)) && Access::SameUser.admits(peer(0)));
         assert!(!Access::SameUser.admits(peer(own + 1)));
         let users = Access::Users([7].into());
         assert!(users.admits(peer(7)) && users.admits(peer(0)) && !users.admits(peer(8)));
-        assert!(Access::Everybody.admits(peer(8)));
+        assert!(Access::AnyUser.admits(peer(8)));
     }
 }

@@ -1,4 +1,4 @@
-//! The publishing end of a group.
+//! The publisher of a group.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
@@ -7,50 +7,40 @@ use std::time::{Duration, Instant};
 
 use causeway_os::memory::Access;
 
-use crate::audience::Audience;
 use crate::error::{Error, Result};
 use crate::log::mapped::{MappedLog, SHORT_WORDS};
 use crate::log::pages::StatusPage;
-use crate::log::sleep::{await_space, stop_awaiting_space};
-use crate::log::{Claim, Claimed, Label, Memory, Writer};
+use crate::log::wait::{await_space, stop_awaiting_space};
+use crate::log::{Claim, Claimed, Label, Memory, Position, Writer};
+use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::serve::Host;
+use crate::subscriber_set::SubscriberSet;
 use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds, tell};
 
-/// A place in the log: bytes since the group began. Later messages have higher positions, for every receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position(pub u64);
-
-/// What became of a message. Both are normal: on `Full` the caller retries, waits, or drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Published {
-    /// Every receiver will see it, at this position.
-    At(Position),
-    /// A receiver that may hold space does. Nobody will see the message.
-    Full,
-}
-
-/// Publishes messages. Made by [`Group::publisher`](crate::Group::publisher).
+/// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
+///
+/// Each way to publish exists three times: `try_…` never waits, the plain name waits while the log is full, `…_timeout`
+/// waits for a limited time.
 #[derive(Debug)]
 pub struct Publisher {
     log: Arc<MappedLog>,
     writer: Writer<Arc<MappedLog>>,
-    audience: Audience,
-    /// The frame of the loan that is out.
-    open: Option<Claim>,
+    subscribers: SubscriberSet,
+    /// The frame of the present [`Loan`].
+    loaned: Option<Claim>,
     /// Where a short message is written before it is committed.
     stage: [u8; STAGE_BYTES],
-    /// Keeps the server of a group alive that lives in this process.
+    /// Keeps the server alive, if the group is served by this process.
     _host: Option<Arc<Host>>,
 }
 
-/// Messages up to this length are written beside the log and copied into it by the commit, in one go. Receivers look at
-/// the line in which such a message lies; each word written there on its own would be fetched by them and have to be
-/// fetched back. See `docs/decisions/stage.md`.
+/// Messages up to this length are written to a buffer and copied into the log by the commit. Subscribers poll the cache line
+/// of such a message; each separate store to it would be fetched by them and have to be fetched back. See
+/// `docs/decisions/stage.md`.
 const STAGE_BYTES: usize = 256;
 
-/// How often a publisher yields to another one that frees space, before it takes the log for full.
-const YIELDS: u32 = 200;
+/// How often a publisher yields to another one that frees space, before it reports the log as full.
+const YIELDS_MAX: u32 = 200;
 
 impl Publisher {
     /// Becomes a publisher over a fresh connection. `local` is the log of a group served by this process.
@@ -71,13 +61,13 @@ impl Publisher {
                 (Arc::new(log), status, None)
             }
         };
-        let audience = Audience::new(socket, StatusPage::open(&status)?, granted.words[1])?;
+        let subscribers = SubscriberSet::new(socket, StatusPage::open(&status)?, granted.words[1])?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
-        Ok(Publisher { log, writer, audience, open: None, stage: [0; STAGE_BYTES], _host: host })
+        Ok(Publisher { log, writer, subscribers, loaned: None, stage: [0; STAGE_BYTES], _host: host })
     }
 
-    /// Which publisher of the group this is: what receivers see as [`Message::publisher`](crate::Message).
+    /// Number of this publisher in its group: what subscribers see as [`Message::publisher`](crate::Message).
     pub fn id(&self) -> u8 {
         self.writer.owner()
     }
@@ -87,96 +77,141 @@ impl Publisher {
         self.writer.payload_bytes_max()
     }
 
-    /// Publishes a copy of `payload`, about topic 0.
+    /// Publishes a copy of `payload` with topic 0, without waiting. Returns its position in the log.
     ///
-    /// Costs no system call unless a receiver sleeps; then one wakes all that sleep on the futex, and one each wakes
-    /// those that wait for a file descriptor.
+    /// Makes no system call unless a subscriber sleeps. One call wakes all subscribers that sleep on the futex; each
+    /// subscriber that waits for its file descriptor takes one call more.
     ///
     /// # Errors
-    /// [`Error::TooLong`]; [`Error::Evicted`] if this publisher was taken for gone; [`Error::Closed`];
-    /// [`Error::Corrupt`] if another publisher broke the protocol.
+    /// [`TryPublishError::Full`] when there is no space; the message was not published.
+    /// [`TryPublishError::Disconnected`] when the group was closed. [`TryPublishError::Failed`] with [`Error::TooLong`],
+    /// with [`Error::Evicted`] when this publisher was evicted, with [`Error::Corrupt`] when another publisher violated the
+    /// protocol, or with [`Error::Os`] when this publisher could not map the page of a new subscriber and left the group.
     #[inline(always)]
-    pub fn publish(&mut self, payload: &[u8]) -> Result<Published> {
-        self.publish_about(0, payload)
+    pub fn try_publish(&mut self, payload: &[u8]) -> Result<Position, TryPublishError> {
+        self.try_publish_with_topic(0, payload)
     }
 
-    /// Publishes a copy of `payload` about `topic`, a number that receivers see and may choose by.
+    /// As [`Publisher::try_publish`], with a topic: a number that subscribers see as [`Message::topic`](crate::Message). To
+    /// wait while the log is full, use [`Publisher::loan`] and [`Loan::with_topic`].
     ///
     /// # Errors
-    /// As [`Publisher::publish`].
+    /// As [`Publisher::try_publish`].
     #[inline(always)]
-    pub fn publish_about(&mut self, topic: u32, payload: &[u8]) -> Result<Published> {
-        let claim = match self.claim_at_once(payload.len()) {
+    pub fn try_publish_with_topic(
+        &mut self,
+        topic: u32,
+        payload: &[u8],
+    ) -> Result<Position, TryPublishError> {
+        let claim = match self.claim_fast(payload.len()) {
             Some(claim) => claim,
             None => match self.claim(payload.len())? {
                 Some(claim) => claim,
-                None => return Ok(Published::Full),
+                None => return Err(TryPublishError::Full),
             },
         };
         self.log.write_payload(claim.position, payload);
-        self.commit(claim, Label { topic, correlation: 0 }).map(Published::At)
+        Ok(self.commit(claim, Label { topic, correlation: 0 })?)
     }
 
-    /// Publishes a copy of `payload`; sleeps while the log is full, at most for `timeout`. `Full` then means that the
-    /// time is over. Without a timeout it waits as long as a reliable receiver makes it wait.
+    /// Publishes a copy of `payload` with topic 0. Sleeps while the log is full, without a limit of time: a subscriber with
+    /// [`Policy::Reliable`](crate::Policy::Reliable) that does not read blocks this call. Returns the position in the log.
     ///
     /// # Errors
-    /// As [`Publisher::publish`].
+    /// [`Error::Disconnected`] when the group was closed, and those of [`TryPublishError::Failed`] at
+    /// [`Publisher::try_publish`].
     #[inline(always)]
-    pub fn publish_within(&mut self, payload: &[u8], timeout: Option<Duration>) -> Result<Published> {
-        let claim = match self.claim_at_once(payload.len()) {
+    pub fn publish(&mut self, payload: &[u8]) -> Result<Position> {
+        let claim = match self.claim_fast(payload.len()) {
             Some(claim) => claim,
-            None => match self.claim_within(payload.len(), timeout)? {
+            None => self.claim_waiting(payload.len())?,
+        };
+        self.log.write_payload(claim.position, payload);
+        self.commit(claim, Label::default())
+    }
+
+    /// As [`Publisher::publish`], but waits at most for `timeout`.
+    ///
+    /// # Errors
+    /// [`PublishTimeoutError::Timeout`] when the log was full until then; otherwise as [`Publisher::try_publish`].
+    #[inline(always)]
+    pub fn publish_timeout(
+        &mut self,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<Position, PublishTimeoutError> {
+        let claim = match self.claim_fast(payload.len()) {
+            Some(claim) => claim,
+            None => match self.claim_until(payload.len(), Instant::now().checked_add(timeout))? {
                 Some(claim) => claim,
-                None => return Ok(Published::Full),
+                None => return Err(PublishTimeoutError::Timeout),
             },
         };
         self.log.write_payload(claim.position, payload);
-        self.commit(claim, Label::default()).map(Published::At)
+        Ok(self.commit(claim, Label::default())?)
     }
 
-    /// Space for a message of `payload_bytes`, to be written in place and then committed; `None` if the log is full.
+    /// Space in the log for a message of `payload_bytes`, to be written in place and then committed. Does not wait.
     ///
-    /// The bytes are whatever lay there before. Dropped without a commit, the loan publishes nothing.
+    /// The space holds arbitrary bytes at first. A loan that is dropped without a commit publishes nothing.
     ///
     /// # Errors
-    /// As [`Publisher::publish`].
+    /// As [`Publisher::try_publish`].
     #[inline(always)]
-    pub fn loan(&mut self, payload_bytes: usize) -> Result<Option<Loan<'_>>> {
-        self.open = self.claim_at_once(payload_bytes);
-        if self.open.is_none() {
-            self.open = self.claim(payload_bytes)?;
+    pub fn try_loan(&mut self, payload_bytes: usize) -> Result<Loan<'_>, TryPublishError> {
+        self.loaned = self.claim_fast(payload_bytes);
+        if self.loaned.is_none() {
+            self.loaned = self.claim(payload_bytes)?;
         }
-        Ok(self.open.is_some().then_some(Loan { publisher: self, topic: 0 }))
+        match self.loaned.is_some() {
+            true => Ok(Loan { publisher: self, topic: 0 }),
+            false => Err(TryPublishError::Full),
+        }
     }
 
-    /// As [`Publisher::loan`]; sleeps while the log is full, at most for `timeout`.
+    /// As [`Publisher::try_loan`]; sleeps while the log is full, without a limit of time.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
     #[inline(always)]
-    pub fn loan_within(
+    pub fn loan(&mut self, payload_bytes: usize) -> Result<Loan<'_>> {
+        self.loaned = self.claim_fast(payload_bytes);
+        if self.loaned.is_none() {
+            self.loaned = Some(self.claim_waiting(payload_bytes)?);
+        }
+        Ok(Loan { publisher: self, topic: 0 })
+    }
+
+    /// As [`Publisher::loan`], but waits at most for `timeout`.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish_timeout`].
+    #[inline(always)]
+    pub fn loan_timeout(
         &mut self,
         payload_bytes: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Option<Loan<'_>>> {
-        self.open = self.claim_at_once(payload_bytes);
-        if self.open.is_none() {
-            self.open = self.claim_within(payload_bytes, timeout)?;
+        timeout: Duration,
+    ) -> Result<Loan<'_>, PublishTimeoutError> {
+        self.loaned = self.claim_fast(payload_bytes);
+        if self.loaned.is_none() {
+            self.loaned = self.claim_until(payload_bytes, Instant::now().checked_add(timeout))?;
         }
-        Ok(self.open.is_some().then_some(Loan { publisher: self, topic: 0 }))
+        match self.loaned.is_some() {
+            true => Ok(Loan { publisher: self, topic: 0 }),
+            false => Err(PublishTimeoutError::Timeout),
+        }
     }
 
-    /// Whether the process that serves the group is gone. Traffic goes on without it, but nobody can join.
+    /// Whether the process that serves the group is gone. Messages still flow without it, but no process can join.
     pub fn server_is_gone(&mut self) -> bool {
-        self.audience.server_is_gone()
+        self.subscribers.server_is_gone()
     }
 
-    /// Something that another thread can wait on until this publisher should try again.
+    /// A wait for space that a blocking thread can do for this publisher.
     #[cfg(feature = "tokio")]
     pub(crate) fn space(&mut self) -> Space {
-        let slowest = self.audience.whom_to_wait_for(self.log.tail());
-        let page = slowest.and_then(|(slot, _)| self.audience.page_of(slot));
+        let slowest = self.subscribers.slowest(self.log.tail());
+        let page = slowest.and_then(|(slot, _)| self.subscribers.page_of(slot));
         Space {
             log: Arc::clone(&self.log),
             owner: self.writer.owner(),
@@ -184,73 +219,82 @@ impl Publisher {
         }
     }
 
-    /// Space that needs no look at anybody else's words.
+    /// A claim that reads no word of another process.
     #[inline(always)]
-    fn claim_at_once(&mut self, payload_bytes: usize) -> Option<Claim> {
-        if self.open.is_some() {
-            self.abandon(); // a loan that was forgotten and not dropped
+    fn claim_fast(&mut self, payload_bytes: usize) -> Option<Claim> {
+        if self.loaned.is_some() {
+            self.abandon(); // a loan that was leaked (`mem::forget`) and not dropped
         }
-        let claim = self.writer.claim_at_once(payload_bytes)?;
-        self.audience.not_held_up();
+        let claim = self.writer.claim_fast(payload_bytes)?;
+        self.subscribers.clear_blocked();
         Some(claim)
     }
 
+    /// A claim, or `None` when the log is full.
     #[inline(never)]
     fn claim(&mut self, payload_bytes: usize) -> Result<Option<Claim>> {
         let limit_bytes = self.payload_bytes_max();
         if payload_bytes > limit_bytes {
             return Err(Error::TooLong { payload_bytes, limit_bytes });
         }
-        self.audience.check_complete()?;
-        for _ in 0..YIELDS {
+        self.subscribers.check_complete()?;
+        for _ in 0..YIELDS_MAX {
             let tail = self.log.tail();
-            match self.writer.claim(payload_bytes, &mut self.audience.gate(tail))? {
+            match self.writer.claim(payload_bytes, &mut self.subscribers.gate(tail))? {
                 Claimed::At(claim) => {
-                    self.audience.not_held_up();
+                    self.subscribers.clear_blocked();
                     return Ok(Some(claim));
                 }
                 Claimed::Full => {
-                    self.audience.check_complete()?;
-                    if !self.audience.expel_if_late(tail) && !self.audience.drop_dead_in_the_way() {
+                    self.subscribers.check_complete()?;
+                    if !self.subscribers.demote_overdue(tail) && !self.subscribers.remove_dead_slowest() {
                         return Ok(None);
                     }
                 }
                 Claimed::Contended => std::thread::yield_now(),
-                Claimed::Sealed => return Err(Error::Closed),
+                Claimed::Sealed => return Err(Error::Disconnected),
             }
         }
         Ok(None)
     }
 
-    /// Gives up the frame of the loan that is out, if there is one.
+    /// Abandons the frame of the present loan.
     #[cold]
     fn abandon(&mut self) {
-        if let Some(claim) = self.open.take() {
-            // Evicted meanwhile: then somebody else has given the frame up already.
+        if let Some(claim) = self.loaned.take() {
+            // Fails if this publisher was evicted meanwhile: then the server has decided the frame already.
             let _ = self.writer.abandon(claim);
-            // Receivers that sleep before the padding have nothing to read, but one that looked at the unfinished
-            // frame must look behind it.
-            self.audience.wake(self.log.tail());
+            // A subscriber that stopped at the unfinished frame must look behind it.
+            self.subscribers.wake(self.log.tail());
         }
     }
 
     #[inline(never)]
-    fn claim_within(&mut self, payload_bytes: usize, timeout: Option<Duration>) -> Result<Option<Claim>> {
+    fn claim_waiting(&mut self, payload_bytes: usize) -> Result<Claim> {
+        loop {
+            if let Some(claim) = self.claim_until(payload_bytes, None)? {
+                return Ok(claim);
+            }
+        }
+    }
+
+    /// A claim, waiting for space until `deadline`; `None` when that has passed.
+    #[inline(never)]
+    fn claim_until(&mut self, payload_bytes: usize, deadline: Option<Instant>) -> Result<Option<Claim>> {
         if let Some(claim) = self.claim(payload_bytes)? {
             return Ok(Some(claim));
         }
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let log = Arc::clone(&self.log);
         let (tail, owner) = (log.tail(), self.writer.owner());
         let waited = loop {
-            let slowest = self.audience.whom_to_wait_for(tail);
+            let slowest = self.subscribers.slowest(tail);
             await_space(tail, owner);
             match self.claim(payload_bytes) {
                 Ok(None) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => break Ok(None),
                 Ok(None) => {}
                 decided => break decided,
             }
-            if let Err(error) = self.audience.sleep_until_space(slowest, deadline) {
+            if let Err(error) = self.subscribers.sleep_until_space(slowest, deadline) {
                 break Err(error);
             }
         };
@@ -261,27 +305,27 @@ impl Publisher {
     #[inline(always)]
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
         let position = self.writer.commit(claim, label)?;
-        self.audience.wake(self.log.tail());
-        // The message is out. If somebody could not be told, the server is asked to; the next call says so here.
-        let _ = self.audience.check_complete();
+        self.subscribers.wake(self.log.tail());
+        // The message is published. If a subscriber was missed, the server wakes it; the next call returns the error.
+        let _ = self.subscribers.check_complete();
         Ok(Position(position))
     }
 }
 
-/// A wait for space that does not borrow the publisher. It ends when the slowest receiver moves on or dies, and after a
-/// moment in any case: what a publisher must look at meanwhile (deadlines, a server's death) it looks at itself.
+/// A wait for space that does not borrow the publisher. It ends when the slowest subscriber advances or dies, and after
+/// 10 ms in any case: then the publisher checks deadlines and the server itself.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub(crate) struct Space {
     log: Arc<MappedLog>,
     owner: u8,
-    on: Option<(Arc<crate::log::pages::ReceiverPage>, u64)>,
+    on: Option<(Arc<crate::log::pages::SubscriberPage>, u64)>,
 }
 
 #[cfg(feature = "tokio")]
 impl Space {
     pub(crate) fn wait(self) {
-        const MOMENT: Duration = Duration::from_millis(10);
+        const SLICE: Duration = Duration::from_millis(10);
         let Some((page, cursor)) = self.on else {
             std::thread::sleep(Duration::from_micros(50));
             return;
@@ -289,36 +333,36 @@ impl Space {
         await_space(self.log.tail(), self.owner);
         let now = page.words().cursor.load(std::sync::atomic::Ordering::Acquire);
         if now <= cursor {
-            let _ = page.cursor_to_wait_for().wait(cursor as u32, Some(MOMENT));
+            let _ = page.cursor_to_wait_for().wait(cursor as u32, Some(SLICE));
         }
         stop_awaiting_space(self.log.tail(), self.owner);
     }
 }
 
-/// Space in the log that belongs to this publisher until it is committed or dropped. Holds everybody up who comes
-/// after it, so fill it and let go.
+/// Space in the log that belongs to this publisher until it is committed or dropped. Messages that are published after it
+/// become visible only then, so fill it without delay.
 #[derive(Debug)]
 pub struct Loan<'a> {
-    /// Holds the claim: it would be copied about here.
+    /// Holds the claim too: moving a claim costs time (`docs/decisions/width.md`).
     publisher: &'a mut Publisher,
     topic: u32,
 }
 
 impl Loan<'_> {
-    /// Says what the message is about.
-    pub fn about(mut self, topic: u32) -> Self {
+    /// Sets the topic of the message: a number that subscribers see as [`Message::topic`](crate::Message). 0 by default.
+    pub fn with_topic(mut self, topic: u32) -> Self {
         self.topic = topic;
         self
     }
 
-    /// Publishes what was written.
+    /// Publishes what was written, and returns its position in the log.
     ///
     /// # Errors
-    /// [`Error::Evicted`] if this publisher was taken for gone meanwhile; then nothing was published.
+    /// [`Error::Evicted`] if this publisher was evicted meanwhile; nothing was published.
     #[inline(always)]
     pub fn commit(self) -> Result<Position> {
         let label = Label { topic: self.topic, correlation: 0 };
-        let Some(claim) = self.publisher.open.take() else { return Err(Error::Evicted) };
+        let Some(claim) = self.publisher.loaned.take() else { return Err(Error::Evicted) };
         if claim.payload_bytes <= SHORT_WORDS as u64 * 8 {
             let words = std::array::from_fn(|index| {
                 let bytes = self.publisher.stage[index * 8..][..8].try_into();
@@ -337,7 +381,7 @@ impl Deref for Loan<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        let Some(claim) = &self.publisher.open else { return &[] };
+        let Some(claim) = &self.publisher.loaned else { return &[] };
         match self.publisher.stage.get(..claim.payload_bytes as usize) {
             Some(staged) => staged,
             None => self.publisher.writer.claimed_bytes(claim),
@@ -348,8 +392,8 @@ impl Deref for Loan<'_> {
 impl DerefMut for Loan<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let Publisher { open, stage, writer, .. } = &mut *self.publisher;
-        let Some(claim) = open else { return &mut [] };
+        let Publisher { loaned, stage, writer, .. } = &mut *self.publisher;
+        let Some(claim) = loaned else { return &mut [] };
         match stage.get_mut(..claim.payload_bytes as usize) {
             Some(staged) => staged,
             None => writer.claimed_bytes_mut(claim),
@@ -360,7 +404,7 @@ impl DerefMut for Loan<'_> {
 impl Drop for Loan<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.publisher.open.is_some() {
+        if self.publisher.loaned.is_some() {
             self.publisher.abandon();
         }
     }

@@ -1,32 +1,32 @@
-//! How long to look before sleeping.
+//! How long to poll before sleeping.
 //!
-//! A wake-up costs the sleeper and the waker some microseconds, on an idle CPU of a virtual machine tens. Looking for
-//! that long before sleeping is at worst twice the cost of knowing beforehand, and mostly saves the sleep. It is never
-//! worth it when the publisher would need the very CPU that looks. See `docs/decisions/spin.md`.
+//! A wake-up costs the sleeper and the waker some microseconds, on an idle CPU of a virtual machine tens. Polling for that
+//! long before sleeping costs at worst twice what an oracle would, and mostly saves the sleep. It never pays where the
+//! publisher needs the CPU that polls. See `docs/decisions/spin.md`.
 //!
-//! Publishers note the CPU from which they last woke somebody, so that is known after the first sleep. Before it, a
-//! thread that may run on one CPU only does not look: the publisher may have been given the same one.
+//! Publishers store the CPU from which they last woke a subscriber, so that is known after the first sleep. Before it, a
+//! thread that may run on one CPU only does not poll: the publisher may have been given the same one.
 
 use std::time::Duration;
 
-/// The longest time to look: about what a wake-up of an idle CPU costs.
+/// The longest time to poll: about what a wake-up of an idle CPU costs.
 const LONGEST: Duration = Duration::from_micros(50);
 
-/// A sleep that took up to so many times [`LONGEST`] may have been a short wait and a slow wake-up: worth a try.
-const DOUBTFUL: u32 = 3;
-/// Of this many doubtful sleeps in a row …
+/// A sleep of up to this many times [`LONGEST`] is ambiguous: it may have been a short wait and a slow wake-up.
+const AMBIGUOUS: u32 = 3;
+/// Of this many ambiguous sleeps in a row …
 const ROUND: u32 = 32;
-/// … so many are followed by another try to look.
-const TRIES: u32 = 4;
+/// … the first few restore the full budget once more.
+const RETRIES: u32 = 4;
 
-/// What a receiver has learnt about its waits.
+/// What a subscriber has learnt from its waits.
 #[derive(Debug)]
 pub struct Spin {
     budget: Duration,
     longest: Duration,
-    /// Sleeps since looking was last enough.
+    /// Sleeps since polling last succeeded.
     sleeps: u32,
-    /// Was there a second CPU at all when this began? Asked once: asking costs as much as a sleep.
+    /// Whether this thread may run on one CPU only. Asked once: the system call costs as much as a sleep.
     single_cpu: bool,
 }
 
@@ -37,13 +37,13 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Looks at most for `longest`; zero never looks.
+    /// Polls at most for `longest`; zero never polls.
     pub fn up_to(longest: Duration) -> Spin {
         let cpus = || causeway_os::sched::allowed_cpus().map_or(1, |cpus| cpus.len());
         Spin { budget: longest, longest, sleeps: 0, single_cpu: !longest.is_zero() && cpus() == 1 }
     }
 
-    /// How long to look this time. `last_cpu` is the CPU + 1 from which publishers last woke somebody, 0 if unknown.
+    /// How long to poll this time. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
     pub fn budget(&self, last_cpu: u32) -> Duration {
         let shares_cpu = || match last_cpu {
             0 => self.single_cpu,
@@ -52,52 +52,52 @@ impl Spin {
         if self.budget.is_zero() || shares_cpu() { Duration::ZERO } else { self.budget }
     }
 
-    /// Learns from a wait that ended while looking: that is done again.
+    /// Learns from a wait that ended while polling.
     #[inline]
-    pub fn looking_was_enough(&mut self) {
+    pub fn polling_succeeded(&mut self) {
         (self.budget, self.sleeps) = (self.longest, 0);
     }
 
-    /// Learns from a sleep after `waited` in all. It halves the time spent in vain, unless the wait was so short that
-    /// most of it may have been the wake-up itself.
+    /// Learns from a wait that took `waited` and ended in a sleep. Halves the budget, unless the wait was so short that most
+    /// of it may have been the wake-up itself.
     pub fn slept(&mut self, waited: Duration) {
-        let doubtful = waited <= self.longest * DOUBTFUL && self.sleeps % ROUND < TRIES;
-        self.budget = if doubtful { self.longest } else { self.budget / 2 };
+        let retry = waited <= self.longest * AMBIGUOUS && self.sleeps % ROUND < RETRIES;
+        self.budget = if retry { self.longest } else { self.budget / 2 };
         self.sleeps = self.sleeps.wrapping_add(1);
     }
 }
 
-/// When to take the first look at a message that is due.
+/// When to poll first for a message that is due.
 ///
-/// A look at a message that is not there yet fetches the line it will be written to, and the publisher has to fetch it
-/// back before it can write: both lose the time of a line's way between two CPUs. An answer cannot come sooner than that
-/// way, there and back. So a receiver that has found nothing at its first look lets so much time pass before the next
-/// first look; one that finds messages waiting takes the next look at once. See `docs/decisions/spin.md`.
+/// A poll for a message that is not there yet fetches the cache line that it will be written to, and the publisher has to
+/// fetch the line back before it can write: both lose the time of a transfer between two CPUs. An answer takes at least two
+/// transfers. So a subscriber whose first poll was empty pauses that long before the first poll of the next wait; one whose
+/// first poll finds a message polls at once. See `docs/decisions/spin.md`.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// Whether the last look that was taken at once was in vain.
-    in_vain: bool,
+    /// Whether the last first poll without a pause was empty.
+    was_empty: bool,
     /// Waits so far, modulo 2³².
     waits: u32,
 }
 
 /// About 50 ns where the processor's pause takes 25.
 const PAUSES: u32 = 2;
-/// One look in so many is taken at once all the same: messages may be waiting by now.
+/// One first poll in this many is taken without a pause: messages may be waiting by now.
 const AT_ONCE: u32 = 64;
 
 impl Pace {
-    /// Pauses before the first look.
+    /// Processor pauses before the first poll.
     #[inline(always)]
     pub fn pauses(&mut self) -> u32 {
         self.waits = self.waits.wrapping_add(1);
-        if self.in_vain && !self.waits.is_multiple_of(AT_ONCE) { PAUSES } else { 0 }
+        if self.was_empty && !self.waits.is_multiple_of(AT_ONCE) { PAUSES } else { 0 }
     }
 
-    /// Learns from the first look after so many `pauses`.
+    /// Learns from the first poll, which came after `pauses`.
     #[inline(always)]
-    pub fn looked(&mut self, pauses: u32, found: bool) {
-        self.in_vain = !found || (self.in_vain && pauses > 0);
+    pub fn polled(&mut self, pauses: u32, found: bool) {
+        self.was_empty = !found || (self.was_empty && pauses > 0);
     }
 }
 
@@ -106,29 +106,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_waits_end_the_looking_and_a_short_one_brings_it_back() {
+    fn long_waits_end_the_polling_and_a_short_one_restores_it() {
         let mut spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
         for _ in 0..20 {
             spin.slept(Duration::from_secs(1));
         }
         assert_eq!(spin.budget(0), Duration::ZERO);
-        spin.looking_was_enough();
+        spin.polling_succeeded();
         assert_eq!(spin.budget(0), LONGEST);
     }
 
     #[test]
-    fn doubtful_sleeps_are_followed_by_few_tries() {
+    fn ambiguous_sleeps_are_followed_by_few_retries() {
         let mut spin = Spin { budget: Duration::ZERO, longest: LONGEST, sleeps: 0, single_cpu: false };
-        let mut tries = 0;
+        let mut retries = 0;
         for _ in 0..10 * ROUND {
             spin.slept(LONGEST * 2);
-            tries += u32::from(spin.budget == LONGEST);
+            retries += u32::from(spin.budget == LONGEST);
         }
-        assert_eq!(tries, 10 * TRIES);
+        assert_eq!(retries, 10 * RETRIES);
     }
 
     #[test]
-    fn nobody_looks_on_the_cpu_that_the_publisher_needs() {
+    fn no_subscriber_polls_on_the_cpu_that_the_publisher_needs() {
         let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
         // This thread may move between the two calls; on one of a few tries it does not.
         let stayed = |_| spin.budget(causeway_os::sched::current_cpu() + 1).is_zero();
@@ -136,34 +136,34 @@ mod tests {
     }
 
     #[test]
-    fn who_may_run_on_one_cpu_only_looks_once_the_publisher_is_known_to_be_elsewhere() {
+    fn a_thread_with_one_cpu_polls_once_the_publisher_is_known_to_run_elsewhere() {
         let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: true };
         assert_eq!(spin.budget(0), Duration::ZERO);
         assert_eq!(spin.budget(u32::MAX), LONGEST, "no thread runs on that CPU");
     }
 
-    /// First looks of `waits` waits that were taken at once, when `comes` says whether a message is there already.
+    /// How many of `waits` first polls came without a pause, where `comes` says whether a message is there already.
     fn at_once(pace: &mut Pace, waits: u32, comes: impl Fn(u32) -> bool) -> u32 {
         let mut at_once = 0;
         for _ in 0..waits {
             let pauses = pace.pauses();
             at_once += u32::from(pauses == 0);
-            pace.looked(pauses, comes(pauses));
+            pace.polled(pauses, comes(pauses));
         }
         at_once
     }
 
     #[test]
-    fn messages_that_wait_are_looked_at_at_once() {
+    fn messages_that_wait_are_polled_for_at_once() {
         assert_eq!(at_once(&mut Pace::default(), 100, |_| true), 100);
     }
 
     #[test]
-    fn who_looked_in_vain_lets_the_next_message_come_first() {
+    fn after_an_empty_poll_the_next_first_poll_comes_after_a_pause() {
         let answers = |pauses| pauses > 0;
         let mut pace = Pace::default();
         assert!(at_once(&mut pace, 10 * AT_ONCE, answers) <= 11);
-        // Once messages wait, one look that was taken at once all the same shows it.
+        // Once messages wait, one first poll without a pause finds out.
         assert!(at_once(&mut pace, 2 * AT_ONCE, |_| true) > AT_ONCE);
     }
 }

@@ -1,11 +1,13 @@
-//! The receiving end of a group.
+//! A subscriber of a group.
 
 mod health;
+mod in_place;
 mod wait;
 
 pub use health::Health;
+pub use in_place::InPlace;
 #[cfg(feature = "tokio")]
-pub(crate) use wait::HUSH_READS;
+pub(crate) use wait::DRAIN_READS_MAX;
 pub use wait::Waited;
 
 use std::os::fd::OwnedFd;
@@ -17,81 +19,52 @@ use causeway_os::futex;
 use causeway_os::memory::Access;
 use rustix::io::Errno;
 
-use crate::error::{Error, Gone, Result};
-use crate::in_place::InPlace;
-use crate::log::layout::RECEIVERS_MAX;
+use crate::error::{Error, Result};
+use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
-use crate::log::pages::{ReceiverPage, StatusPage};
-use crate::log::sleep::{Bed, Sleeper, moved_on};
+use crate::log::pages::{StatusPage, SubscriberPage};
+use crate::log::wait::{WaitTarget, Waiter, advance_cursor};
 use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
-use crate::log::{Frame, Glance, Look, Loss, Memory, Peek, Reader, Start};
+use crate::log::{Frame, Loss, Memory, Peek, Position, Reader, Start, TryPeek};
+use crate::message::{Message, Received};
 use crate::options::{Policy, SubscribeOptions};
-use crate::publisher::Position;
+use crate::outcome::{RecvTimeoutError, TryRecvError};
 use crate::serve::Host;
 use crate::spin::{Pace, Spin};
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
 use wait::check_doorbell;
 
-/// A message, copied out of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
-    /// The payload.
-    pub bytes: &'a [u8],
-    /// Where it lies in the one order of the group.
-    pub position: Position,
-    /// Which publisher sent it: its [`id`](crate::Publisher::id).
-    pub publisher: u8,
-    /// How many messages that publisher had sent before, modulo 2³².
-    pub sequence: u32,
-    /// What it is about, in the publisher's words; 0 if it did not say.
-    pub topic: u32,
-}
-
-/// What a look into the log gives. All three are normal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Received<'a> {
-    /// The next message.
-    Message(Message<'a>),
-    /// This receiver was too slow: so much was overwritten since the last message that it got.
-    Lost {
-        /// Messages, exactly.
-        messages: u64,
-        /// Bytes of log in which they lay.
-        bytes: u64,
-    },
-    /// Nothing yet.
-    Empty,
-}
-
-/// Receives messages. Made by [`Group::subscribe`](crate::Group::subscribe).
+/// Receives messages. [`Group::subscribe`](crate::Group::subscribe) makes one.
+///
+/// `try_…` never waits, [`Subscriber::recv`] waits, [`Subscriber::recv_timeout`] waits for a limited time. A program with an
+/// event loop of its own uses [`Subscriber::arm`] and the file descriptor.
 #[derive(Debug)]
 pub struct Subscriber {
-    pub(crate) reader: Reader<Arc<MappedLog>>,
-    pub(crate) log: Arc<MappedLog>,
-    page: ReceiverPage,
+    reader: Reader<Arc<MappedLog>>,
+    log: Arc<MappedLog>,
+    page: SubscriberPage,
     status: StatusPage,
     socket: Arc<OwnedFd>,
-    bell: Arc<OwnedFd>,
+    doorbell: Arc<OwnedFd>,
     slot: usize,
     generation: u32,
     policy: Policy,
-    sleeper: Sleeper,
-    bed: Bed,
+    waiter: Waiter,
+    wait_target: WaitTarget,
     spin: Spin,
     pace: Pace,
     watch: Option<Watch>,
-    /// Looks of the program's own that found nothing; modulo 2³².
-    in_vain: u32,
-    /// The cursor that publishers know.
-    announced: u64,
-    /// The message that is read in place.
-    pub(crate) frame: Frame,
-    /// A loss that was found and not yet told.
+    /// How often the program polled without finding a message; modulo 2³².
+    empty_polls: u32,
+    /// The cursor that publishers see.
+    published_cursor: u64,
+    /// The frame that [`InPlace`] shows.
+    frame: Frame,
+    /// A loss that was detected and not yet returned.
     lost: Option<Loss>,
-    /// All other ends of the doorbell are closed.
-    alone: bool,
+    /// All other ends of the doorbell are closed: the server and all publishers are gone.
+    doorbell_closed: bool,
     buffer: Vec<u8>,
     received: u64,
     lost_messages: u64,
@@ -99,19 +72,19 @@ pub struct Subscriber {
     _host: Option<Arc<Host>>,
 }
 
-/// Payload that shares the line of its header.
+/// Payload bytes in the cache line of the header.
 const SHORT_BYTES: usize = (GRANULE_BYTES - HEADER_BYTES) as usize;
 
-/// So often a receiver is overtaken while it copies the same message, before it takes the log for corrupt. The floor only
-/// rises: the first look after a copy that was overtaken finds the loss. Only a publisher that moves the floor to and fro gets
-/// further.
-const COPY_ATTEMPTS: usize = 100;
+/// How often a subscriber may be overtaken while it copies the same message, before it reports the log as corrupt. The floor
+/// only rises, so the first peek after an interrupted copy finds the loss. Only a publisher that moves the floor back and
+/// forth causes more attempts.
+const COPY_ATTEMPTS_MAX: usize = 100;
 
-/// So many looks in vain make a program one that only looks.
-const LOOKS: u32 = 64;
+/// After this many empty polls the library watches the sockets for the program.
+const EMPTY_POLLS_PER_WATCH: u32 = 64;
 
 impl Subscriber {
-    /// Becomes a receiver over a fresh connection.
+    /// Becomes a subscriber over a new connection.
     pub(crate) fn join(
         socket: OwnedFd,
         options: SubscribeOptions,
@@ -119,48 +92,48 @@ impl Subscriber {
     ) -> Result<Subscriber> {
         let request = wire::Message::new(Op::Subscribe, &options.policy.to_words());
         let start = Instant::now();
-        let patience = options.patience.unwrap_or(Duration::MAX);
-        // Some answer is owed at once, so that a server that hangs is not waited for.
-        let (mut granted, mut fds) = ask(&socket, request, Some(patience.min(ANSWER_TIME)))?;
+        let timeout = options.timeout.unwrap_or(Duration::MAX);
+        // A server that works answers at once, if only that the grant follows later.
+        let (mut granted, mut fds) = ask(&socket, request, Some(timeout.min(ANSWER_TIME)))?;
         if granted.op == Op::Waiting {
-            let left = options.patience.map(|patience| patience.saturating_sub(start.elapsed()));
+            let left = options.timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
             (granted, fds) = answer(&socket, left)?;
         }
         let [slot, generation, ..] = granted.words;
-        if granted.op != Op::Granted || slot as usize >= RECEIVERS_MAX {
-            return Err(Error::invalid("answer", format!("{:?} to a receiver", granted.op)));
+        if granted.op != Op::Granted || slot as usize >= SUBSCRIBERS_MAX {
+            return Err(Error::invalid("answer", format!("{:?} to a subscriber", granted.op)));
         }
-        let [status, log, page, bell] = take_fds(fds)?;
-        check_doorbell(&bell)?;
+        let [status, log, page, doorbell] = take_fds(fds)?;
+        check_doorbell(&doorbell)?;
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
-        let page = ReceiverPage::open_own(&page)?;
+        let page = SubscriberPage::open_own(&page)?;
         let mut reader = Reader::join(Arc::clone(&log))?;
         page.words().cursor.store(reader.position(), Ordering::Release);
         if options.start == Start::Next {
             reader.skip_to_end()?;
             page.words().cursor.store(reader.position(), Ordering::Release);
         }
-        let announced = reader.position();
+        let published_cursor = reader.position();
         Ok(Subscriber {
             reader,
             log,
             page,
             status: StatusPage::open(&status)?,
             socket: Arc::new(socket),
-            bell: Arc::new(bell),
+            doorbell: Arc::new(doorbell),
             slot: slot as usize,
             generation,
             policy: options.policy,
-            sleeper: Sleeper::new(generation),
-            bed: Bed::Futex,
+            waiter: Waiter::new(generation),
+            wait_target: WaitTarget::Futex,
             spin: Spin::default(),
             pace: Pace::default(),
             watch: None,
-            in_vain: 0,
-            announced,
+            empty_polls: 0,
+            published_cursor,
             frame: Frame::default(),
             lost: None,
-            alone: false,
+            doorbell_closed: false,
             buffer: vec![0; SHORT_BYTES],
             received: 0,
             lost_messages: 0,
@@ -169,34 +142,96 @@ impl Subscriber {
         })
     }
 
-    /// Takes the next message out of the log, without waiting.
+    /// The next message, or the loss before it. Does not wait.
     ///
-    /// The payload is copied into a buffer of this receiver, so that nothing a publisher does later can change it. To
-    /// read it in place see [`Subscriber::receive_in_place`].
+    /// The payload is copied into a buffer of this subscriber, so that no publisher can change it afterwards. To read it in
+    /// place, see [`Subscriber::try_recv_in_place`].
     ///
     /// # Errors
-    /// [`Error::PeerGone`] when everything was received and nobody is left to publish: the normal end of a group. A
-    /// program that only looks, and never waits, is told so too if the others were killed: 64 looks in vain start the
-    /// thread that notices. [`Error::Closed`] when everything was
-    /// received and the group was closed; [`Error::Late`] when this receiver was late and its policy says that it then
-    /// leaves; [`Error::Corrupt`] when a publisher broke the protocol.
+    /// [`TryRecvError::Empty`] when there is no message yet. [`TryRecvError::Disconnected`] when every message was received
+    /// and none will come. A program that only polls is told that as well: every 64 empty polls the library makes sure that
+    /// its thread watches the sockets of this subscriber. [`TryRecvError::Failed`] with [`Error::MissedDeadline`] when the
+    /// policy disconnects this subscriber, with [`Error::Corrupt`] when a publisher violated the protocol, or with
+    /// [`Error::Os`] when there is no memory for a copy of the message.
     #[inline(always)]
-    pub fn receive(&mut self) -> Result<Received<'_>> {
-        let Some(mut frame) = self.find()? else { return Ok(self.nothing_to_receive()) };
+    pub fn try_recv(&mut self) -> Result<Received<Message<'_>>, TryRecvError> {
+        match self.take()? {
+            Some(frame) => Ok(self.message(&frame)),
+            None => self.no_message(),
+        }
+    }
+
+    /// The next message, or the loss before it. Waits for it as [`Subscriber::wait`] does, without a limit of time.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when every message was received and none will come, and those of [`TryRecvError::Failed`] at
+    /// [`Subscriber::try_recv`].
+    pub fn recv(&mut self) -> Result<Received<Message<'_>>> {
+        loop {
+            if let Some(taken) = self.take_or_loss()? {
+                return Ok(self.received(taken));
+            }
+            let _ = self.wait(None)?;
+        }
+    }
+
+    /// As [`Subscriber::recv`], but waits at most for `timeout`.
+    ///
+    /// # Errors
+    /// [`RecvTimeoutError::Timeout`] when nothing came until then; otherwise as [`Subscriber::try_recv`].
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Received<Message<'_>>, RecvTimeoutError> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(taken) = self.take_or_loss()? {
+                return Ok(self.received(taken));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if self.wait(left)? == Waited::TimedOut {
+                return Err(RecvTimeoutError::Timeout);
+            }
+        }
+    }
+
+    /// The next message, taken into the buffer, or the loss before it.
+    pub(crate) fn take_or_loss(&mut self) -> Result<Option<Received<Frame>>> {
+        match self.take()? {
+            Some(frame) => Ok(Some(Received::Message(frame))),
+            None => Ok(self.lost.take().map(Received::lost)),
+        }
+    }
+
+    /// What [`Subscriber::take_or_loss`] returned, with the payload in the buffer.
+    pub(crate) fn received(&self, taken: Received<Frame>) -> Received<Message<'_>> {
+        match taken {
+            Received::Message(frame) => self.message(&frame),
+            Received::Lost { messages, bytes } => Received::Lost { messages, bytes },
+        }
+    }
+
+    /// Copies the next message into the buffer and advances past it. `None` if there is no message, or a loss that now
+    /// stands in `lost`.
+    #[inline(always)]
+    fn take(&mut self) -> Result<Option<Frame>> {
+        let Some(mut frame) = self.find()? else { return Ok(None) };
         if !self.copy(&frame)? {
             match self.find_and_copy_again()? {
                 Some(another) => frame = another,
-                None => return Ok(self.nothing_to_receive()),
+                None => return Ok(None),
             }
         }
-        self.pass(frame.end);
-        let Frame { position, publisher, sequence, topic, .. } = frame;
-        let bytes = &self.buffer[..frame.payload_bytes as usize];
-        let position = Position(position);
-        Ok(Received::Message(Message { bytes, position, publisher, sequence, topic }))
+        self.advance_past(frame.end);
+        Ok(Some(frame))
     }
 
-    /// Copies the payload into the buffer. False if it was overwritten meanwhile.
+    /// The message of this frame, whose payload is in the buffer.
+    #[inline(always)]
+    fn message(&self, frame: &Frame) -> Received<Message<'_>> {
+        let Frame { position, publisher, sequence, topic, .. } = *frame;
+        let bytes = &self.buffer[..frame.payload_bytes as usize];
+        Received::Message(Message { bytes, position: Position(position), publisher, sequence, topic })
+    }
+
+    /// Copies the payload into the buffer. Returns false if it was overwritten meanwhile.
     #[inline(always)]
     fn copy(&mut self, frame: &Frame) -> Result<bool> {
         let length = frame.payload_bytes as usize;
@@ -210,11 +245,11 @@ impl Subscriber {
         })
     }
 
-    /// This receiver was overtaken while it copied. The next look says by how much: `None`, with the loss in `lost`.
+    /// This subscriber was overtaken while it copied. The next peek finds the loss: then this is `None`.
     #[cold]
     #[inline(never)]
     fn find_and_copy_again(&mut self) -> Result<Option<Frame>> {
-        for _ in 0..COPY_ATTEMPTS {
+        for _ in 0..COPY_ATTEMPTS_MAX {
             let Some(frame) = self.find()? else { return Ok(None) };
             if self.copy(&frame)? {
                 return Ok(Some(frame));
@@ -223,121 +258,120 @@ impl Subscriber {
         Err(Error::Corrupt { position: self.reader.position() })
     }
 
+    /// What a poll returns that found no message.
     #[inline(never)]
-    fn nothing_to_receive(&mut self) -> Received<'static> {
+    fn no_message<M>(&mut self) -> Result<Received<M>, TryRecvError> {
         match self.lost.take() {
-            Some(loss) => Received::Lost { messages: loss.messages, bytes: loss.bytes },
+            Some(loss) => Ok(Received::lost(loss)),
             None => {
-                self.looked_in_vain();
-                Received::Empty
+                self.count_empty_poll();
+                Err(TryRecvError::Empty)
             }
         }
     }
 
     #[cold]
     fn enlarge(&mut self, length: usize) -> Result<()> {
-        self.buffer
-            .try_reserve(length - self.buffer.len())
-            .map_err(|_| Error::os("make room for", format!("a message of {length} bytes"), Errno::NOMEM))?;
+        self.buffer.try_reserve(length - self.buffer.len()).map_err(|_| {
+            Error::os("allocate a buffer for", format!("a message of {length} bytes"), Errno::NOMEM)
+        })?;
         self.buffer.resize(length, 0);
         Ok(())
     }
 
-    /// The next message, left where it lies; `None` when there is none or when messages were lost: then
-    /// [`Subscriber::receive`] says which.
+    /// The next message, read where it lies in the log, or the loss before it. Does not wait: call [`Subscriber::wait`]
+    /// first, or use [`Subscriber::recv`], which copies.
     ///
     /// # Errors
-    /// As [`Subscriber::receive`].
+    /// As [`Subscriber::try_recv`].
     #[inline(always)]
-    pub fn receive_in_place(&mut self) -> Result<Option<InPlace<'_>>> {
-        let Some(frame) = self.find()? else {
-            self.looked_in_vain();
-            return Ok(None);
-        };
+    pub fn try_recv_in_place(&mut self) -> Result<Received<InPlace<'_>>, TryRecvError> {
+        let Some(frame) = self.find()? else { return self.no_message() };
         self.frame = frame;
-        Ok(Some(InPlace::new(self)))
+        Ok(Received::Message(InPlace::new(self)))
     }
 
-    /// Looking does not say that everybody was killed. A program that goes on looking without ever waiting gets the
-    /// thread that hears of it.
+    /// Polling the log does not show that all other processes were killed. A program that polls and never waits gets the
+    /// thread that watches the sockets.
     #[inline(always)]
-    fn looked_in_vain(&mut self) {
-        self.in_vain = self.in_vain.wrapping_add(1);
-        if self.in_vain.is_multiple_of(LOOKS) && self.watch.is_none() {
-            self.watch_over();
+    fn count_empty_poll(&mut self) {
+        self.empty_polls = self.empty_polls.wrapping_add(1);
+        if self.empty_polls.is_multiple_of(EMPTY_POLLS_PER_WATCH) && self.watch.is_none() {
+            self.start_watch();
         }
     }
 
     #[cold]
-    fn watch_over(&mut self) {
-        // Without descriptors or threads for it now, it is tried again after as many looks.
-        self.watch = Watch::start(&self.socket, &self.bell, Arc::clone(&self.log)).ok();
+    fn start_watch(&mut self) {
+        // Without descriptors or threads for it now, this is tried again after as many empty polls.
+        self.watch = Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log)).ok();
     }
 
-    /// The next message. If there is none: nothing, or a loss that now waits in `lost`.
+    /// The next message. `None` if there is no message, or a loss that now stands in `lost`.
     #[inline(always)]
     fn find(&mut self) -> Result<Option<Frame>> {
         if self.lost.is_none() {
-            match self.reader.glance() {
-                Glance::Frame(frame) => return Ok(Some(frame)),
-                Glance::Empty if !self.nobody_publishes() => return Ok(None),
-                Glance::Empty | Glance::Other => {}
+            match self.reader.try_peek() {
+                TryPeek::Frame(frame) => return Ok(Some(frame)),
+                TryPeek::Empty if !self.has_ended() => return Ok(None),
+                TryPeek::Empty | TryPeek::Unknown => {}
             }
         }
-        self.find_at_length()
+        self.find_slow()
     }
 
     #[inline(never)]
-    fn find_at_length(&mut self) -> Result<Option<Frame>> {
+    fn find_slow(&mut self) -> Result<Option<Frame>> {
         if self.lost.is_some() {
             return Ok(None);
         }
         match self.reader.peek()? {
             Peek::Frame(frame) => return Ok(Some(frame)),
             Peek::Empty(_) => {
-                self.announce();
-                self.nothing_yet()?;
+                self.publish_cursor();
+                self.check_end()?;
             }
             Peek::Lost(loss) => self.note_loss(loss)?,
-            Peek::Sealed => return Err(Error::Closed),
+            Peek::Sealed => return Err(Error::Disconnected),
         }
         Ok(None)
     }
 
-    fn nothing_yet(&mut self) -> Result<()> {
-        if !self.nobody_publishes() {
+    /// There is no message: fails if none will come.
+    fn check_end(&mut self) -> Result<()> {
+        if !self.has_ended() {
             return Ok(());
         }
-        // The last publisher may have published and left between the look at the log and the look at the status.
+        // The last publisher may have published and left after the peek and before the status was read.
         match self.reader.peek()? {
-            Peek::Empty(_) => Err(Error::PeerGone(Gone::Publishers)),
+            Peek::Empty(_) => Err(Error::Disconnected),
             Peek::Lost(loss) => self.note_loss(loss),
             Peek::Frame(_) | Peek::Sealed => Ok(()),
         }
     }
 
-    /// Whether no message can come any more.
+    /// Whether no further message will be published.
     #[inline(always)]
-    fn nobody_publishes(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.status.words().phase.load(Ordering::Acquire) == 2
-            || self.is_alone()
+            || self.all_peers_gone()
             || (self.server_is_gone() && self.remote_publishers() == 0)
     }
 
-    /// Publishers that do not die with the server.
+    /// One bit for each publisher that does not die with the server.
     fn remote_publishers(&self) -> u64 {
         let status = self.status.words();
         status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Acquire)
     }
 
     #[inline(always)]
-    fn is_alone(&self) -> bool {
-        self.alone || self.watch.as_ref().is_some_and(|watch| watch.watched().everybody_is_gone())
+    fn all_peers_gone(&self) -> bool {
+        self.doorbell_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().all_peers_gone())
     }
 
     #[inline(always)]
     fn server_is_gone(&self) -> bool {
-        self.alone || self.watch.as_ref().is_some_and(|watch| watch.watched().server_is_gone())
+        self.doorbell_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().server_is_gone())
     }
 
     #[cold]
@@ -347,42 +381,42 @@ impl Subscriber {
         let words = self.page.words();
         words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
         words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
-        self.announce();
-        if self.is_expelled() && matches!(self.policy, Policy::DeadlineOrLeave(_)) {
-            return Err(Error::Late);
+        self.publish_cursor();
+        if self.is_demoted() && matches!(self.policy, Policy::DisconnectAfter(_)) {
+            return Err(Error::MissedDeadline);
         }
         self.lost = Some(loss);
         Ok(())
     }
 
-    fn is_expelled(&self) -> bool {
-        self.log.tail().expelled[self.slot].load(Ordering::Acquire) == self.generation
+    fn is_demoted(&self) -> bool {
+        self.log.tail().demoted[self.slot].load(Ordering::Acquire) == self.generation
     }
 
-    /// The reader has moved over what nobody receives, padding or messages that were lost: publishers may have its space all
-    /// the same. A publisher may sleep until then that saw this receiver before another one stopped to wait for it.
+    /// Publishes the cursor after the reader has passed padding or lost messages, so that publishers may reuse that space.
+    /// A publisher that saw this subscriber before it was demoted may sleep until then.
     #[cold]
-    fn announce(&mut self) {
-        let (from, to) = (self.announced, self.reader.position());
+    fn publish_cursor(&mut self) {
+        let (from, to) = (self.published_cursor, self.reader.position());
         if from == to {
             return;
         }
-        self.announced = to;
-        if moved_on(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
+        self.published_cursor = to;
+        if advance_cursor(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
             self.wake_publishers();
         }
     }
 
-    /// Moves behind the message here, which goes to `end`, and lets publishers have its space.
+    /// Advances past the present message, which ends at `end`, and publishes the cursor.
     #[inline(always)]
-    pub(crate) fn pass(&mut self, end: u64) {
+    fn advance_past(&mut self, end: u64) {
         // From the last cursor, not from the frame's start: an eighth may have been crossed in the padding between.
-        let from = std::mem::replace(&mut self.announced, end);
+        let from = std::mem::replace(&mut self.published_cursor, end);
         self.reader.advance_to(end);
         self.received += 1;
         let words = self.page.words();
         words.received.store(self.received, Ordering::Relaxed);
-        if moved_on(self.log.tail(), words, self.log.capacity_bytes(), from, end) {
+        if advance_cursor(self.log.tail(), words, self.log.capacity_bytes(), from, end) {
             self.wake_publishers();
         }
     }
@@ -392,43 +426,43 @@ impl Subscriber {
         let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
     }
 
-    /// Whether [`Subscriber::receive`] would have anything to say. Takes nothing.
+    /// Whether [`Subscriber::try_recv`] would return a message or a loss. Consumes nothing.
     ///
     /// # Errors
-    /// As [`Subscriber::receive`].
+    /// As [`Subscriber::recv`].
     #[inline(always)]
     pub fn is_ready(&mut self) -> Result<bool> {
-        let ready = self.ready()?;
+        let ready = self.poll_ready()?;
         if !ready {
-            self.looked_in_vain();
+            self.count_empty_poll();
         }
         Ok(ready)
     }
 
-    /// The same, on the way to a wait.
+    /// As [`Subscriber::is_ready`], for a poll that a wait follows: it is not counted.
     #[inline(always)]
-    fn ready(&mut self) -> Result<bool> {
+    fn poll_ready(&mut self) -> Result<bool> {
         if self.lost.is_none() {
-            match self.reader.look() {
-                Look::Frame => return Ok(true),
-                Look::Empty if !self.nobody_publishes() => return Ok(false),
-                Look::Empty | Look::Other => {}
+            match self.reader.is_ready() {
+                Some(true) => return Ok(true),
+                Some(false) if !self.has_ended() => return Ok(false),
+                Some(false) | None => {}
             }
         }
-        Ok(self.find_at_length()?.is_some() || self.lost.is_some())
+        Ok(self.find_slow()?.is_some() || self.lost.is_some())
     }
 
-    /// Which receiver of the group this is.
+    /// Number of this subscriber in its group.
     pub fn id(&self) -> u32 {
         self.slot as u32
     }
 
-    /// Everything before this position was received or lost.
+    /// The position up to which every message was received or lost.
     pub fn position(&self) -> Position {
         Position(self.reader.position())
     }
 
-    /// Messages lost since this receiver joined, in all.
+    /// Messages lost since this subscriber joined.
     pub fn lost_messages(&self) -> u64 {
         self.lost_messages
     }

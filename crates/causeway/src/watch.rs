@@ -1,9 +1,9 @@
-//! One thread per process that notices the death of servers and publishers, for receivers that sleep on a futex and for
-//! those that only look.
+//! One thread per process that notices the death of servers and publishers, for subscribers that sleep on a futex and for
+//! those that only poll.
 //!
-//! Neither a futex nor the log says that everybody who could write is gone; sockets do. The thread sleeps in
-//! `epoll_wait` without a time-out, starts with the first receiver that needs it, and leaves what it learns in a word
-//! that the receiver looks at when there is no message.
+//! Neither a futex nor the log shows that every process that could publish is gone; sockets do. The thread sleeps in
+//! `epoll_wait` without a timeout, starts with the first subscriber that needs it, and stores what it learns in a word that
+//! the subscriber loads when there is no message.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -18,12 +18,12 @@ use crate::error::{Error, Result};
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
 
-/// The receiver's socket has ended: the server is gone.
+/// The subscriber's socket has ended: the server is gone.
 const SERVER: u32 = 1;
-/// The receiver's doorbell has ended: the server and all publishers are gone.
-const EVERYBODY: u32 = 2;
+/// The subscriber's doorbell has ended: the server and all publishers are gone.
+const ALL_PEERS: u32 = 2;
 
-/// What the thread and one receiver share.
+/// What the thread and one subscriber share.
 #[derive(Debug)]
 pub struct Watched {
     log: Arc<MappedLog>,
@@ -40,23 +40,23 @@ impl Watched {
 
     /// Whether the server and every publisher are gone.
     #[inline]
-    pub fn everybody_is_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst) & EVERYBODY != 0
+    pub fn all_peers_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst) & ALL_PEERS != 0
     }
 
-    /// Brackets a sleep on the log's futex: between the two calls the thread sees to it that the death of the server
-    /// ends the sleep. After `true` the caller must ask [`Watched::server_is_gone`] before it sleeps.
+    /// Brackets a sleep on the log's futex: between the two calls the death of the server ends the sleep. After `true` the
+    /// caller must check [`Watched::server_is_gone`] before it sleeps.
     pub fn set_sleeping(&self, sleeping: bool) {
         self.sleeping.store(sleeping, Ordering::SeqCst);
     }
 }
 
-/// A receiver's place in the list of the thread. Ends with its drop.
+/// A subscriber's entry in the list of the thread. Dropping it removes the entry.
 #[derive(Debug)]
 pub struct Watch {
     watched: Arc<Watched>,
     token: u64,
-    /// Shared with the receiver: they stay open as long as epoll may report them.
+    /// Shared with the subscriber: they stay open as long as epoll may report them.
     ends: [Arc<OwnedFd>; 2],
 }
 
@@ -67,8 +67,8 @@ struct Watcher {
 }
 
 impl Watch {
-    /// Watches the other ends of a receiver's `socket` and of its `bell`.
-    pub fn start(socket: &Arc<OwnedFd>, bell: &Arc<OwnedFd>, log: Arc<MappedLog>) -> Result<Watch> {
+    /// Watches the other ends of a subscriber's `socket` and of its `doorbell`.
+    pub fn start(socket: &Arc<OwnedFd>, doorbell: &Arc<OwnedFd>, log: Arc<MappedLog>) -> Result<Watch> {
         let watcher = Watcher::get()?;
         let watched = Arc::new(Watched { log, gone: AtomicU32::new(0), sleeping: AtomicBool::new(false) });
         let mut list = watcher.list();
@@ -76,8 +76,8 @@ impl Watch {
         let token = list.0;
         list.1.insert(token, Arc::clone(&watched));
         drop(list);
-        let watch = Watch { watched, token, ends: [Arc::clone(socket), Arc::clone(bell)] };
-        for (end, gone) in watch.ends.iter().zip([SERVER, EVERYBODY]) {
+        let watch = Watch { watched, token, ends: [Arc::clone(socket), Arc::clone(doorbell)] };
+        for (end, gone) in watch.ends.iter().zip([SERVER, ALL_PEERS]) {
             let data = EventData::new_u64((token << 2) | u64::from(gone));
             epoll::add(&watcher.epoll, end, data, EventFlags::RDHUP | EventFlags::ONESHOT)
                 .map_err(|error| Error::os("watch", "the server of a group", error))?;
@@ -85,7 +85,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// What the thread found out.
+    /// What the thread has learnt.
     #[inline]
     pub fn watched(&self) -> &Watched {
         &self.watched
@@ -120,7 +120,7 @@ impl Watcher {
             let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
             let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
             let running = epoll.try_clone().map_err(failed)?;
-            crate::room::spawn("causeway-watch", move || Watcher::run(&running)).map_err(failed)?;
+            crate::reservation::spawn("causeway-watch", move || Watcher::run(&running)).map_err(failed)?;
             return Ok(WATCHER.get_or_init(|| Watcher { epoll, list: Mutex::new((0, HashMap::new())) }));
         }
         Watcher::get()
@@ -140,7 +140,7 @@ impl Watcher {
                 let watched = watcher.list().1.get(&(data >> 2)).cloned();
                 if let Some(watched) = watched {
                     watched.gone.fetch_or((data & 3) as u32, Ordering::SeqCst);
-                    watched.rouse();
+                    watched.wake();
                 }
             }
         }
@@ -148,9 +148,9 @@ impl Watcher {
 }
 
 impl Watched {
-    /// Wakes the sleeper until it says that it is awake: it may have been on its way into the kernel at the first try,
-    /// and the word that it compares is not ours to change.
-    fn rouse(&self) {
+    /// Wakes the subscriber until it stores that it is awake: at the first call it may not have reached the kernel yet, and a
+    /// subscriber's process cannot change the word that the kernel compares.
+    fn wake(&self) {
         while self.sleeping.load(Ordering::SeqCst) {
             let _ = futex::wake(&self.log.tail().wake_seq, u32::MAX);
             std::thread::sleep(Duration::from_micros(200));

@@ -1,7 +1,7 @@
-//! What a process and the server of a group say to each other: messages of sixteen words, and descriptors.
+//! The messages between a process and the server of a group: sixteen words each, and descriptors.
 //!
-//! Everything received is input from another process. A message of another length or another magic is nonsense, and
-//! nonsense is an error, never a panic.
+//! Everything received is input from another process. A message of another length, magic or ABI is malformed, and that is an
+//! error, never a panic.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use causeway_os::process::poll;
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::io::Errno;
 
-use crate::error::{Error, Gone, Refusal, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::log::layout::ABI;
 
-/// How long a client waits for an answer that the server owes at once.
+/// How long a client waits for an answer that a server gives at once.
 pub const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CWY1");
@@ -22,25 +22,25 @@ const BYTES: usize = WORDS * 4;
 /// The most descriptors that any message of this protocol carries.
 pub const FDS_MAX: usize = 4;
 
-/// What a message is about. The words after the first three belong to it.
+/// The operation of a message. The words after the first three are its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Op {
     /// Request: a publisher's slot.
     Publish = 1,
-    /// Request: the log handed over is mapped.
+    /// Request: the publisher has mapped the log.
     Mapped = 2,
-    /// Request: a receiver's slot. `[policy, deadline in ms]`
+    /// Request: a subscriber's slot. `[policy, deadline in ms]`
     Subscribe = 3,
     /// Request: a report on the group.
     Stat = 4,
     /// Request: another connection.
     Connect = 5,
-    /// Answer: granted. A publisher gets `[slot, receivers present]`, a receiver `[slot, generation]`.
+    /// Answer: granted. A publisher gets `[slot, subscribers present]`, a subscriber `[slot, generation]`.
     Granted = 16,
     /// Answer: refused. `[reason]`
     Refused = 17,
-    /// Notice to publishers: a receiver joins. `[slot, generation, policy, deadline in ms]`
+    /// Notice to publishers: a subscriber joins. `[slot, generation, policy, deadline in ms]`
     Joined = 18,
     /// Answer: one row of a report.
     Row = 19,
@@ -78,12 +78,12 @@ fn code_of(refusal: Refusal) -> u32 {
     }
 }
 
-/// A message: what it is about, and up to thirteen words.
+/// A message: an operation and up to thirteen words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is about.
+    /// The operation.
     pub op: Op,
-    /// Its words; unused ones are 0.
+    /// The arguments; unused words are 0.
     pub words: [u32; WORDS - 3],
 }
 
@@ -100,7 +100,7 @@ impl Message {
         Message::new(Op::Refused, &[code_of(refusal)])
     }
 
-    /// The reason for a refusal. One that this version does not know comes from another one.
+    /// The reason of a refusal. A reason unknown to this version comes from another version.
     fn refused(self) -> Refusal {
         let known = REFUSALS.into_iter().find(|refusal| code_of(*refusal) == self.words[0]);
         known.unwrap_or(Refusal::NotUnderstood)
@@ -130,7 +130,7 @@ impl Message {
         Some(Message { op, words: rest })
     }
 
-    /// Sends it. On a socket that does not block, a full buffer is `EAGAIN`.
+    /// Sends the message. On a non-blocking socket, a full buffer is `EAGAIN`.
     pub fn send(
         self,
         socket: impl AsFd,
@@ -140,16 +140,16 @@ impl Message {
     }
 }
 
-/// What came out of a socket.
+/// What was read from a socket.
 #[derive(Debug)]
 pub enum Incoming {
     /// A message.
     Message(Message, Vec<OwnedFd>),
-    /// Bytes that are no message of this protocol.
-    Nonsense,
+    /// Bytes that are not a message of this protocol.
+    Malformed,
     /// The other end is gone.
     End,
-    /// Nothing at the moment, on a socket that does not block.
+    /// Nothing at the moment, on a non-blocking socket.
     Nothing,
 }
 
@@ -160,46 +160,42 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
         Ok((0, _)) => Ok(Incoming::End),
         Ok((length, fds)) => Ok(match Message::decode(&bytes[..length]) {
             Some(message) => Incoming::Message(message, fds),
-            None => Incoming::Nonsense,
+            None => Incoming::Malformed,
         }),
         Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::AGAIN) => Ok(Incoming::Nothing),
             _ if is_gone(&error) => Ok(Incoming::End),
-            // Too long, too many descriptors: the message is gone and so are its descriptors.
-            Some(Errno::MSGSIZE) => Ok(Incoming::Nonsense),
+            // Too long, or too many descriptors: the kernel has dropped the message and its descriptors.
+            Some(Errno::MSGSIZE) => Ok(Incoming::Malformed),
             _ => Err(error.into()),
         },
     }
 }
 
-/// Whether this is how a connection ends: closed, or closed with messages unread, which resets it.
+/// Whether this error means that the peer closed the connection, also with messages unread (which resets it).
 pub fn is_gone(error: &causeway_os::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::PIPE | Errno::CONNRESET))
 }
 
-/// Asks a server. `patience` bounds the wait for the answer; `None` waits as long as it takes.
-pub fn ask(
-    socket: &OwnedFd,
-    request: Message,
-    patience: Option<Duration>,
-) -> Result<(Message, Vec<OwnedFd>)> {
+/// Sends a request and waits for the answer, at most for `timeout`; `None` waits without a limit.
+pub fn ask(socket: &OwnedFd, request: Message, timeout: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
     tell(socket, request)?;
-    answer(socket, patience)
+    answer(socket, timeout)
 }
 
-/// Tells a server something.
+/// Sends a message to a server.
 pub fn tell(socket: &OwnedFd, message: Message) -> Result<()> {
     message.send(socket, &[]).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        _ if is_gone(&error) => Error::PeerGone(Gone::Server),
-        // It has not read what was said before.
+        _ if is_gone(&error) => Error::ServerGone,
+        // The server has not read the messages before this one.
         Some(Errno::AGAIN) => Error::NoAnswer,
         _ => error.into(),
     })
 }
 
-/// Waits for the next answer.
-pub fn answer(socket: &OwnedFd, patience: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
-    let deadline = patience.map(|patience| Instant::now() + patience);
+/// Waits for the next answer, at most for `timeout`.
+pub fn answer(socket: &OwnedFd, timeout: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if !poll(&[socket.as_fd()], left)?[0] {
@@ -213,20 +209,20 @@ pub fn answer(socket: &OwnedFd, patience: Option<Duration>) -> Result<(Message, 
                 Err(Error::Refused(message.refused()))
             }
             Incoming::Message(message, fds) => Ok((message, fds)),
-            Incoming::Nonsense => {
-                Err(Error::invalid("answer", "what listens on this socket does not speak this protocol"))
+            Incoming::Malformed => {
+                Err(Error::invalid("answer", "the process that listens on this socket uses another protocol"))
             }
-            Incoming::End => Err(Error::PeerGone(Gone::Server)),
+            Incoming::End => Err(Error::ServerGone),
             Incoming::Nothing => continue,
         };
     }
 }
 
-/// Takes `N` descriptors out of an answer that must have them.
+/// The `N` descriptors of an answer.
 pub fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N]> {
     let got = fds.len();
     <[OwnedFd; N]>::try_from(fds)
-        .map_err(|_| Error::invalid("answer", format!("it has {got} descriptors, not {N}")))
+        .map_err(|_| Error::invalid("answer", format!("it has {got} descriptors instead of {N}")))
 }
 
 #[cfg(test)]
@@ -251,7 +247,7 @@ mod tests {
     /// The rows of the table of operations in the document: first and third column.
     fn operations() -> Vec<(&'static str, &'static str)> {
         let document = include_str!("../../../docs/wire.md");
-        let (_, rest) = document.split_once("## What is said on the socket").unwrap();
+        let (_, rest) = document.split_once("## Messages on the socket").unwrap();
         let rows = rest.split("\n## ").next().unwrap().lines().filter_map(|line| line.strip_prefix("| "));
         let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
         cells.skip(1).map(|cells| (cells[0], cells[2])).collect()
@@ -286,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_protocol_version_or_length_are_no_message() {
+    fn bytes_of_another_protocol_version_or_length_are_not_a_message() {
         let good = Message::new(Op::Stat, &[]).encode();
         for (at, value) in [(0, 0), (4, 99), (8, 200)] {
             let mut bad = good;
@@ -298,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_nothing_and_one_that_is_gone_are_told_apart() {
+    fn a_server_that_does_not_answer_is_distinguished_from_one_that_is_gone() {
         let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
         let short = Some(Duration::from_millis(2));
         assert!(matches!(ask(&near, Message::new(Op::Stat, &[]), short), Err(Error::NoAnswer)));
@@ -306,7 +302,7 @@ mod tests {
         assert!(matches!(answer(&near, short), Err(Error::Invalid { .. })));
         drop(far);
         // The kernel reports the request that nobody read as a reset, then the end.
-        assert!(matches!(answer(&near, short), Err(Error::PeerGone(Gone::Server))));
-        assert!(matches!(ask(&near, Message::new(Op::Stat, &[]), short), Err(Error::PeerGone(Gone::Server))));
+        assert!(matches!(answer(&near, short), Err(Error::ServerGone)));
+        assert!(matches!(ask(&near, Message::new(Op::Stat, &[]), short), Err(Error::ServerGone)));
     }
 }

@@ -1,7 +1,7 @@
 //! Damaged logs: real ones with bits flipped, words drawn at random, frames copied over others. A reader, and a publisher
-//! that meets the damage, say something about it in bounded time, and look nowhere else.
+//! that meets the damage, return something in bounded time, and read nothing else.
 //!
-//! The fuzzer in `fuzz/` looks for the same with an instrumented build and a nightly compiler; this needs neither.
+//! The fuzzer in `fuzz/` checks the same with an instrumented build and a nightly compiler; this needs neither.
 //! `CAUSEWAY_DAMAGED_LOGS` sets how many logs are tried, `CAUSEWAY_SEED` the first seed. A failure names its seed.
 #![cfg(not(loom))]
 
@@ -17,7 +17,7 @@ const GRANULES: u64 = CAPACITY / 64;
 struct Nobody;
 
 impl Gate for Nobody {
-    fn members(&mut self) -> u64 {
+    fn subscriber_changes(&mut self) -> u64 {
         0
     }
     fn lowest(&mut self) -> u64 {

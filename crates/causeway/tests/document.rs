@@ -1,5 +1,4 @@
-//! `docs/wire.md` says where every byte lies and what its bits mean; so does the code, and here they are compared. Either
-//! side changed alone fails.
+//! `docs/wire.md` states where every byte lies and what its bits mean, and so does the code. These tests compare the two.
 #![cfg(not(loom))]
 
 mod common;
@@ -10,12 +9,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use causeway::log::layout::{
-    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, ReceiverWords, Status, TAIL_OFFSET, Tail,
+    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, Status, SubscriberWords, TAIL_OFFSET,
+    Tail,
 };
-use causeway::log::sleep::Bed;
+use causeway::log::wait::WaitTarget;
 use causeway::log::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES, PUBLISHERS_MAX, State, Word};
 use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Writer};
-use causeway::{Group, GroupOptions, Published};
+use causeway::{Group, GroupOptions};
 use common::wire::genuine;
 
 const DOCUMENT: &str = include_str!("../../../docs/wire.md");
@@ -100,7 +100,7 @@ fn every_table_that_gives_a_place_is_held_to_the_code() {
         ("From page 2", "offset in frame"),
         ("From page 2", "bits of the header word"),
         ("From page 2", "offset in frame"),
-        ("A receiver page", "offset"),
+        ("A subscriber page", "offset"),
         ("The status page", "offset"),
     ];
     for (index, (heading, column)) in held.into_iter().enumerate() {
@@ -143,32 +143,33 @@ fn the_words_of_a_log_that_change_lie_where_the_document_says() {
             place!("`wake_seq`", Tail.wake_seq.0),
             place!("`reclaim_lock`", Tail.reclaim_lock.0),
             place!("`last_cpu`", Tail.last_cpu.0),
-            place!("`writers_waiting`", Tail.writers_waiting.0),
+            place!("`publishers_waiting`", Tail.publishers_waiting.0),
             place!("`mark_index`", Tail.mark_index.0),
             place!("marks", Tail.marks),
             place!("`woken`", Tail.woken),
-            place!("`expelled`", Tail.expelled),
+            place!("`demoted`", Tail.demoted),
         ],
     );
 }
 
 #[test]
-fn a_receiver_page_is_as_the_document_says() {
-    let table = table("A receiver page", "offset", "size");
+fn a_subscriber_page_is_as_the_document_says() {
+    let table = table("A subscriber page", "offset", "size");
     hold(
         &table,
         &[
-            place!("`cursor`", ReceiverWords.cursor.0),
-            place!("`arm`", ReceiverWords.arm.0),
-            place!("messages received", ReceiverWords.received),
-            place!("messages lost", ReceiverWords.lost_messages),
-            place!("bytes of log lost", ReceiverWords.lost_bytes),
+            place!("`cursor`", SubscriberWords.cursor.0),
+            place!("`arm`", SubscriberWords.arm.0),
+            place!("messages received", SubscriberWords.received),
+            place!("messages lost", SubscriberWords.lost_messages),
+            place!("bytes of log lost", SubscriberWords.lost_bytes),
         ],
     );
-    assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per receiver")));
-    let beds = [(Bed::Futex, "asleep on `wake_seq`"), (Bed::Doorbell, "asleep on the doorbell")];
-    for (bed, meaning) in beds {
-        assert!(table.rows[1][2].contains(&format!("{} {meaning}", bed as u32)), "{bed:?}");
+    assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per subscriber")));
+    let targets =
+        [(WaitTarget::Futex, "asleep on `wake_seq`"), (WaitTarget::Doorbell, "asleep on the doorbell")];
+    for (target, meaning) in targets {
+        assert!(table.rows[1][2].contains(&format!("{} {meaning}", target as u32)), "{target:?}");
     }
 }
 
@@ -178,11 +179,11 @@ fn the_status_page_is_as_the_document_says() {
     hold(
         &table,
         &[
-            place!("`members`", Status.members.0),
-            place!("one bit per publisher that lives", Status.publishers),
+            place!("`subscriber_changes`", Status.subscriber_changes.0),
+            place!("one bit per live publisher", Status.publishers),
             place!("in the server's own process", Status.local_publishers),
             place!("phase", Status.phase),
-            place!("generation", Status.receivers),
+            place!("generation", Status.subscribers),
         ],
     );
     assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes")));
@@ -265,8 +266,7 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
     let payload: Vec<u8> = (1..=40).collect();
     let mut position = 0;
     for count in 0..70u32 {
-        let mut loan =
-            publisher.loan(payload.len()).unwrap().expect("nobody is in the way").about(count + 1000);
+        let mut loan = publisher.try_loan(payload.len()).unwrap().with_topic(count + 1000);
         loan.copy_from_slice(&payload);
         position = loan.commit().unwrap().0;
     }
@@ -320,7 +320,7 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
 fn the_correlation_of_a_message_lies_where_the_document_says() {
     struct NoReceivers;
     impl Gate for NoReceivers {
-        fn members(&mut self) -> u64 {
+        fn subscriber_changes(&mut self) -> u64 {
             0
         }
         fn lowest(&mut self) -> u64 {
@@ -340,7 +340,7 @@ fn the_correlation_of_a_message_lies_where_the_document_says() {
     assert_eq!(word.load(std::sync::atomic::Ordering::Relaxed), 0x0102_0304_0506_0708);
 }
 
-/// Who writes what of a frame: its rows must cut it where the fields lie.
+/// The table of writers must divide a frame where its fields lie.
 #[test]
 fn the_parts_of_a_frame_that_have_one_writer_are_those_of_its_fields() {
     let parts = table("From page 2", "offset in frame", "written by");
@@ -393,7 +393,7 @@ fn every_pair_of_orders_in_the_source_is_in_the_document_and_none_besides() {
 fn the_kind_of_a_log_is_the_number_that_the_document_gives() {
     let group = Group::create("one", GroupOptions::new().capacity_bytes(4096)).unwrap();
     let mut publisher = group.publisher().unwrap();
-    assert!(matches!(publisher.publish(b"x").unwrap(), Published::At(_)));
+    publisher.try_publish(b"x").unwrap();
     let [_, log, ..] = genuine(&group);
     let constants = table("Page 0", "offset", "size");
     let row = constants.rows.iter().find(|row| row[2].starts_with("kind")).unwrap();

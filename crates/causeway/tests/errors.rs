@@ -1,5 +1,5 @@
-//! Whatever is handed over, whoever serves, and on whatever kernel: an error that says what to do. No panic, no hang, no
-//! signal. What runs out is in `exhaustion.rs`.
+//! Wrong descriptors, wrong servers and old kernels: an error that says what to do. No panic, no hang, no signal. Resources
+//! that run out are in `exhaustion.rs`.
 #![cfg(not(loom))]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::{Error, Gone, Group, Policy, Received, Refusal, SubscribeOptions};
+use causeway::{Error, Group, Policy, Received, Refusal, SubscribeOptions};
 use causeway_os::memory::{Seals, add_seals, memfd};
 use causeway_os::socket::{send_with_fds, seqpacket_pair};
 use common::limits::{forbid, in_a_process_of_its_own};
@@ -28,9 +28,9 @@ fn role() {
     }
 }
 
-// What is handed over.
+// Wrong descriptors.
 
-/// Joins a server that answers with these descriptors, as a receiver.
+/// Joins a server that answers with these descriptors, as a subscriber.
 fn receive_from(fds: &[OwnedFd]) -> Result<(), Error> {
     let (near, far) = seqpacket_pair().unwrap();
     let (connection, served) = seqpacket_pair().unwrap();
@@ -142,9 +142,9 @@ fn pages_that_are_too_short_or_not_sealed_are_refused() {
     }
 }
 
-// Who serves.
+// Wrong servers.
 
-/// A listening socket of somebody else.
+/// A listening socket that is not a group's.
 fn listener(path: &Path, backlog: i32) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
@@ -162,7 +162,7 @@ fn a_server_that_hangs_is_given_up_by_every_call() {
         scope.spawn(|| assert!(matches!(group.publisher(), Err(Error::NoAnswer))));
         scope.spawn(|| assert!(matches!(group.report(), Err(Error::NoAnswer))));
         scope.spawn(|| assert!(matches!(group.subscribe(Policy::Lossy), Err(Error::NoAnswer))));
-        let within = SubscribeOptions::new(Policy::Lossy).within(Duration::from_millis(10));
+        let within = SubscribeOptions::new(Policy::Lossy).timeout(Duration::from_millis(10));
         assert!(matches!(group.subscribe(within), Err(Error::NoAnswer)));
     });
 }
@@ -175,7 +175,7 @@ fn a_server_that_takes_no_connections_is_given_up() {
     let _first = Group::join(&path).unwrap();
     let refused = Group::join(&path).map(drop);
     assert!(matches!(refused, Err(Error::NoAnswer)), "{refused:?}");
-    // Nor does it hold up somebody who wants to serve there.
+    // Nor does it block a process that wants to serve there.
     let served = Group::create("second", small()).unwrap().serve_at(&path);
     assert!(matches!(served, Err(Error::Os(_))), "{served:?}");
 }
@@ -188,22 +188,22 @@ fn a_server_that_hangs_up_is_gone() {
     std::thread::scope(|scope| {
         scope.spawn(|| (0..3).for_each(|_| drop(rustix::net::accept(&listener).unwrap())));
         let group = Group::join(&path).unwrap();
-        assert!(matches!(group.subscribe(Policy::Lossy), Err(Error::PeerGone(Gone::Server))));
-        assert!(matches!(group.publisher(), Err(Error::PeerGone(Gone::Server))));
+        assert!(matches!(group.subscribe(Policy::Lossy), Err(Error::ServerGone)));
+        assert!(matches!(group.publisher(), Err(Error::ServerGone)));
     });
 }
 
 #[test]
-fn a_server_that_dies_while_a_receiver_waits_for_publishers_is_gone() {
+fn a_server_that_dies_while_a_subscriber_waits_for_publishers_is_gone() {
     let group = Group::create("waits", small().remote_publishers(1)).unwrap();
     let guest = Group::join_socket(group.invite().unwrap()).unwrap();
-    let patience = SubscribeOptions::new(Policy::Lossy).within(Duration::from_millis(10));
+    let patience = SubscribeOptions::new(Policy::Lossy).timeout(Duration::from_millis(10));
     assert!(matches!(guest.subscribe(patience), Err(Error::NoAnswer)));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| guest.subscribe(Policy::Lossy).map(drop));
         std::thread::sleep(Duration::from_millis(20));
         drop(group);
-        assert!(matches!(waiting.join().unwrap(), Err(Error::PeerGone(Gone::Server))));
+        assert!(matches!(waiting.join().unwrap(), Err(Error::ServerGone)));
     });
 }
 
@@ -234,8 +234,8 @@ fn a_kernel_that_lacks_what_safety_rests_on_is_refused_by_name() {
     (0..OLD_KERNELS.len()).for_each(|number| in_a_process_of_its_own("on-an-old-kernel", number as u64));
 }
 
-/// A system call, one of its arguments and its value, what it answers, and what is said about it; nothing where it is not
-/// needed.
+/// A system call, an argument and its value (or any), the error that it returns, and a word of the sentence about it; `None`
+/// if the library works without the call.
 type Lack = (i64, Option<(u32, u32)>, i32, Option<&'static str>);
 
 const OLD_KERNELS: [Lack; 5] = [
@@ -255,8 +255,8 @@ fn on_an_old_kernel(number: u64) {
         (Ok(group), None) => {
             let (mut publisher, mut subscriber) =
                 (group.publisher().unwrap(), group.subscribe(Policy::Lossy).unwrap());
-            let _ = publisher.publish(b"works").unwrap();
-            assert!(matches!(subscriber.receive().unwrap(), Received::Message(_)));
+            publisher.try_publish(b"works").unwrap();
+            assert!(matches!(subscriber.try_recv().unwrap(), Received::Message(_)));
         }
         (other, _) => panic!("{other:?} without {call}"),
     }
@@ -268,12 +268,12 @@ fn on_an_old_kernel(number: u64) {
 // What is only full.
 
 #[test]
-fn a_receiver_is_told_of_a_server_out_of_slots_by_name() {
+fn a_subscriber_is_told_of_a_server_out_of_slots_by_name() {
     let group = Group::create("slots", small()).unwrap();
     let guest = Group::join_socket(group.invite().unwrap()).unwrap();
-    let everybody: Vec<_> = (0..256).map(|_| guest.subscribe(Policy::Lossy).unwrap()).collect();
+    let all: Vec<_> = (0..256).map(|_| guest.subscribe(Policy::Lossy).unwrap()).collect();
     let refused = guest.subscribe(Policy::Lossy).map(drop).unwrap_err();
     assert!(matches!(refused, Error::Refused(Refusal::TooMany)), "{refused}");
-    drop(everybody);
+    drop(all);
     eventually("no slot comes back", || guest.subscribe(Policy::Lossy).is_ok());
 }

@@ -1,5 +1,5 @@
-//! Out of memory, descriptors, mappings or room for files: an error that says what to do. No panic, no hang, no signal, and
-//! no message lost in silence.
+//! Out of memory, descriptors, mappings or file size: an error that says what to do. No panic, no hang, no signal, and no
+//! message lost without notice.
 #![cfg(not(loom))]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use causeway::{
-    Error, Gone, Group, GroupOptions, Policy, Published, Publisher, Received, Refusal, SubscribeOptions,
-    Subscriber, Waited,
+    Error, Group, GroupOptions, Policy, Publisher, Received, Refusal, SubscribeOptions, Subscriber,
+    TryPublishError, TryRecvError, Waited,
 };
 use causeway_os::memory::{Access, Mapping, memfd};
 use common::limits::{forbid, in_a_process_of_its_own, limited};
@@ -25,7 +25,7 @@ fn role() {
     let Some((role, socket, number)) = play() else { return };
     match role.as_str() {
         "without-descriptors" => without_descriptors(&socket),
-        "publish-until-deaf" => publish_until_deaf(&socket),
+        "publish-until-it-misses-a-subscriber" => publish_until_it_misses_a_subscriber(&socket),
         "without-address-space" => without_address_space(&socket),
         "without-mappings" => without_mappings(),
         "without-memory" => without_memory(number as i32),
@@ -36,12 +36,12 @@ fn role() {
     }
 }
 
-/// A publisher and a receiver of one group, between which messages pass.
+/// A publisher and a subscriber of one group, between which messages pass.
 fn check_traffic(publisher: &mut Publisher, subscriber: &mut Subscriber) {
     for number in 0..100u32 {
-        assert!(matches!(publisher.publish(&number.to_le_bytes()).unwrap(), Published::At(_)));
+        publisher.try_publish(&number.to_le_bytes()).unwrap();
         assert!(
-            matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == number.to_le_bytes())
+            matches!(subscriber.try_recv().unwrap(), Received::Message(message) if message.bytes == number.to_le_bytes())
         );
     }
 }
@@ -65,9 +65,13 @@ fn without_descriptors(socket: &Path) {
     for room in 0..24 {
         let check = |done: Result<(), Error>| match done {
             Ok(()) => 1,
-            Err(Error::Os(_) | Error::Refused(Refusal::Exhausted) | Error::PeerGone(_) | Error::NoAnswer) => {
-                0
-            }
+            Err(
+                Error::Os(_)
+                | Error::Refused(Refusal::Exhausted)
+                | Error::Disconnected
+                | Error::ServerGone
+                | Error::NoAnswer,
+            ) => 0,
             Err(other) => panic!("with room for {room}: {other:?}"),
         };
         let limit = open_descriptors() - 1 + room;
@@ -87,61 +91,64 @@ fn without_descriptors(socket: &Path) {
     assert!(created > 0 && joined > 0 && created < failures && joined < failures, "{created} {joined}");
     // The group that was there is whole, whatever was tried.
     let mut subscriber = served.subscribe(Policy::Reliable).unwrap();
-    match publisher.publish(b"whole") {
-        Ok(Published::At(_)) => {}
-        // It lives in this process and may have missed somebody; then it says so, and a new one takes its place.
-        Err(Error::Os(error)) => {
+    match publisher.try_publish(b"whole") {
+        Ok(_) => {}
+        // This publisher may have missed a subscriber; then it fails with that, and a new one works.
+        Err(TryPublishError::Failed(Error::Os(error))) => {
             assert!(error.to_string().contains("make a new publisher"), "{error}");
-            assert!(matches!(served.publisher().unwrap().publish(b"whole").unwrap(), Published::At(_)));
+            served.publisher().unwrap().try_publish(b"whole").unwrap();
         }
         other => panic!("{other:?}"),
     }
     assert_eq!(subscriber.wait(Some(LONG)).unwrap(), Waited::Ready);
-    assert!(matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == b"whole"));
+    assert!(
+        matches!(subscriber.try_recv().unwrap(), Received::Message(message) if message.bytes == b"whole")
+    );
 }
 
 #[test]
-fn a_publisher_that_cannot_take_in_a_receiver_leaves_and_the_receiver_misses_nothing() {
+fn a_publisher_that_cannot_map_a_subscriber_leaves_and_the_subscriber_misses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("group");
-    let group = Group::create("deaf", small().several_publishers().remote_publishers(1)).unwrap();
+    let group =
+        Group::create("missed_subscriber", small().several_publishers().remote_publishers(1)).unwrap();
     group.serve_at(&socket).unwrap();
-    let mut peer = Peer::start("publish-until-deaf", &socket, 0);
-    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).within(LONG)).unwrap();
-    // What it published before it found out is all here: nothing was overwritten, and somebody rang.
+    let mut peer = Peer::start("publish-until-it-misses-a-subscriber", &socket, 0);
+    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).timeout(LONG)).unwrap();
+    // Everything that it published before it left is here: nothing was overwritten, and this subscriber was woken.
     let mut expected = None;
     loop {
         assert!(expected < Some(100_000), "the publisher goes on for ever");
         match subscriber.wait(Some(LONG)) {
             Ok(Waited::Ready) => {}
-            Ok(Waited::TimedOut) => panic!("nobody rang"),
-            Err(Error::PeerGone(Gone::Publishers)) => break,
+            Ok(Waited::TimedOut) => panic!("this subscriber was not woken"),
+            Err(Error::Disconnected) => break,
             Err(error) => panic!("{error}"),
         }
-        match subscriber.receive() {
+        match subscriber.try_recv() {
             Ok(Received::Message(message)) => {
                 let number = u64::from_le_bytes(message.bytes.try_into().unwrap());
                 assert_eq!(number, *expected.get_or_insert(number));
                 expected = Some(number + 1);
             }
-            Ok(Received::Empty) => {}
-            Err(Error::PeerGone(Gone::Publishers)) => break,
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => break,
             other => panic!("{other:?}"),
         }
     }
     peer.succeed();
 }
 
-fn publish_until_deaf(socket: &Path) {
+fn publish_until_it_misses_a_subscriber(socket: &Path) {
     let mut publisher = join(socket).publisher().unwrap();
     // Room for none of the two descriptors of a notice.
     limited(Resource::Nofile, 0, || {
         let mut number = 0u64;
         let error = loop {
-            assert!(number < 100_000, "it never heard of anybody");
-            match publisher.publish(&number.to_le_bytes()) {
-                Ok(Published::At(_)) => number += 1,
-                Ok(Published::Full) => {}
+            assert!(number < 100_000, "it never heard of the subscriber");
+            match publisher.try_publish(&number.to_le_bytes()) {
+                Ok(_) => number += 1,
+                Err(TryPublishError::Full) => {}
                 Err(error) => break error,
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -220,7 +227,7 @@ fn without_mappings() {
             Err(Error::Os(error)) => {
                 let number = error.raw_os_error();
                 assert!([Some(libc::ENOMEM), Some(libc::EAGAIN)].contains(&number), "{error}");
-                assert!(Error::Os(error).to_string().contains("; "), "no way out");
+                assert!(Error::Os(error).to_string().contains("; "), "no remedy");
                 0
             }
             Err(other) => panic!("with room for {room}: {other:?}"),
@@ -232,17 +239,17 @@ fn without_mappings() {
             check_traffic(&mut publisher, &mut subscriber);
             Ok(())
         }));
-        // Others may have got no thread, page or doorbell; whoever has them goes on.
+        // Another group may have got no thread, page or doorbell; this one continues.
         joined += check(served.subscribe(Policy::Lossy).map(drop));
         publisher = publisher.or_else(|| served.publisher().ok());
-        match publisher.as_mut().map(|publisher| publisher.publish(b"on")) {
-            Some(Ok(Published::At(_))) => {
+        match publisher.as_mut().map(|publisher| publisher.try_publish(b"on")) {
+            Some(Ok(_)) => {
                 assert!(
-                    matches!(subscriber.receive().unwrap(), Received::Message(message) if message.bytes == b"on")
+                    matches!(subscriber.try_recv().unwrap(), Received::Message(message) if message.bytes == b"on")
                 );
             }
-            Some(Ok(Published::Full)) => panic!("nobody is in the way"),
-            // It could not map the page of the receiver that just joined, and has left.
+            Some(Err(TryPublishError::Full)) => panic!("the log is not full"),
+            // It could not map the page of the subscriber that just joined, and has left.
             Some(Err(error)) => {
                 assert!(error.to_string().contains("make a new publisher"), "{error}");
                 publisher = None;
@@ -258,7 +265,7 @@ fn without_mappings() {
 // Memory.
 
 #[test]
-fn out_of_memory_nothing_is_made_and_whoever_is_there_goes_on() {
+fn out_of_memory_nothing_is_made_and_existing_peers_continue() {
     if !cfg!(target_arch = "x86_64") {
         return eprintln!("skipped: the filter of system calls is written for x86-64");
     }
@@ -348,7 +355,7 @@ fn remove_what_killed_tests_left(root: &Path) -> std::io::Result<()> {
         let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
             continue;
         };
-        // One of our own number is of somebody who had it before us.
+        // One with our own number is left of a process that had it before.
         if pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists() {
             let _ = std::fs::remove_dir(entry.path());
         }
@@ -379,7 +386,7 @@ fn in_a_small_control_group(control_group: &Path) {
             matches!(&refused, Error::Os(error) if error.raw_os_error() == Some(libc::ENOMEM)),
             "{refused:?}"
         );
-        assert!(refused.to_string().contains("control group has room for"), "{refused}");
+        assert!(refused.to_string().contains("the control group has"), "{refused}");
     }
     let group = Group::create("fits", GroupOptions::new().capacity_bytes(8 << 20)).unwrap();
     check_traffic(&mut group.publisher().unwrap(), &mut group.subscribe(Policy::Reliable).unwrap());

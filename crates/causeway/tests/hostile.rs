@@ -1,4 +1,4 @@
-//! A receiver that has everything a receiver gets, and does its worst with it.
+//! A hostile subscriber: with everything that a subscriber is given, it does its worst.
 #![cfg(not(loom))]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway::{Access as Rule, Error, Group, GroupOptions, Policy, Published, Received};
+use causeway::{Access as Rule, Error, Group, GroupOptions, Policy, Received};
 use causeway_os::memory::{Access, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use common::{LONG, Peer, Random, eventually, play};
@@ -39,9 +39,9 @@ fn request(op: u8) -> [u8; 64] {
     bytes
 }
 
-/// A publisher that dies with notices unread resets its connection, which is no reason to turn a receiver away.
+/// A publisher that dies with notices unread resets its connection, which is no reason to turn a subscriber away.
 #[test]
-fn receivers_join_while_a_publisher_dies_that_never_read_its_notices() {
+fn subscribers_join_while_a_publisher_dies_that_never_read_its_notices() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..300 {
         let path = dir.path().join("group");
@@ -70,19 +70,19 @@ fn attack(path: &std::path::Path, seed: u64) -> ! {
     let socket = connect(path);
     send_with_fds(&socket, &subscribe_request(3), &[]).unwrap();
     let (_, fds) = recv_with_fds(&socket, &mut [0; 64], 4).unwrap();
-    let [status, log, page, bell] = <[OwnedFd; 4]>::try_from(fds).unwrap();
+    let [status, log, page, doorbell] = <[OwnedFd; 4]>::try_from(fds).unwrap();
     for (fd, len) in [(&log, 8192), (&status, 4096)] {
         assert!(
             Mapping::shared(fd, len, Access::ReadWrite).is_err(),
-            "a receiver can write what is not its own"
+            "a subscriber can write what is not its own"
         );
         assert!(rustix::io::pwrite(fd, b"x", 0).is_err());
         assert!(rustix::fs::ftruncate(fd, 0).is_err());
     }
     let page = Mapping::shared(&page, 4096, Access::ReadWrite).unwrap();
     // Fill the doorbell from the wrong side and make it block, as far as that goes.
-    rustix::io::ioctl_fionbio(&bell, false).unwrap();
-    let _ = rustix::net::send(&bell, &[0; 4096], SendFlags::DONTWAIT);
+    rustix::io::ioctl_fionbio(&doorbell, false).unwrap();
+    let _ = rustix::net::send(&doorbell, &[0; 4096], SendFlags::DONTWAIT);
     let mut random = Random(seed);
     loop {
         let (offset, value) = (random.next() as usize % 512 * 8, random.next());
@@ -110,7 +110,7 @@ fn role() {
 }
 
 #[test]
-fn hostile_receivers_neither_stop_nor_confuse_anybody() {
+fn hostile_subscribers_neither_stop_nor_confuse_anybody() {
     for options in [GroupOptions::new(), GroupOptions::new().several_publishers()] {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("group");
@@ -120,14 +120,15 @@ fn hostile_receivers_neither_stop_nor_confuse_anybody() {
         let mut honest = group.subscribe(Policy::Reliable).unwrap();
         let _attackers: Vec<Peer> =
             (0..2).map(|number| Peer::start("attack", &socket, 77 + number)).collect();
-        eventually("no attacker joins", || group.report().unwrap().receivers.len() == 3);
+        eventually("no attacker joins", || group.report().unwrap().subscribers.len() == 3);
         let end = Instant::now() + Duration::from_millis(1500);
         let mut number = 0u64;
         while Instant::now() < end {
             let payload = vec![number as u8; (number % 3000) as usize];
-            let published = publisher.publish_within(&payload, Some(LONG)).unwrap();
-            assert!(matches!(published, Published::At(_)), "stuck at message {number}");
-            match honest.receive().unwrap() {
+            publisher
+                .publish_timeout(&payload, LONG)
+                .unwrap_or_else(|error| panic!("message {number}: {error}"));
+            match honest.try_recv().unwrap() {
                 Received::Message(message) => assert!(message.bytes == payload, "message {number}"),
                 other => panic!("{other:?} in place of message {number}"),
             }
@@ -150,7 +151,7 @@ fn who_is_not_in_the_creators_rule_is_refused() {
         .tempdir()
         .unwrap();
     let socket = dir.path().join("group");
-    let options = GroupOptions::new().readers(Rule::Users([4242].into()));
+    let options = GroupOptions::new().subscribers(Rule::Users([4242].into()));
     let group = Group::create("ruled", options).unwrap();
     group.serve_at(&socket).unwrap();
     let ask_as = |user: u32| {
@@ -177,12 +178,12 @@ fn who_is_not_in_the_creators_rule_is_refused() {
 }
 
 #[test]
-fn a_socket_that_does_not_exist_or_that_nobody_serves_is_an_error() {
+fn a_socket_that_does_not_exist_or_that_no_group_serves_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let missing = Group::join(dir.path().join("missing")).map(drop).unwrap_err();
     let Error::Os(missing) = &missing else { panic!("{missing}") };
     assert_eq!(missing.os().kind(), ErrorKind::NotFound);
-    // A stream socket is somebody else's.
+    // A stream socket is not a group's.
     let path = dir.path().join("stream");
     let _listener = UnixListener::bind(&path).unwrap();
     assert!(matches!(Group::join(&path), Err(Error::Os(_))));

@@ -1,7 +1,7 @@
-//! Nobody is woken for nothing, and nobody polls: system calls, context switches and CPU time, counted.
+//! No thread is woken without need, and none polls: system calls, context switches and CPU time, counted.
 //!
-//! A publisher runs in a child under `PTRACE_SYSCALL`, and everything it asks of the kernel during a publish is
-//! listed. Receivers sleep in other processes; what they did meanwhile stands in `/proc`.
+//! A publisher runs in a child under `PTRACE_SYSCALL`, and every system call of a publish is recorded. Subscribers sleep in
+//! other processes; `/proc` shows what they did meanwhile.
 #![cfg(not(loom))]
 
 mod common;
@@ -10,11 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::{
-    Error, Group, GroupOptions, Policy, Published, Received, SubscribeOptions, Subscriber, Waited,
-};
+use causeway::{Error, Group, GroupOptions, Policy, SubscribeOptions, Subscriber, Waited};
 use common::traced::{Call, Traced};
-use common::{LONG, Peer, eventually, join, play};
+use common::{LONG, Peer, eventually, eventually_with, join, play};
 use nix::libc;
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
@@ -48,12 +46,12 @@ fn kinds() -> [GroupOptions; 2] {
 fn publish_in_phases(socket: &Path) {
     let mut publisher = join(socket).publisher().unwrap();
     raise(Signal::SIGSTOP).unwrap();
-    // Who is there is learnt here, and not in the middle of a phase.
+    // Subscribers are learnt of here, and not in the middle of a phase.
     assert!(!publisher.server_is_gone());
     raise(Signal::SIGSTOP).unwrap();
     let mut phase = |messages| {
         for _ in 0..messages {
-            assert!(matches!(publisher.publish(&[7; 100]).unwrap(), Published::At(_)));
+            publisher.try_publish(&[7; 100]).unwrap();
         }
         raise(Signal::SIGSTOP).unwrap();
     };
@@ -63,12 +61,12 @@ fn publish_in_phases(socket: &Path) {
     }
 }
 
-/// `count` receivers, each asleep in a thread of its own until the group ends.
+/// `count` subscribers, each asleep in a thread of its own until the group ends.
 fn sleep_in_threads(socket: &Path, count: u64, own_descriptor: bool) {
     std::thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {
-                let options = SubscribeOptions::new(Policy::Lossy).within(LONG);
+                let options = SubscribeOptions::new(Policy::Lossy).timeout(LONG);
                 let mut subscriber = join(socket).subscribe(options).unwrap();
                 subscriber.spin_at_most(Duration::ZERO);
                 subscriber.sleep_on_descriptor(own_descriptor);
@@ -76,7 +74,7 @@ fn sleep_in_threads(socket: &Path, count: u64, own_descriptor: bool) {
                     match subscriber.wait(None) {
                         Ok(Waited::Ready) => drain(&mut subscriber),
                         Ok(Waited::TimedOut) => panic!("there was no time"),
-                        Err(Error::PeerGone(_)) => return,
+                        Err(Error::Disconnected | Error::ServerGone) => return,
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -85,11 +83,12 @@ fn sleep_in_threads(socket: &Path, count: u64, own_descriptor: bool) {
     });
 }
 
+/// Receives until there is nothing, or the group has ended.
 fn drain(subscriber: &mut Subscriber) {
-    while !matches!(subscriber.receive(), Ok(Received::Empty) | Err(_)) {}
+    while subscriber.try_recv().is_ok() {}
 }
 
-/// A group with a publisher that is traced, receivers that are awake, and sleepers in processes of their own.
+/// A group with a publisher that is traced, subscribers that are awake, and sleepers in processes of their own.
 struct Scene {
     publisher: Traced,
     /// What the publisher asks of the kernel in a phase without a message: its stop, and nothing else.
@@ -104,7 +103,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `kind`: which of [`kinds`]. `sleepers`: role and receivers of each process that sleeps.
+    /// `kind`: which of [`kinds`]. `sleepers`: role and subscribers of each process that sleeps.
     fn new(kind: u64, sleepers: &[(&str, u64)]) -> Scene {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("group");
@@ -112,7 +111,7 @@ impl Scene {
         let group = join(&socket);
         let child = Peer::start("publisher", &socket, 0);
         let publisher = Traced::seize_stopped(child.pid());
-        let subscribe = |_| group.subscribe(SubscribeOptions::new(Policy::Lossy).within(LONG)).unwrap();
+        let subscribe = |_| group.subscribe(SubscribeOptions::new(Policy::Lossy).timeout(LONG)).unwrap();
         let awake = (0..3).map(subscribe).collect();
         let sleepers: Vec<Peer> =
             sleepers.iter().map(|(role, count)| Peer::start(role, &socket, *count)).collect();
@@ -120,7 +119,7 @@ impl Scene {
         Scene { publisher, nothing, awake, sleepers, asleep: 0, group, server, _child: child, _dir: dir }
     }
 
-    /// Waits until `asleep` receivers sleep, and lets the publisher learn of them.
+    /// Waits until `asleep` subscribers sleep, and lets the publisher learn of them.
     fn begin(mut self, asleep: usize) -> Scene {
         self.asleep = asleep;
         self.until_asleep();
@@ -129,11 +128,11 @@ impl Scene {
         self
     }
 
-    /// Waits until every receiver that is meant to sleep does: it says so, and the kernel says so of its thread.
+    /// Waits until every subscriber that is meant to sleep does: it says so, and the kernel says so of its thread.
     fn until_asleep(&self) {
-        eventually("the receivers do not fall asleep", || {
-            let receivers = self.group.report().unwrap().receivers;
-            receivers.iter().filter(|receiver| receiver.asleep).count() == self.asleep
+        eventually("the subscribers do not fall asleep", || {
+            let subscribers = self.group.report().unwrap().subscribers;
+            subscribers.iter().filter(|subscriber| subscriber.asleep).count() == self.asleep
                 && self.sleepers.iter().all(|peer| all_threads_sleep(peer.pid()))
         });
     }
@@ -147,7 +146,7 @@ impl Scene {
     }
 
     fn received(&self) -> Vec<u64> {
-        self.group.report().unwrap().receivers.iter().map(|receiver| receiver.received).collect()
+        self.group.report().unwrap().subscribers.iter().map(|subscriber| subscriber.received).collect()
     }
 }
 
@@ -178,7 +177,7 @@ fn activity(pids: &[i32]) -> BTreeMap<String, (String, String)> {
 }
 
 #[test]
-fn publishing_makes_no_system_call_while_nobody_sleeps() {
+fn publishing_makes_no_system_call_while_no_subscriber_sleeps() {
     for kind in [0, 1] {
         let mut scene = Scene::new(kind, &[]).begin(0);
         assert_eq!(scene.phase(), []);
@@ -192,7 +191,7 @@ fn publishing_makes_no_system_call_while_nobody_sleeps() {
 }
 
 #[test]
-fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_nobody_else() {
+fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_no_other() {
     const EACH: u64 = 5;
     for kind in [0, 1] {
         let mut scene = Scene::new(kind, &[("futex-sleepers", EACH); 3]).begin(3 * EACH as usize);
@@ -200,9 +199,9 @@ fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_nobody_else()
         let [call] = calls[..] else { panic!("{calls:?}") };
         assert_eq!(call.number, libc::SYS_futex as u64);
         assert_eq!(call.arguments[1] as i32 & !libc::FUTEX_PRIVATE_FLAG, libc::FUTEX_WAKE);
-        // The call counts whom it woke: all who slept. Those who are awake were not there to be woken.
+        // The call returns how many threads it woke: all that slept. The awake subscribers do not wait on the futex.
         assert_eq!(call.result, 3 * EACH as i64, "{call:?}");
-        eventually("not everybody got the message", || {
+        eventually("not every sleeper got the message", || {
             scene.received().iter().filter(|received| **received == 1).count() == 3 * EACH as usize
         });
         scene.awake.iter_mut().for_each(drain);
@@ -214,7 +213,7 @@ fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_nobody_else()
         };
         signal(Signal::SIGSTOP);
         // Sent is not stopped: until each thread has taken it, a wake-up would set it going.
-        eventually("the receivers do not stop", || {
+        eventually("the subscribers do not stop", || {
             scene.sleepers.iter().all(|peer| all_threads_are(peer.pid(), "State:\tT"))
         });
         let calls = scene.phase();
@@ -239,11 +238,11 @@ fn sleepers_on_descriptors_cost_one_call_each_and_one_for_all_on_the_futex() {
 }
 
 #[test]
-fn a_publish_does_not_touch_a_receiver_that_is_busy_with_something_else() {
+fn a_publish_does_not_touch_a_subscriber_that_is_busy_with_something_else() {
     let scene = Scene::new(0, &[("futex-sleepers", 1)]).begin(1);
     let (report, wait) = std::sync::mpsc::channel();
     let (go_on, resting) = std::sync::mpsc::channel::<()>();
-    // A thread with a receiver of its own, at rest in a wait that has nothing to do with the group.
+    // A thread with a subscriber of its own, at rest in a wait that has nothing to do with the group.
     let mut subscriber = scene.group.subscribe(Policy::Lossy).unwrap();
     let busy = std::thread::spawn(move || {
         report.send(nix::unistd::gettid()).unwrap();
@@ -260,28 +259,36 @@ fn a_publish_does_not_touch_a_receiver_that_is_busy_with_something_else() {
         )
     };
     eventually("the busy thread does not come to rest", || switches().0);
-    let before = switches();
-    // The publisher learns of the newcomer in this phase, by reading its socket; then it publishes.
+    // The publisher learns of the new subscriber in its next phase, by reading its socket; then it publishes.
     scene.phase();
-    scene.until_asleep();
-    assert_eq!(scene.phase().len(), 1, "one call, for the one who sleeps");
-    assert_eq!(switches(), before);
+    // Some chance may wake the thread once; a publisher that wakes it does so with every message.
+    eventually("every message wakes the thread", || {
+        scene.until_asleep();
+        let before = switches();
+        assert!(!scene.phase().is_empty(), "no call for the subscriber that sleeps");
+        switches() == before
+    });
     go_on.send(()).unwrap();
-    assert_eq!(busy.join().unwrap().0, 2 * 192);
+    assert_eq!(busy.join().unwrap().0, scene.group.report().unwrap().position);
 }
 
 #[test]
-fn a_group_with_a_hundred_sleeping_receivers_uses_no_cpu() {
+fn a_group_with_a_hundred_sleeping_subscribers_uses_no_cpu() {
     let sleepers = [("futex-sleepers", 25), ("descriptor-sleepers", 25)].repeat(2);
     let scene = Scene::new(1, &sleepers).begin(100);
     let peers = scene.sleepers.iter().chain([&scene.server]);
     let pids: Vec<i32> = peers.map(Peer::pid).collect();
     eventually("the server does not come to rest", || all_threads_sleep(scene.server.pid()));
-    let before = activity(&pids);
-    assert!(before.len() > 100);
-    std::thread::sleep(Duration::from_secs(1));
-    let after = activity(&pids);
-    assert_eq!(before, after);
+    // Some chance may run a thread once; one that polls runs in every second.
+    let mut ran = Vec::new();
+    eventually_with("in every second some thread ran", &mut ran, |ran| {
+        let before = activity(&pids);
+        assert!(before.len() > 100);
+        std::thread::sleep(Duration::from_secs(1));
+        let after = activity(&pids);
+        *ran = after.into_iter().filter(|(thread, did)| before.get(thread) != Some(did)).collect();
+        ran.is_empty()
+    });
     // They were asleep and not dead.
     assert!(!scene.phase().is_empty());
     eventually("the sleepers do not wake up", || {

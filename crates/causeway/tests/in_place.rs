@@ -1,11 +1,11 @@
 //! Messages that are read and written where they lie.
 //!
 //! # Safety
-//! All publishers are in this test, and nobody writes what was published.
+//! All publishers are in this test, and none changes what it has published.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
-use causeway::{Group, GroupOptions, Policy, Published, Received};
+use causeway::{Group, GroupOptions, Policy, Received, TryPublishError, TryRecvError};
 
 fn payload(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index % 251) as u8 + 1).collect()
@@ -18,13 +18,13 @@ fn every_way_to_read_and_to_write_gives_the_same_bytes_at_every_length() {
     let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
     for length in [0, 1, 7, 8, 31, 32, 33, 64, 100, 255, 256, 257, 767, 768, 769, 5000] {
         let sent = payload(length);
-        let mut loan = publisher.loan(length).unwrap().unwrap();
+        let mut loan = publisher.try_loan(length).unwrap();
         loan.copy_from_slice(&sent);
         assert_eq!(*loan, *sent);
         loan.commit().unwrap();
-        assert!(matches!(publisher.publish(&sent).unwrap(), Published::At(_)));
+        publisher.try_publish(&sent).unwrap();
         for _ in 0..2 {
-            let message = subscriber.receive_in_place().unwrap().unwrap();
+            let message = subscriber.try_recv_in_place().unwrap().message().unwrap();
             // SAFETY: see above; the policy is reliable.
             assert_eq!(unsafe { message.bytes() }, sent, "{length} bytes");
             let mut copy = vec![0; length];
@@ -40,19 +40,19 @@ fn every_way_to_read_and_to_write_gives_the_same_bytes_at_every_length() {
 }
 
 #[test]
-fn publishers_wait_until_a_reliable_receiver_lets_go_of_what_it_reads() {
+fn publishers_wait_until_a_reliable_subscriber_has_advanced_past_what_it_reads() {
     let group = Group::create("test", GroupOptions::new().capacity_bytes(4096)).unwrap();
     let mut publisher = group.publisher().unwrap();
     let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
     let sent = payload(900);
     let mut count = 0;
-    while publisher.publish(&sent).unwrap() != Published::Full {
+    while publisher.try_publish(&sent).is_ok() {
         count += 1;
     }
-    let message = subscriber.receive_in_place().unwrap().unwrap();
-    assert_eq!(publisher.publish(&sent).unwrap(), Published::Full);
+    let message = subscriber.try_recv_in_place().unwrap().message().unwrap();
+    assert!(matches!(publisher.try_publish(&sent), Err(TryPublishError::Full)));
     drop(message);
-    assert!(matches!(publisher.publish(&sent).unwrap(), Published::At(_)), "one of {count} was let go");
+    publisher.try_publish(&sent).unwrap_or_else(|error| panic!("one of {count} was let go: {error}"));
 }
 
 #[test]
@@ -62,17 +62,17 @@ fn a_message_that_is_overwritten_while_it_is_read_is_lost_and_counted_once() {
     let mut subscriber = group.subscribe(Policy::Lossy).unwrap();
     let mut publish = |count: u32| {
         for _ in 0..count {
-            assert!(matches!(publisher.publish(&payload(500)).unwrap(), Published::At(_)));
+            publisher.try_publish(&payload(500)).unwrap();
         }
     };
     publish(1);
     assert!(subscriber.is_ready().unwrap());
-    let message = subscriber.receive_in_place().unwrap().unwrap();
+    let message = subscriber.try_recv_in_place().unwrap().message().unwrap();
     publish(20);
     assert!(!message.finish());
-    let Received::Lost { messages, .. } = subscriber.receive().unwrap() else { panic!("21 do not fit") };
+    let Received::Lost { messages, .. } = subscriber.try_recv().unwrap() else { panic!("21 do not fit") };
     let mut received = 0;
-    while let Received::Message(_) = subscriber.receive().unwrap() {
+    while let Ok(Received::Message(_)) = subscriber.try_recv() {
         received += 1;
     }
     assert_eq!((messages + received, subscriber.lost_messages()), (21, messages));
@@ -84,9 +84,9 @@ fn a_loan_that_was_forgotten_is_given_up_by_the_next_one() {
         let group = Group::create("test", options).unwrap();
         let mut publisher = group.publisher().unwrap();
         let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
-        std::mem::forget(publisher.loan(700).unwrap().unwrap());
-        assert!(matches!(publisher.publish(b"next").unwrap(), Published::At(_)));
-        let Received::Message(message) = subscriber.receive().unwrap() else { panic!("it was published") };
+        std::mem::forget(publisher.try_loan(700).unwrap());
+        publisher.try_publish(b"next").unwrap();
+        let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("it was published") };
         assert_eq!(message.bytes, b"next");
     }
 }
@@ -98,14 +98,14 @@ fn a_short_loan_after_a_long_one_that_was_dropped_finds_no_stale_end() {
     let mut subscriber = group.subscribe(Policy::Reliable).unwrap();
     for turn in 0..2000u32 {
         let length = 1 + turn as usize * 37 % 1500;
-        let mut dropped = publisher.loan(1500 - length).unwrap().unwrap();
+        let mut dropped = publisher.try_loan(1500 - length).unwrap();
         dropped.fill(0xff);
         drop(dropped);
-        let mut loan = publisher.loan(length).unwrap().unwrap();
+        let mut loan = publisher.try_loan(length).unwrap();
         loan.fill(turn as u8);
         loan.commit().unwrap();
-        let Received::Message(message) = subscriber.receive().unwrap() else { panic!("it was published") };
+        let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("it was published") };
         assert!(message.bytes.len() == length && message.bytes.iter().all(|byte| *byte == turn as u8));
-        assert_eq!(subscriber.receive().unwrap(), Received::Empty);
+        assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Empty)));
     }
 }

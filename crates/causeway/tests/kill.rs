@@ -1,8 +1,8 @@
 //! A publisher is killed, and stopped, after every single instruction of a publish.
 //!
 //! The publisher runs in a child under `PTRACE_SINGLESTEP`. After the k-th instruction it gets SIGKILL; then every
-//! receiver must get what comes next, all of them the same, and whoever slept must be woken. The other test stops it
-//! instead, has it evicted, and lets it go on: its message is seen by everybody or its commit fails.
+//! subscriber must get what comes next, all of them the same, and the sleeping ones must be woken. Other tests stop it
+//! instead, and let it continue after it was evicted or lapped: all subscribers see its message, or its commit fails.
 //!
 //! Every k has a group and a publisher of its own, so that all of them go the same way up to the k-th instruction. The
 //! publishers are forked from a template that waits with everything prepared: that takes a millisecond where a program
@@ -31,11 +31,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use causeway::{
-    Error, Gone, Group, GroupOptions, Policy, Published, Publisher, Received, SubscribeOptions, Subscriber,
-    Waited,
+    Error, Group, GroupOptions, Policy, PublishTimeoutError, Publisher, Received, SubscribeOptions,
+    Subscriber, TryPublishError, TryRecvError, Waited,
 };
 use common::traced::Traced;
-use common::{LONG, Peer, eventually, join, play, setting};
+use common::{LONG, Peer, drain, eventually, fill, join, play, setting};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::ForkResult;
@@ -56,7 +56,7 @@ fn role() {
 
 /// Forks a victim for each line of standard input, which names the group that it joins.
 fn template() {
-    // What a process tries or looks up once, it need not do again in each child.
+    // What a process tests or reads once is done here, and not again in each child.
     assert!(Group::join("/nonexistent").is_err());
     causeway_os::sched::current_cpu();
     let own = std::process::id();
@@ -82,11 +82,11 @@ fn victim(socket: &Path) -> i32 {
     // would be the standard library at work.
     assert!(!publisher.server_is_gone());
     raise(Signal::SIGSTOP).unwrap();
-    let published = publisher.publish(&PAYLOAD);
+    let published = publisher.try_publish(&PAYLOAD);
     raise(Signal::SIGSTOP).unwrap();
     match published {
-        Ok(Published::At(_)) => PUBLISHED,
-        Err(Error::Evicted | Error::Closed) => EVICTED,
+        Ok(_) => PUBLISHED,
+        Err(TryPublishError::Failed(Error::Evicted) | TryPublishError::Disconnected) => EVICTED,
         other => panic!("{other:?}"),
     }
 }
@@ -119,7 +119,7 @@ enum Log {
     Single,
 }
 
-/// A group whose remote publisher is the victim, with receivers of every kind, and a publisher that survives.
+/// A group whose remote publisher is the victim, with subscribers of every kind, and a publisher that survives.
 struct Scene {
     /// First, so that it is gone before the group is.
     victim: Traced,
@@ -141,10 +141,10 @@ impl Scene {
         let group = Group::create("kill", options).unwrap();
         group.serve_at(&socket).unwrap();
         template.fork(&socket);
-        let subscribe = || group.subscribe(SubscribeOptions::new(Policy::Reliable).within(LONG)).unwrap();
+        let subscribe = || group.subscribe(SubscribeOptions::new(Policy::Reliable).timeout(LONG)).unwrap();
         let (mut by_futex, mut by_descriptor) = (subscribe(), subscribe());
-        for receiver in [&mut by_futex, &mut by_descriptor] {
-            receiver.spin_at_most(Duration::ZERO);
+        for subscriber in [&mut by_futex, &mut by_descriptor] {
+            subscriber.spin_at_most(Duration::ZERO);
         }
         by_descriptor.sleep_on_descriptor(true);
         let [victim] = group.report().unwrap().publishers[..] else { panic!("one publisher has joined") };
@@ -160,19 +160,16 @@ impl Scene {
     /// Fills the log and empties it, so that the next publish must free space first; or leaves some space.
     fn prepare(&mut self, full: bool) {
         // Long messages, so that few frames have to be passed.
-        let messages = if full { u32::MAX } else { 1 };
         let Some(survivor) = &mut self.survivor else { return };
-        for _ in 0..messages {
-            if survivor.publish(&[0; 900]).unwrap() == Published::Full {
-                break;
-            }
+        match full {
+            true => fill(survivor, &[0; 900]),
+            false => drop(survivor.try_publish(&[0; 900]).unwrap()),
         }
-        for receiver in [&mut self.by_futex, &mut self.by_descriptor] {
-            while let Received::Message(_) = receiver.receive().unwrap() {}
-        }
+        drain(&mut self.by_futex);
+        drain(&mut self.by_descriptor);
     }
 
-    /// Both receivers sleep while `act` runs; then the survivor publishes, and both must get up to its message. What
+    /// Both subscribers sleep while `act` runs; then the survivor publishes, and both must get up to its message. What
     /// they saw is the same; returns whether the victim's message was there.
     fn observe(&mut self, act: impl FnOnce(&Traced, &Group)) -> bool {
         let victim = &self.victim;
@@ -181,18 +178,18 @@ impl Scene {
         let seen = std::thread::scope(|scope| {
             let sleepers =
                 [scope.spawn(|| until_probe(by_futex)), scope.spawn(|| until_probe(by_descriptor))];
-            eventually("the receivers do not fall asleep", || {
-                group.report().unwrap().receivers.iter().all(|receiver| receiver.asleep)
+            eventually("the subscribers do not fall asleep", || {
+                group.report().unwrap().subscribers.iter().all(|subscriber| subscriber.asleep)
             });
             act(victim, group);
             if let Some(survivor) = survivor {
-                let published = survivor.publish_within(b"probe", Some(LONG));
-                assert!(matches!(published, Ok(Published::At(_)) | Err(Error::Closed)), "{published:?}");
+                let published = survivor.publish_timeout(b"probe", LONG);
+                assert!(matches!(published, Ok(_) | Err(PublishTimeoutError::Disconnected)), "{published:?}");
             }
             victim.kill();
             sleepers.map(|sleeper| sleeper.join().unwrap())
         });
-        assert_eq!(seen[0], seen[1], "the receivers saw different things");
+        assert_eq!(seen[0], seen[1], "the subscribers saw different things");
         let messages = &seen[0];
         assert!(messages.len() <= 1, "{messages:?}");
         assert!(messages.iter().all(|message| message[..] == PAYLOAD), "torn: {messages:?}");
@@ -200,27 +197,27 @@ impl Scene {
     }
 }
 
-/// Receives until the probe comes, or the group is closed, or nobody is left to publish; returns what came before.
+/// Receives until the probe comes or the group has ended; returns what came before.
 fn until_probe(subscriber: &mut Subscriber) -> Vec<Vec<u8>> {
     let mut seen = Vec::new();
     loop {
         match subscriber.wait(Some(LONG)) {
             Ok(Waited::Ready) => {}
             Ok(Waited::TimedOut) => panic!("asleep for ever: {:?}", subscriber.health()),
-            Err(Error::Closed | Error::PeerGone(Gone::Publishers)) => return seen,
+            Err(Error::Disconnected) => return seen,
             Err(error) => panic!("{error}"),
         }
-        match subscriber.receive() {
+        match subscriber.try_recv() {
             Ok(Received::Message(message)) if message.bytes == b"probe" => return seen,
             Ok(Received::Message(message)) => seen.push(message.bytes.to_vec()),
             Ok(other) => panic!("{other:?}"),
-            Err(Error::Closed | Error::PeerGone(Gone::Publishers)) => return seen,
+            Err(TryRecvError::Disconnected) => return seen,
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-/// How many instructions a publish takes, with sleeping receivers.
+/// How many instructions a publish takes, with sleeping subscribers.
 fn instructions(log: Log) -> u64 {
     let counting = || {
         let mut count = 0;
@@ -302,7 +299,7 @@ fn a_publisher_killed_after_any_instruction_of_freeing_space_leaves_the_group_in
 }
 
 #[test]
-fn the_only_publisher_killed_after_any_instruction_has_published_to_all_or_to_nobody() {
+fn the_only_publisher_killed_after_any_instruction_has_published_to_all_or_to_none() {
     kill_all(Log::Single);
 }
 
@@ -360,11 +357,11 @@ fn stop_and_lap(template: &mut Template, count: u64) -> bool {
     let mut scene = Scene::new(template, Log::WithSpace);
     scene.victim.step(count);
     let mut survivor = scene.survivor.take().expect("this log has two publishers");
-    let mut receivers = [&mut scene.by_futex, &mut scene.by_descriptor];
+    let mut subscribers = [&mut scene.by_futex, &mut scene.by_descriptor];
     let mut seen = [0, 0];
-    let mut drain = |receivers: &mut [&mut Subscriber; 2]| {
-        for (receiver, count_of_own) in receivers.iter_mut().zip(&mut seen) {
-            while let Received::Message(message) = receiver.receive().unwrap() {
+    let mut drain_counting = |subscribers: &mut [&mut Subscriber; 2]| {
+        for (subscriber, count_of_own) in subscribers.iter_mut().zip(&mut seen) {
+            while let Ok(Received::Message(message)) = subscriber.try_recv() {
                 let own = message.bytes == PAYLOAD;
                 assert!(own || message.bytes == ZEROES, "stopped after {count}: {:?}", message.bytes);
                 *count_of_own += u32::from(own);
@@ -374,19 +371,20 @@ fn stop_and_lap(template: &mut Template, count: u64) -> bool {
     };
     let mut published = 0;
     // Two laps that are read, and most of one that is not.
-    while published < 8 && survivor.publish(&ZEROES).unwrap() != Published::Full {
-        drain(&mut receivers);
+    while published < 8 && survivor.try_publish(&ZEROES).is_ok() {
+        drain_counting(&mut subscribers);
         published += 1;
     }
     let lapped = published == 8;
     for _ in 0..3 {
-        let _ = survivor.publish(&ZEROES).unwrap();
+        // Full, if the stop holds the others up.
+        let _ = survivor.try_publish(&ZEROES);
     }
     let exit = scene.victim.run().or_else(|| scene.victim.run());
-    let seen = drain(&mut receivers);
+    let seen = drain_counting(&mut subscribers);
     assert_eq!(exit, Some(PUBLISHED), "stopped after {count} instructions");
     assert_eq!(seen, [1, 1], "stopped after {count} instructions");
-    assert!(matches!(survivor.publish(&ZEROES).unwrap(), Published::At(_)));
-    drain(&mut receivers);
+    survivor.try_publish(&ZEROES).unwrap();
+    drain_counting(&mut subscribers);
     lapped
 }

@@ -5,8 +5,8 @@
 #![cfg(loom)]
 
 use causeway::log::atomic::Ordering;
-use causeway::log::layout::ReceiverWords;
-use causeway::log::sleep::{self, Bed, Sleeper, Sleepy};
+use causeway::log::layout::SubscriberWords;
+use causeway::log::wait::{self, WaitTarget, Waiter, WaitingSubscriber};
 use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -14,22 +14,22 @@ use loom::thread;
 /// Everything that the processes of a group share.
 struct Shared {
     memory: HeapMemory,
-    receivers: [ReceiverWords; 2],
-    /// Receivers that hold space.
+    subscribers: [SubscriberWords; 2],
+    /// Subscribers that hold space.
     gating: usize,
     /// The kernel's side of a futex: one queue is enough for a model.
     queue: Mutex<()>,
-    bell: Condvar,
+    woken: Condvar,
 }
 
 impl Shared {
     fn new(capacity: u64, single: bool, gating: usize) -> Arc<Shared> {
         Arc::new(Shared {
             memory: HeapMemory::new(capacity, single),
-            receivers: Default::default(),
+            subscribers: Default::default(),
             gating,
             queue: Mutex::new(()),
-            bell: Condvar::new(),
+            woken: Condvar::new(),
         })
     }
 
@@ -37,62 +37,62 @@ impl Shared {
     fn futex_wait(&self, still: impl Fn() -> bool) {
         let guard = self.queue.lock().unwrap();
         if still() {
-            drop(self.bell.wait(guard).unwrap());
+            drop(self.woken.wait(guard).unwrap());
         }
     }
 
     fn futex_wake(&self) {
         drop(self.queue.lock().unwrap());
-        self.bell.notify_all();
+        self.woken.notify_all();
     }
 }
 
 struct Sleeping<'a> {
     slot: usize,
     shared: &'a Shared,
-    rung: u32,
+    notified: u32,
 }
 
-impl Sleepy for Sleeping<'_> {
+impl WaitingSubscriber for Sleeping<'_> {
     fn slot(&self) -> usize {
         self.slot
     }
-    fn words(&self) -> &ReceiverWords {
-        &self.shared.receivers[self.slot]
+    fn words(&self) -> &SubscriberWords {
+        &self.shared.subscribers[self.slot]
     }
-    fn ring(&self) {
+    fn ring_doorbell(&self) {
         unreachable!("the model sleeps on the futex only");
     }
-    fn rung(&mut self) -> &mut u32 {
-        &mut self.rung
+    fn notified(&mut self) -> &mut u32 {
+        &mut self.notified
     }
 }
 
 struct Cursors<'a>(&'a Shared);
 
 impl Gate for Cursors<'_> {
-    fn members(&mut self) -> u64 {
+    fn subscriber_changes(&mut self) -> u64 {
         0
     }
     fn lowest(&mut self) -> u64 {
-        let gating = self.0.receivers[..self.0.gating].iter();
-        gating.map(|receiver| receiver.cursor.load(Ordering::Acquire)).min().unwrap_or(u64::MAX)
+        let gating = self.0.subscribers[..self.0.gating].iter();
+        gating.map(|subscriber| subscriber.cursor.load(Ordering::Acquire)).min().unwrap_or(u64::MAX)
     }
 }
 
-/// Publishes one word; sleeps on the first receiver's cursor while the log is full.
+/// Publishes one word; sleeps on the first subscriber's cursor while the log is full.
 fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, readers: usize) {
     let tail = shared.memory.tail();
     let mut waiting = false;
     let claim = loop {
-        let cursor = shared.receivers[0].cursor.load(Ordering::Acquire);
+        let cursor = shared.subscribers[0].cursor.load(Ordering::Acquire);
         match writer.claim(8, &mut Cursors(shared)).unwrap() {
             Claimed::At(claim) => break claim,
             Claimed::Full if waiting => {
-                shared.futex_wait(|| shared.receivers[0].cursor.load(Ordering::Acquire) == cursor);
+                shared.futex_wait(|| shared.subscribers[0].cursor.load(Ordering::Acquire) == cursor);
             }
             Claimed::Full => {
-                sleep::await_space(tail, writer.owner());
+                wait::await_space(tail, writer.owner());
                 waiting = true;
             }
             Claimed::Contended => thread::yield_now(),
@@ -100,37 +100,37 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
         }
     };
     if waiting {
-        sleep::stop_awaiting_space(tail, writer.owner());
+        wait::stop_awaiting_space(tail, writer.owner());
     }
     shared.memory.write_payload(claim.position, &value.to_le_bytes());
     writer.commit(claim, Label::default()).unwrap();
     let mut sleeping: Vec<Sleeping<'_>> =
-        (0..readers).map(|slot| Sleeping { slot, shared, rung: 0 }).collect();
-    sleep::wake_sleepers(tail, &mut sleeping, || shared.futex_wake());
+        (0..readers).map(|slot| Sleeping { slot, shared, notified: 0 }).collect();
+    wait::wake_waiters(tail, &mut sleeping, || shared.futex_wake());
 }
 
 /// Receives `count` messages, sleeping whenever there is none. Returns positions and values.
 fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
-    let (tail, mine) = (shared.memory.tail(), &shared.receivers[slot]);
+    let (tail, mine) = (shared.memory.tail(), &shared.subscribers[slot]);
     let mut reader = Reader::join(&shared.memory).unwrap();
-    let mut sleeper = Sleeper::new(0);
+    let mut sleeper = Waiter::new(0);
     let mut seen = Vec::new();
     while seen.len() < count {
         match reader.peek().unwrap() {
             Peek::Frame(frame) => {
                 sleeper.disarm(mine);
                 let mut word = [0; 8];
-                assert!(reader.copy(&frame, &mut word), "a receiver that holds space was overtaken");
+                assert!(reader.copy(&frame, &mut word), "a subscriber that holds space was overtaken");
                 seen.push((frame.position, u64::from_le_bytes(word)));
                 reader.advance(&frame);
                 let capacity = shared.memory.capacity_bytes();
-                if sleep::moved_on(tail, mine, capacity, frame.position, frame.end) {
+                if wait::advance_cursor(tail, mine, capacity, frame.position, frame.end) {
                     shared.futex_wake();
                 }
             }
             Peek::Empty(_) if sleeper.is_armed() => unreachable!("armed only around a sleep"),
             Peek::Empty(_) => {
-                let armed = sleeper.arm(tail, mine, Bed::Futex);
+                let armed = sleeper.arm(tail, mine, WaitTarget::Futex);
                 if matches!(reader.peek().unwrap(), Peek::Empty(_)) {
                     shared.futex_wait(|| tail.wake_seq.load(Ordering::Acquire) == armed.0);
                 }
@@ -149,9 +149,9 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// Two publishers, two receivers that sleep: nobody sleeps for ever, and all see one order.
+/// Two publishers, two subscribers that sleep: none sleeps for ever, and all see one order.
 #[test]
-fn two_publishers_and_two_sleeping_receivers_agree_on_one_order() {
+fn two_publishers_and_two_sleeping_subscribers_agree_on_one_order() {
     model(2, || {
         let shared = Shared::new(256, false, 2);
         let spawn_writer = |owner: u8| {
@@ -162,7 +162,7 @@ fn two_publishers_and_two_sleeping_receivers_agree_on_one_order() {
             })
         };
         let other = spawn_writer(1);
-        let receiver = {
+        let subscriber = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || receive(&shared, 1, 2))
         };
@@ -170,17 +170,17 @@ fn two_publishers_and_two_sleeping_receivers_agree_on_one_order() {
         publish(&shared, &mut writer, 100, 2);
         let mine = receive(&shared, 0, 2);
         other.join().unwrap();
-        assert_eq!(receiver.join().unwrap(), mine);
+        assert_eq!(subscriber.join().unwrap(), mine);
         assert_eq!(mine.iter().map(|seen| seen.0).collect::<Vec<_>>(), [0, 64]);
     });
 }
 
-/// One publisher laps a ring of four frames; the receiver holds space and both sleep when they must.
+/// One publisher laps a ring of four frames; the subscriber holds space and both sleep when they must.
 #[test]
-fn a_single_publisher_waits_for_a_receiver_that_holds_space() {
+fn a_single_publisher_waits_for_a_subscriber_that_holds_space() {
     model(3, || {
         let shared = Shared::new(256, true, 1);
-        let receiver = {
+        let subscriber = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || receive(&shared, 0, 5))
         };
@@ -188,17 +188,17 @@ fn a_single_publisher_waits_for_a_receiver_that_holds_space() {
         for value in 0..5 {
             publish(&shared, &mut writer, value, 1);
         }
-        let seen = receiver.join().unwrap();
+        let seen = subscriber.join().unwrap();
         assert_eq!(seen, (0..5).map(|n| (n * 64, n)).collect::<Vec<_>>());
     });
 }
 
 /// The same in a shared log, where space is stamped before it is claimed.
 #[test]
-fn a_shared_log_is_lapped_without_losing_a_message_of_a_receiver_that_holds_space() {
+fn a_shared_log_is_lapped_without_losing_a_message_of_a_subscriber_that_holds_space() {
     model(1, || {
         let shared = Shared::new(128, false, 1);
-        let receiver = {
+        let subscriber = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || receive(&shared, 0, 3))
         };
@@ -214,12 +214,12 @@ fn a_shared_log_is_lapped_without_losing_a_message_of_a_receiver_that_holds_spac
             publish(&shared, &mut writer, 7, 1);
         }
         other.join().unwrap();
-        let seen = receiver.join().unwrap();
+        let seen = subscriber.join().unwrap();
         assert_eq!(seen, (0..3).map(|n| (n * 64, 7)).collect::<Vec<_>>());
     });
 }
 
-/// A receiver that holds no space reads only whole messages, in order, and its losses add up.
+/// A subscriber that holds no space reads only whole messages, in order, and its losses add up.
 fn overrun(kind: Kind) {
     let shared = Shared::new(128, kind == Kind::Single, 0);
     let publisher = {
@@ -232,8 +232,8 @@ fn overrun(kind: Kind) {
         })
     };
     let mut reader = Reader::join(&shared.memory).unwrap();
-    let read_some = |reader: &mut Reader<&HeapMemory>, looks: usize| {
-        for _ in 0..looks {
+    let read_some = |reader: &mut Reader<&HeapMemory>, peeks: usize| {
+        for _ in 0..peeks {
             match reader.peek().unwrap() {
                 Peek::Frame(frame) => {
                     let mut word = [0; 8];
@@ -261,12 +261,12 @@ fn overrun(kind: Kind) {
 }
 
 #[test]
-fn a_lossy_receiver_of_a_single_publisher_never_takes_a_torn_message_for_whole() {
+fn a_lossy_subscriber_of_a_single_publisher_never_takes_a_torn_message_for_whole() {
     model(3, || overrun(Kind::Single));
 }
 
 #[test]
-fn a_lossy_receiver_of_a_shared_log_never_takes_a_torn_message_for_whole() {
+fn a_lossy_subscriber_of_a_shared_log_never_takes_a_torn_message_for_whole() {
     model(2, || overrun(Kind::Shared));
 }
 
@@ -294,22 +294,22 @@ fn a_frame_is_decided_once_when_its_owner_commits_while_it_is_given_up() {
     });
 }
 
-/// A receiver that joins while space is freed: either the publisher knows it, or it starts where nothing is freed.
+/// A subscriber that joins while space is freed: either the publisher knows it, or it starts where nothing is freed.
 #[test]
-fn a_receiver_that_joins_while_space_is_freed_is_not_overtaken() {
+fn a_subscriber_that_joins_while_space_is_freed_is_not_overtaken() {
     struct Joining<'a> {
         shared: &'a Shared,
         known: u64,
     }
     impl Gate for Joining<'_> {
-        fn members(&mut self) -> u64 {
-            self.known = self.shared.receivers[1].cursor.load(Ordering::Acquire);
+        fn subscriber_changes(&mut self) -> u64 {
+            self.known = self.shared.subscribers[1].cursor.load(Ordering::Acquire);
             self.known
         }
         fn lowest(&mut self) -> u64 {
             match self.known {
                 0 => u64::MAX,
-                _ => self.shared.receivers[0].cursor.load(Ordering::Acquire),
+                _ => self.shared.subscribers[0].cursor.load(Ordering::Acquire),
             }
         }
     }
@@ -322,12 +322,12 @@ fn a_receiver_that_joins_while_space_is_freed_is_not_overtaken() {
         let joiner = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // The second page's cursor plays the part of the status page: receiver 0 is registered.
-                shared.receivers[1].cursor.store(1, Ordering::Release);
+                // The second page's cursor plays the part of the status page: subscriber 0 is registered.
+                shared.subscribers[1].cursor.store(1, Ordering::Release);
                 let mut reader = Reader::join(&shared.memory).unwrap();
-                shared.receivers[0].cursor.store(reader.position(), Ordering::Release);
+                shared.subscribers[0].cursor.store(reader.position(), Ordering::Release);
                 if let Peek::Lost(loss) = reader.peek().unwrap() {
-                    panic!("a registered receiver lost {loss:?}");
+                    panic!("a registered subscriber lost {loss:?}");
                 }
             })
         };
@@ -345,7 +345,7 @@ fn a_receiver_that_joins_while_space_is_freed_is_not_overtaken() {
     }
 }
 
-/// A log that ends while somebody publishes: a message is before the end for everybody, or it was refused.
+/// A log that ends while a publisher publishes: a message is before the end for all, or it was refused.
 #[test]
 fn a_message_is_before_the_end_of_a_log_or_refused() {
     model(3, || {

@@ -1,4 +1,4 @@
-//! The order oracle: every receiver folds what it sees into a hash, and all hashes of a group are equal.
+//! Every subscriber hashes what it receives, and all hashes of a group are equal.
 //!
 //! `CAUSEWAY_ORDER_MESSAGES` sets how many messages are published in all; the long form has 1,000,000.
 #![cfg(not(loom))]
@@ -7,11 +7,11 @@ mod common;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use causeway::{Error, Gone, Group, GroupOptions, Policy, Published, Received, SubscribeOptions};
+use causeway::{Group, GroupOptions, Policy, Received, RecvTimeoutError, SubscribeOptions};
 use common::{LONG, Peer, eventually, join, play, setting};
 
 const PUBLISHERS: u64 = 4;
-const RECEIVERS: u64 = 8;
+const SUBSCRIBERS: u64 = 8;
 
 fn messages_each() -> u64 {
     setting("CAUSEWAY_ORDER_MESSAGES", 40_000) / PUBLISHERS
@@ -25,26 +25,25 @@ fn payload(publisher: u8, sequence: u32) -> Vec<u8> {
 
 fn publish(group: &Group) {
     let mut publisher = group.publisher().unwrap();
-    eventually("not all receivers join", || group.report().unwrap().receivers.len() == RECEIVERS as usize);
+    eventually("not all subscribers join", || {
+        group.report().unwrap().subscribers.len() == SUBSCRIBERS as usize
+    });
     for sequence in 0..messages_each() as u32 {
         let bytes = payload(publisher.id(), sequence);
-        match publisher.publish_within(&bytes, Some(LONG)).unwrap() {
-            Published::At(_) => {}
-            Published::Full => panic!("stuck at message {sequence}"),
-        }
+        publisher.publish_timeout(&bytes, LONG).unwrap_or_else(|error| panic!("message {sequence}: {error}"));
     }
 }
 
 /// Receives everything, checks each publisher's own order, and publishes the hash of it all to the collector.
 fn receive(group: &Group, results: &Group) {
     let mut results = results.publisher().unwrap();
-    // From the oldest: the group may be busy before this receiver has looked where the next message will be.
+    // From the oldest: publishers may start before this subscriber has found the end of the log.
     let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).from_oldest()).unwrap();
     let mut hasher = DefaultHasher::new();
     let mut expected = [0u32; 64];
     let mut count = 0;
     while count < messages_each() * PUBLISHERS {
-        match subscriber.receive() {
+        match subscriber.recv_timeout(LONG) {
             Ok(Received::Message(message)) => {
                 let own = &mut expected[usize::from(message.publisher)];
                 assert_eq!(message.sequence, *own, "publisher {}", message.publisher);
@@ -56,22 +55,22 @@ fn receive(group: &Group, results: &Group) {
                 count += 1;
                 (message.position, message.publisher, message.sequence, message.bytes).hash(&mut hasher);
             }
-            Ok(Received::Lost { messages, .. }) => panic!("a reliable receiver lost {messages} messages"),
-            Ok(Received::Empty) => drop(subscriber.wait(Some(LONG)).unwrap()),
+            Ok(Received::Lost { messages, .. }) => panic!("a reliable subscriber lost {messages} messages"),
             Err(error) => panic!("after {count} messages: {error}"),
         }
     }
-    let _ = results.publish(&hasher.finish().to_le_bytes()).unwrap();
+    results.try_publish(&hasher.finish().to_le_bytes()).unwrap();
 }
 
 #[test]
 fn role() {
     match play() {
         Some((role, socket, _)) if role == "publisher" => publish(&join(&socket)),
-        Some((role, socket, _)) if role == "receiver" => {
+        Some((role, socket, _)) if role == "subscriber" => {
             receive(&join(&socket), &join(&socket.with_extension("results")));
         }
-        _ => {}
+        Some((other, ..)) => panic!("unknown role {other}"),
+        None => {}
     }
 }
 
@@ -82,26 +81,25 @@ fn eight_processes_see_the_messages_of_four_in_one_order() {
     let options = GroupOptions::new().capacity_bytes(64 << 10);
     let group = Group::create("order", options.clone().remote_publishers(PUBLISHERS as u32)).unwrap();
     group.serve_at(&socket).unwrap();
-    let results = Group::create("results", options.remote_publishers(RECEIVERS as u32)).unwrap();
+    let results = Group::create("results", options.remote_publishers(SUBSCRIBERS as u32)).unwrap();
     results.serve_at(socket.with_extension("results")).unwrap();
 
     let mut peers: Vec<Peer> =
-        (0..RECEIVERS).map(|number| Peer::start("receiver", &socket, number)).collect();
+        (0..SUBSCRIBERS).map(|number| Peer::start("subscriber", &socket, number)).collect();
     peers.extend((0..PUBLISHERS).map(|number| Peer::start("publisher", &socket, number)));
     let mut collector = results.subscribe(Policy::Reliable).unwrap();
 
     let mut hashes = Vec::new();
-    while hashes.len() < RECEIVERS as usize {
-        match collector.receive() {
+    while hashes.len() < SUBSCRIBERS as usize {
+        match collector.recv_timeout(LONG) {
             Ok(Received::Message(message)) => hashes.push(message.bytes.to_vec()),
-            Ok(Received::Empty) => drop(collector.wait(Some(LONG)).unwrap()),
             Ok(lost) => panic!("{lost:?}"),
-            Err(Error::PeerGone(Gone::Publishers)) => panic!("only {} receivers finished", hashes.len()),
+            Err(RecvTimeoutError::Disconnected) => panic!("only {} subscribers finished", hashes.len()),
             Err(error) => panic!("{error}"),
         }
     }
     for peer in &mut peers {
         peer.succeed();
     }
-    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "receivers disagree: {hashes:?}");
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "subscribers disagree: {hashes:?}");
 }

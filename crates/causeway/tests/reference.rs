@@ -25,13 +25,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The first receivers hold space; the last one does not.
+/// The first subscribers hold space; the last one does not.
 const HOLDING: usize = 2;
 
 struct Cursors<'a>(&'a [u64]);
 
 impl Gate for Cursors<'_> {
-    fn members(&mut self) -> u64 {
+    fn subscriber_changes(&mut self) -> u64 {
         0
     }
     fn lowest(&mut self) -> u64 {
@@ -39,7 +39,7 @@ impl Gate for Cursors<'_> {
     }
 }
 
-/// The reference: every message ever published, and how far each receiver is.
+/// The reference: every message ever published, and how far each subscriber is.
 #[derive(Default)]
 struct Model {
     messages: Vec<Vec<u8>>,
@@ -62,7 +62,7 @@ fn take(reader: &mut Reader<&HeapMemory>, model: &mut Model, by: usize) -> Resul
             Ok(true)
         }
         Peek::Lost(loss) => {
-            prop_assert!(by >= HOLDING, "a receiver that holds space lost {loss:?}");
+            prop_assert!(by >= HOLDING, "a subscriber that holds space lost {loss:?}");
             model.taken[by] += loss.messages as usize;
             Ok(true)
         }
@@ -70,7 +70,7 @@ fn take(reader: &mut Reader<&HeapMemory>, model: &mut Model, by: usize) -> Resul
             prop_assert_eq!((owner, model.taken[by]), (None, model.messages.len()));
             Ok(false)
         }
-        Peek::Sealed => Err(TestCaseError::fail("nobody sealed this log")),
+        Peek::Sealed => Err(TestCaseError::fail("this log was not sealed")),
     }
 }
 
@@ -96,7 +96,7 @@ fn run(kind: Kind, steps: &[Step]) -> Result<(), TestCaseError> {
                     }
                     Claimed::Full => prop_assert!(
                         cursors.iter().any(|cursor| *cursor < readers_end(&memory)),
-                        "full although every receiver has read everything"
+                        "full although every subscriber has read everything"
                     ),
                     other => return Err(TestCaseError::fail(format!("{other:?}"))),
                 }
@@ -132,16 +132,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_log_of_one_publisher_is_a_queue_for_every_receiver(steps in prop::collection::vec(step(), 0..120)) {
+    fn a_log_of_one_publisher_is_a_queue_for_every_subscriber(steps in prop::collection::vec(step(), 0..120)) {
         run(Kind::Single, &steps)?;
     }
 
     #[test]
-    fn a_shared_log_is_a_queue_for_every_receiver(steps in prop::collection::vec(step(), 0..120)) {
+    fn a_shared_log_is_a_queue_for_every_subscriber(steps in prop::collection::vec(step(), 0..120)) {
         run(Kind::Shared, &steps)?;
     }
 
-    /// Arbitrary bytes where a log should be: a reader says something, in bounded time, and looks nowhere else.
+    /// Arbitrary bytes where a log should be: a reader returns something, in bounded time, and reads nothing else.
     #[test]
     fn a_reader_of_arbitrary_bytes_comes_to_an_end(
         granules in prop::collection::vec((0..8u64, any::<u32>(), 0..3u32, any::<[u64; 3]>()), 1..8),

@@ -1,4 +1,4 @@
-//! Who sleeps until there is space is woken as soon as a receiver has moved on, for whatever reason it did.
+//! A publisher that sleeps until there is space is woken as soon as a subscriber has advanced, for whatever reason.
 #![cfg(not(loom))]
 
 mod common;
@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway::log::layout::{PAGE_BYTES, PREFIX_BYTES, TAIL_OFFSET, Tail};
-use causeway::{Group, GroupOptions, Policy, Published, Publisher, Received, SubscribeOptions, Subscriber};
+use causeway::{Group, GroupOptions, Policy, Publisher, Received, SubscribeOptions, Subscriber};
 use causeway_os::futex::Outcome;
 use causeway_os::memory::{Access, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
-use common::LONG;
 use common::wire::message;
+use common::{LONG, drain};
 
 const EIGHTH: usize = 8192;
 
-/// A publisher that says it waits for space. It speaks the protocol itself, because one of the library looks again after a
+/// A publisher that announces that it waits for space. Implemented without the library, whose publishers check again after a
 /// while.
 struct Waiting {
     _socket: OwnedFd,
@@ -26,8 +26,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// With the other publisher and the one receiver of its group.
-    fn for_receiver(policy: Policy) -> (Waiting, Publisher, Subscriber) {
+    /// With the other publisher and the one subscriber of its group.
+    fn for_subscriber(policy: Policy) -> (Waiting, Publisher, Subscriber) {
         let options = GroupOptions::new().capacity_bytes(8 * EIGHTH as u64);
         let group = Group::create("space", options.several_publishers().remote_publishers(1)).unwrap();
         let socket = group.invite().unwrap();
@@ -36,14 +36,14 @@ impl Waiting {
         let log = Mapping::shared(&take_fds()[1], PREFIX_BYTES as usize, Access::ReadWrite).unwrap();
         send_with_fds(&socket, &message(2, &[]), &[]).unwrap();
         let publisher = group.publisher().unwrap();
-        let subscriber = group.subscribe(SubscribeOptions::new(policy).within(LONG)).unwrap();
+        let subscriber = group.subscribe(SubscribeOptions::new(policy).timeout(LONG)).unwrap();
         let cursor = Mapping::shared(&take_fds()[0], PAGE_BYTES as usize, Access::ReadOnly).unwrap();
-        let waiting = log.atomic_u64(TAIL_OFFSET as usize + offset_of!(Tail, writers_waiting));
+        let waiting = log.atomic_u64(TAIL_OFFSET as usize + offset_of!(Tail, publishers_waiting));
         waiting.store(1, Ordering::SeqCst);
         (Waiting { _socket: socket, cursor }, publisher, subscriber)
     }
 
-    /// Lets it sleep on the receiver's cursor while `then` moves that. Each time again after `first`, until it really slept.
+    /// Lets it sleep on the subscriber's cursor while `then` moves that. Each time again after `first`, until it really slept.
     fn is_woken_by<T>(&self, with: &mut T, mut first: impl FnMut(&mut T), mut then: impl FnMut(&mut T)) {
         let cursor = self.cursor.load_u32(if cfg!(target_endian = "little") { 0 } else { 4 });
         let start = Instant::now();
@@ -58,7 +58,7 @@ impl Waiting {
             });
             match outcome {
                 Outcome::Woken => return,
-                Outcome::TimedOut => panic!("nobody woke it"),
+                Outcome::TimedOut => panic!("it was not woken"),
                 // It did not sleep yet; once more.
                 _ => assert!(start.elapsed() < LONG, "it is never caught asleep"),
             }
@@ -67,38 +67,38 @@ impl Waiting {
 }
 
 fn take(subscriber: &mut Subscriber, expected: &[u8]) {
-    match subscriber.receive().unwrap() {
+    match subscriber.try_recv().unwrap() {
         Received::Message(message) => assert_eq!(message.bytes, expected),
         other => panic!("{other:?}"),
     }
 }
 
 fn publish(publisher: &mut Publisher, payload: &[u8]) {
-    assert!(matches!(publisher.publish(payload).unwrap(), Published::At(_)));
+    publisher.try_publish(payload).unwrap();
 }
 
 #[test]
-fn a_publisher_that_waits_for_space_is_woken_when_padding_takes_a_receiver_into_the_next_eighth() {
-    let (waiting, mut publisher, mut subscriber) = Waiting::for_receiver(Policy::Reliable);
+fn a_publisher_that_waits_for_space_is_woken_when_padding_takes_a_subscriber_into_the_next_eighth() {
+    let (waiting, mut publisher, mut subscriber) = Waiting::for_subscriber(Policy::Reliable);
     publish(&mut publisher, b"short");
     take(&mut subscriber, b"short");
     let first = |publisher: &mut Publisher| {
         // Padding to the end of this eighth, and a short message that lies in the next one.
-        drop(publisher.loan(EIGHTH - 64 - 32).unwrap().expect("everything was read"));
+        drop(publisher.try_loan(EIGHTH - 64 - 32).unwrap());
         publish(publisher, b"short");
     };
     waiting.is_woken_by(&mut publisher, first, |_| take(&mut subscriber, b"short"));
 }
 
 #[test]
-fn a_publisher_that_waits_for_space_is_woken_when_the_receiver_learns_what_it_lost() {
-    let (waiting, mut publisher, mut subscriber) = Waiting::for_receiver(Policy::Lossy);
+fn a_publisher_that_waits_for_space_is_woken_when_the_subscriber_learns_what_it_lost() {
+    let (waiting, mut publisher, mut subscriber) = Waiting::for_subscriber(Policy::Lossy);
     let overrun = |subscriber: &mut Subscriber| {
-        while subscriber.receive().unwrap() != Received::Empty {}
+        drain(subscriber);
         (0..=8).for_each(|_| publish(&mut publisher, &[7; EIGHTH]));
     };
     let learn = |subscriber: &mut Subscriber| {
-        assert!(matches!(subscriber.receive().unwrap(), Received::Lost { .. }));
+        assert!(matches!(subscriber.try_recv().unwrap(), Received::Lost { .. }));
     };
     waiting.is_woken_by(&mut subscriber, overrun, learn);
 }

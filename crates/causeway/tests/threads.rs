@@ -1,4 +1,4 @@
-//! The protocol on heap memory, by threads that run as they like: for Miri, which checks every access against the memory
+//! The protocol on heap memory, with threads that run freely: for Miri, which checks every access against the memory
 //! model and draws schedules and stale values at random, and natively for long runs.
 //!
 //! `MIRIFLAGS=-Zmiri-many-seeds=0..8 cargo +nightly miri test -p causeway --test threads`
@@ -17,11 +17,11 @@ fn messages() -> u64 {
     std::env::var("CAUSEWAY_THREAD_MESSAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(short)
 }
 
-/// The cursors of receivers that hold space.
+/// The cursors of subscribers that hold space.
 struct Cursors<'a>(&'a [AtomicU64]);
 
 impl Gate for Cursors<'_> {
-    fn members(&mut self) -> u64 {
+    fn subscriber_changes(&mut self) -> u64 {
         0
     }
     fn lowest(&mut self) -> u64 {
@@ -58,7 +58,7 @@ fn publish(memory: &HeapMemory, kind: Kind, owner: u8, cursors: &[AtomicU64]) {
                     std::thread::yield_now();
                     continue;
                 }
-                Claimed::Sealed => unreachable!("nobody ends this log"),
+                Claimed::Sealed => unreachable!("this log does not end"),
             }
             break;
         }
@@ -75,7 +75,7 @@ fn receive(memory: &HeapMemory, cursor: Option<&AtomicU64>, expected: u64) -> Ve
             Peek::Frame(frame) => {
                 let mut bytes = vec![0; frame.payload_bytes as usize];
                 if !reader.copy(&frame, &mut bytes) {
-                    assert!(cursor.is_none(), "a receiver that holds space was overtaken");
+                    assert!(cursor.is_none(), "a subscriber that holds space was overtaken");
                     continue;
                 }
                 let number = u64::from(frame.topic);
@@ -90,7 +90,7 @@ fn receive(memory: &HeapMemory, cursor: Option<&AtomicU64>, expected: u64) -> Ve
                     cursor.store(reader.position(), Ordering::Release);
                 }
             }
-            Peek::Lost(loss) => assert!(cursor.is_none(), "a receiver that holds space lost {loss:?}"),
+            Peek::Lost(loss) => assert!(cursor.is_none(), "a subscriber that holds space lost {loss:?}"),
             Peek::Empty(_) => {
                 // It may have moved over padding.
                 if let Some(cursor) = cursor {
@@ -98,7 +98,7 @@ fn receive(memory: &HeapMemory, cursor: Option<&AtomicU64>, expected: u64) -> Ve
                 }
                 std::thread::yield_now();
             }
-            Peek::Sealed => unreachable!("nobody ends this log"),
+            Peek::Sealed => unreachable!("this log does not end"),
         }
     }
     seen
@@ -115,13 +115,16 @@ fn run(kind: Kind, publishers: u8) {
         for owner in 0..publishers {
             scope.spawn(move || publish(memory, kind, owner, cursors));
         }
-        (whole.map(|receiver| receiver.join().unwrap()), partial.join().unwrap())
+        (whole.map(|subscriber| subscriber.join().unwrap()), partial.join().unwrap())
     });
     assert_eq!(whole[0].len() as u64, expected);
-    assert_eq!(whole[0], whole[1], "two receivers saw different orders");
+    assert_eq!(whole[0], whole[1], "two subscribers saw different orders");
     // What the third one saw is what it did not lose of the same.
     let mut rest = whole[0].iter();
-    assert!(partial.iter().all(|seen| rest.any(|other| other == seen)), "a lossy receiver saw another order");
+    assert!(
+        partial.iter().all(|seen| rest.any(|other| other == seen)),
+        "a lossy subscriber saw another order"
+    );
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! What the harness itself costs, measured beside what it measures.
+//! What the harness itself costs, measured in the same session as what it measures.
 //!
 //! A session of a suite, or of what a glob selects from it, has a case `noop` of every pattern that it runs, so that each
-//! report shows what of its figures is the loop. Who names complete ids gets those and nothing else.
+//! report shows what of its figures is the loop. Where all words are complete ids, those cases are measured and no others.
 
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::catalogue;
+use weighbridge_lab::contract::{Caps, Prepared};
 use weighbridge_lab::ctx::Time;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::{self, Prepared};
 use weighbridge_record::CaseId;
 
 /// The mechanism of every pattern that does nothing.
@@ -26,7 +26,7 @@ pub fn missing(globs: &[String], cases: &[Prepared], host: &Host) -> Vec<Prepare
             continue;
         }
         // A pattern without a harness, or a place where it cannot run, has none to show.
-        found.extend(target::prepare(&noop(case, cases), host).ok());
+        found.extend(catalogue::prepare(&noop(case, cases), host).ok());
     }
     found
 }
@@ -56,7 +56,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn prepared(host: &Host, ids: &[&str]) -> Vec<Prepared> {
-        ids.iter().map(|id| target::prepare(&id.parse().unwrap(), host).unwrap()).collect()
+        ids.iter().map(|id| catalogue::prepare(&id.parse().unwrap(), host).unwrap()).collect()
     }
 
     fn ids(cases: &[Prepared]) -> Vec<String> {
@@ -91,16 +91,16 @@ mod tests {
             ["roundtrip/noop/4096/same-cpu"]
         );
         let complete = ["roundtrip/pipe/4096/same-cpu".to_owned()];
-        assert_eq!(ids(&missing(&complete, &cases[..1], &host)), [""; 0], "nobody asked for more");
+        assert_eq!(ids(&missing(&complete, &cases[..1], &host)), [""; 0], "no harness was asked for");
     }
 
     #[test]
     fn every_pattern_has_a_harness() {
-        let with_harness: BTreeSet<&str> = target::all()
+        let with_harness: BTreeSet<&str> = catalogue::all()
             .filter(|target| target.id == NOOP && target.caps.has(Caps::HARNESS))
             .flat_map(|target| target.patterns.iter().map(|pattern| pattern.id))
             .collect();
-        let all: BTreeSet<&str> = target::patterns().iter().map(|pattern| pattern.id).collect();
+        let all: BTreeSet<&str> = catalogue::patterns().iter().map(|pattern| pattern.id).collect();
         assert_eq!(with_harness, all);
     }
 }

@@ -1,4 +1,4 @@
-//! Weighs what it costs to move messages, wake-ups and memory between Linux processes.
+//! Measures the cost of moving messages, wake-ups and memory between Linux processes.
 //!
 //! The way of a command through this program: [`args`] is what was typed · [`scope`] turns that into cases with the help
 //! of [`select`] · [`commands`] has one file for each command · [`output`] is the only way to standard output and standard
@@ -11,11 +11,13 @@ mod destination;
 mod harness;
 mod mistakes;
 mod nearest;
+mod old_spellings;
 mod output;
 mod progress;
 mod recorder;
 mod scope;
 mod select;
+mod store;
 mod values;
 
 use std::ffi::OsString;
@@ -58,13 +60,13 @@ impl fmt::Display for Failure {
 
 fn main() -> ExitCode {
     #[cfg(feature = "peers")]
-    weighbridge_lab::target::add(weighbridge_peers::FAMILIES);
+    weighbridge_lab::catalogue::add(weighbridge_peers::FAMILIES);
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {
         Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
-        Some(first) if first == supervisor::WARD => return supervisor::child(typed),
+        Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
     match args::parse().map(commands::execute) {

@@ -3,23 +3,31 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weighbridge_lab::catalogue::{self, Refusal};
+use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::plan::{self, Changes, Estimate, SUITES, Suite};
 use weighbridge_lab::session::expected_run;
-use weighbridge_lab::target::{self, Prepared, Refusal};
-use weighbridge_record::Skipped;
+use weighbridge_record::{CaseId, Skipped};
 use weighbridge_stats::stopping::LOOKS;
 
 use crate::Failure;
 use crate::args::{Effort, Selection};
+use crate::harness;
+use crate::select::{self, Selected};
 use crate::values::{spoken, spoken_size};
-use crate::{harness, select};
 
 /// The cases of an invocation and the effort that they are worth.
 #[derive(Debug)]
 pub struct Scope {
     /// Whose timing is used.
     pub suite: &'static Suite,
+    /// Are its cases what is selected from? Otherwise it only lends its timing.
+    pub is_of_suite: bool,
+    /// What each word was understood as, and what was left out.
+    pub selected: Selected,
+    /// Cases of the harness that were added, the first of all.
+    pub harness: usize,
     /// To be measured.
     pub cases: Vec<Prepared>,
     /// Not to be measured here, and why.
@@ -43,22 +51,27 @@ impl Scope {
         choose_cpus(selection, host)?;
         let suite = selection.suite.as_deref().and_then(Suite::find);
         let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
+        let is_of_suite = suite.is_some() || selection.globs.is_empty();
         let suite = suite.unwrap_or(&SUITES[0]);
+        let ids: Vec<CaseId> = selected.ids().cloned().collect();
         let mut scope = Scope {
             suite,
+            is_of_suite,
+            selected,
+            harness: 0,
             cases: Vec::new(),
             skipped: Vec::new(),
-            notes: selected.notes,
+            notes: Vec::new(),
             precision: effort.precision.unwrap_or(suite.precision),
             budget: effort.budget.unwrap_or(suite.budget),
             max_runs: effort.max_runs.into(),
         };
         let memory_bytes = memory_bytes();
-        for id in selected.ids {
+        for id in ids {
             if id.payload_bytes > memory_bytes / 8 {
                 return Err(too_large(id.payload_bytes, memory_bytes));
             }
-            match target::prepare(&id, host) {
+            match catalogue::prepare(&id, host) {
                 Ok(case) => scope.cases.push(case),
                 Err(Refusal::NotHere(why)) => {
                     scope.skipped.push(Skipped { case: id, step: "fit".into(), why })
@@ -67,6 +80,7 @@ impl Scope {
             }
         }
         let harness = harness::missing(&selection.globs, &scope.cases, host);
+        scope.harness = harness.len();
         scope.cases.splice(0..0, harness);
         scope.check_budget()?;
         Ok(scope)
@@ -128,7 +142,6 @@ impl Scope {
     /// What was asked for, by the name of the flag, as the record keeps it.
     pub fn settings(&self, selection: &Selection) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::from([
-            ("suite".to_owned(), self.suite.name.to_owned()),
             ("precision".to_owned(), format!("{}", self.precision)),
             ("budget".to_owned(), format!("{}s", self.budget.as_secs_f64())),
             ("max-runs".to_owned(), self.max_runs.to_string()),
@@ -139,6 +152,9 @@ impl Scope {
             }
         };
         let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+        if self.is_of_suite {
+            add("suite", vec![self.suite.name.to_owned()]);
+        }
         add("cases", selection.globs.clone());
         add("sizes", selection.sizes.as_ref().map_or(Vec::new(), |sizes| numbers(&sizes.0)));
         add("place", selection.place.clone());
@@ -203,9 +219,7 @@ fn too_large(payload_bytes: u64, memory_bytes: u64) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{
-        Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, StoppedBy, Summary, Tool,
-    };
+    use weighbridge_record::{Case, Header, Line, Machine, PerOp, Reading, SCHEMA, StoppedBy, Summary, Tool};
     use weighbridge_report::{Report, Section, sections};
 
     /// What a record of the suite would hold if all these cases cost the same.
@@ -220,7 +234,7 @@ mod tests {
             machine: Machine::default(),
         };
         let lines = cases.iter().flat_map(|id| {
-            let (_, pattern, params) = target::resolve(id).unwrap();
+            let (_, pattern, params) = catalogue::resolve(id).unwrap();
             let unit = pattern.unit.name(id.payload_bytes);
             let series =
                 [("alloc_ns", 60.0), ("free_ns", 40.0)].map(|(name, value)| (name.to_owned(), value));

@@ -7,36 +7,47 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::axis::{Axis, Values};
-use crate::contract::Fit;
+use crate::axis::choice;
+use crate::contract::Unsupported;
 use crate::params::CaseParams;
 
-/// The axis.
-pub const ALLOCATOR: Axis = Axis {
-    name: "allocator",
-    default: "system",
-    values: Values::OneOf(&["system", "jemalloc", "mimalloc", "tcmalloc"]),
-    about: "whose malloc: the C library's, or another one loaded in front of it (LD_PRELOAD)",
-};
+choice! {
+    /// Where `malloc` comes from.
+    pub enum Allocator {
+        /// The C library.
+        System = "system",
+        /// jemalloc.
+        Jemalloc = "jemalloc",
+        /// mimalloc.
+        Mimalloc = "mimalloc",
+        /// tcmalloc.
+        Tcmalloc = "tcmalloc",
+    }
+    axis "allocator", default System: "whose malloc: the C library's, or another one loaded in front of it (LD_PRELOAD)"
+}
 
 /// What makes the dynamic linker load a library first.
 pub const PRELOAD: &str = "LD_PRELOAD";
 
 struct Known {
-    name: &'static str,
+    allocator: Allocator,
     files: &'static [&'static str],
     package: &'static str,
 }
 
 const KNOWN: &[Known] = &[
-    Known { name: "jemalloc", files: &["libjemalloc.so.2", "libjemalloc.so"], package: "libjemalloc2" },
     Known {
-        name: "mimalloc",
+        allocator: Allocator::Jemalloc,
+        files: &["libjemalloc.so.2", "libjemalloc.so"],
+        package: "libjemalloc2",
+    },
+    Known {
+        allocator: Allocator::Mimalloc,
         files: &["libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so"],
         package: "libmimalloc2.0",
     },
     Known {
-        name: "tcmalloc",
+        allocator: Allocator::Tcmalloc,
         files: &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so"],
         package: "libtcmalloc-minimal4",
     },
@@ -59,8 +70,8 @@ fn find(known: &Known) -> Option<PathBuf> {
 }
 
 fn wanted(params: &CaseParams) -> Option<&'static Known> {
-    let name = params.axes.get(ALLOCATOR.name)?;
-    KNOWN.iter().find(|known| known.name == name)
+    let allocator = params.choice_if_declared()?;
+    KNOWN.iter().find(|known| known.allocator == allocator)
 }
 
 /// The library that a peer of this case must have loaded; none for the C library's own allocator.
@@ -69,13 +80,14 @@ pub fn library(params: &CaseParams) -> Option<PathBuf> {
 }
 
 /// Is the allocator that the case asks for installed?
-pub fn fit(params: &CaseParams) -> Fit {
+pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     match wanted(params) {
-        Some(known) if find(known).is_none() => Fit::No(format!(
+        Some(known) if find(known).is_none() => Err(Unsupported(format!(
             "{} is not installed here; Debian has it in the package {}",
-            known.name, known.package
-        )),
-        _ => Fit::Yes,
+            known.allocator.name(),
+            known.package
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -88,13 +100,13 @@ pub fn loaded(params: &CaseParams) -> io::Result<String> {
     let is_loaded = |known: &Known| known.files.iter().any(|file| maps.contains(file));
     match (wanted(params), KNOWN.iter().find(|known| is_loaded(known))) {
         (None, None) => Ok("the C library's".into()),
-        (Some(wanted), Some(found)) if wanted.name == found.name => {
-            Ok(find(found).map_or_else(|| found.name.into(), |path| path.display().to_string()))
+        (Some(wanted), Some(found)) if wanted.allocator == found.allocator => {
+            Ok(find(found).map_or_else(|| found.allocator.name().into(), |path| path.display().to_string()))
         }
         (wanted, found) => Err(io::Error::other(format!(
             "malloc should be {}, and is {}",
-            wanted.map_or("the C library's", |known| known.name),
-            found.map_or("the C library's", |known| known.name)
+            wanted.map_or("the C library's", |known| known.allocator.name()),
+            found.map_or("the C library's", |known| known.allocator.name())
         ))),
     }
 }
@@ -102,27 +114,27 @@ pub fn loaded(params: &CaseParams) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::axis::Choice;
     use weighbridge_record::CaseId;
 
     fn params(allocator: &str) -> CaseParams {
         let id = CaseId::new("solo", "alloc-reuse", 8, "free").with("allocator", allocator);
-        CaseParams::new(&id, &[ALLOCATOR], &[]).unwrap()
+        CaseParams::new(&id, &[Allocator::AXIS], &[]).unwrap()
     }
 
     #[test]
     fn every_allocator_of_the_axis_is_known_or_the_systems() {
-        let Values::OneOf(names) = ALLOCATOR.values else { panic!("a list") };
-        for name in names {
-            assert_eq!(wanted(&params(name)).map_or("system", |known| known.name), *name);
+        for name in Allocator::NAMES {
+            assert_eq!(wanted(&params(name)).map_or("system", |known| known.allocator.name()), *name);
         }
     }
 
     #[test]
     fn an_allocator_that_is_missing_is_refused_with_its_package() {
         for known in KNOWN {
-            match (fit(&params(known.name)), library(&params(known.name))) {
-                (Fit::Yes, Some(path)) => assert!(path.exists()),
-                (Fit::No(why), None) => assert!(why.contains(known.package), "{why}"),
+            match (fit(&params(known.allocator.name())), library(&params(known.allocator.name()))) {
+                (Ok(()), Some(path)) => assert!(path.exists()),
+                (Err(Unsupported(why)), None) => assert!(why.contains(known.package), "{why}"),
                 other => panic!("{other:?}"),
             }
         }

@@ -33,6 +33,75 @@ pub enum Values {
     Policies,
 }
 
+/// What an axis is set to where the target or the kernel decides.
+pub const DEFAULT: &str = "default";
+
+/// An axis whose values are words, as an enum: what reads the axis can neither misspell nor forget one of them. Declared with
+/// `choice!`.
+pub trait Choice: Copy + Eq + 'static {
+    /// The axis.
+    const AXIS: Axis;
+
+    /// The value that a word stands for.
+    fn parse(name: &str) -> Option<Self>;
+}
+
+/// Declares an enum with a name for each value: `NAMES`, `name` and `parse` derive from it.
+macro_rules! words {
+    ($(#[$doc:meta])* $vis:vis enum $type:ident { $($(#[$of:meta])* $value:ident = $name:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $type {
+            $($(#[$of])* $value,)+
+        }
+
+        impl $type {
+            /// The names of all values.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// Its name in a case id.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($type::$value => $name,)+
+                }
+            }
+
+            /// The value of this name.
+            pub fn parse(name: &str) -> Option<$type> {
+                match name {
+                    $($name => Some($type::$value),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// Declares an axis and the enum of its values, which is its [`Choice`]: the enum, then name, default and text of the axis.
+macro_rules! choice {
+    (
+        $(#[$doc:meta])* $vis:vis enum $type:ident { $($values:tt)+ }
+        axis $axis:literal, default $default:ident: $about:literal
+    ) => {
+        $crate::axis::words! { $(#[$doc])* $vis enum $type { $($values)+ } }
+
+        impl $crate::axis::Choice for $type {
+            const AXIS: $crate::axis::Axis = $crate::axis::Axis {
+                name: $axis,
+                default: $type::$default.name(),
+                values: $crate::axis::Values::OneOf($type::NAMES),
+                about: $about,
+            };
+
+            fn parse(name: &str) -> Option<$type> {
+                $type::parse(name)
+            }
+        }
+    };
+}
+
+pub(crate) use {choice, words};
+
 impl Axis {
     /// Is `value` one that this axis takes? Otherwise a sentence that says what it takes.
     ///
@@ -43,7 +112,7 @@ impl Axis {
         match self.values {
             Values::OneOf(words) if words.contains(&value) => Ok(()),
             Values::OneOf(words) => wants(&words.join(", ")),
-            Values::Bytes | Values::Count if value == "default" => Ok(()),
+            Values::Bytes | Values::Count if value == DEFAULT => Ok(()),
             Values::Bytes | Values::Count if value.parse::<u64>().is_ok_and(|n| n > 0) => Ok(()),
             Values::Bytes => wants("a number of bytes"),
             Values::Count => wants("a whole number of at least 1"),
@@ -84,30 +153,89 @@ pub fn of_role(value: &str, role: usize) -> &str {
     value.split(':').nth(role).or_else(|| value.split(':').next_back()).unwrap_or(value)
 }
 
+words! {
+    /// How an end waits for its peer.
+    pub enum Wait {
+        /// In the receiving call itself.
+        Block = "block",
+        /// `poll` before each read, as a main loop does.
+        Poll = "poll",
+        /// `epoll_wait` before each read.
+        Epoll = "epoll",
+        /// A read submitted to io_uring, and waited for there.
+        Uring = "uring",
+        /// Without ever giving up the CPU.
+        Spin = "spin",
+        /// Spinning for a while, then blocking.
+        SpinBlock = "spin-block",
+        /// Giving up the CPU between two tests, but never sleeping.
+        Yield = "yield",
+    }
+}
+
 /// How a peer waits; a mechanism says which of these it offers, and which is its default.
 pub const WAIT: Axis = Axis {
     name: "wait",
-    default: "default",
-    values: Values::OneOf(&["default", "block", "poll", "epoll", "uring", "spin", "spin-block", "yield"]),
-    about: "how an end waits: in the call itself, in poll or epoll before each read, through io_uring, spinning, or giving up the CPU between looks",
+    default: DEFAULT,
+    values: Values::OneOf(&WAIT_VALUES),
+    about: "how an end waits: in the call itself, in poll or epoll before each read, through io_uring, spinning, or giving up the CPU between tests",
 };
 
-/// How much of the payload is written by the sender and read by the receiver.
-pub const TOUCH: Axis = Axis {
-    name: "touch",
-    default: "all",
-    values: Values::OneOf(&["none", "first", "lines", "all", "write"]),
-    about: "what sender and receiver touch: nothing, the first word, a word of every cache line, or every byte; write: the \
-            sender writes every byte and the receiver reads none",
+/// `default`, then every way to wait.
+const WAIT_VALUES: [&str; Wait::NAMES.len() + 1] = {
+    let mut values = [DEFAULT; Wait::NAMES.len() + 1];
+    let (_, named) = values.split_at_mut(1);
+    named.copy_from_slice(Wait::NAMES);
+    values
 };
 
-/// Processes or threads.
-pub const PEERS: Axis = Axis {
-    name: "peers",
-    default: "process",
-    values: Values::OneOf(&["process", "thread"]),
-    about: "a process for each role, or one process with a thread for each",
+choice! {
+    /// How much of a payload is touched.
+    pub enum Touch {
+        /// Nothing.
+        None = "none",
+        /// The first word.
+        First = "first",
+        /// A word of every cache line.
+        Lines = "lines",
+        /// Every byte.
+        All = "all",
+        /// Every byte is written, and none is read.
+        Write = "write",
+    }
+    axis "touch", default All: "what sender and receiver touch: nothing, the first word, a word of every cache line, or every \
+        byte; write: the sender writes every byte and the receiver reads none"
+}
+
+/// [`Touch`] for receivers that add up single bytes.
+pub const TOUCH_BYTES: Axis = Axis {
+    values: Values::OneOf(&[Touch::None.name(), Touch::All.name()]),
+    about: "whether payloads are written and read; receivers add up single bytes, so there is no more to choose",
+    ..Touch::AXIS
 };
+
+choice! {
+    /// What runs the roles.
+    pub enum Peers {
+        /// A process for each.
+        Process = "process",
+        /// One process with a thread for each.
+        Thread = "thread",
+    }
+    axis "peers", default Process: "a process for each role, or one process with a thread for each"
+}
+
+choice! {
+    /// Was the memory that is written touched before?
+    pub enum MemoryState {
+        /// It was.
+        Warm = "warm",
+        /// It was not, or was given back to the kernel since.
+        Fresh = "fresh",
+    }
+    axis "memory", default Warm: "warm: the memory that is written was touched before; fresh: it is touched for the first \
+        time, page by page, by each message or operation"
+}
 
 /// Nice values.
 pub const NICE: Axis = Axis {
@@ -125,19 +253,23 @@ pub const SCHED: Axis = Axis {
     about: "scheduling class, for all roles or each (other:fifo-10)",
 };
 
-/// What is counted.
-pub const COUNTERS: Axis = Axis {
-    name: "counters",
-    default: "usage",
-    values: Values::OneOf(&["usage", "events"]),
-    about: "usage: what the kernel counts anyway; events: cycles and instructions too, which slows context switches",
-};
+choice! {
+    /// What is counted.
+    pub enum Counters {
+        /// What the kernel counts anyway.
+        Usage = "usage",
+        /// Cycles and instructions too.
+        Events = "events",
+    }
+    axis "counters", default Usage: "usage: what the kernel counts anyway; events: cycles and instructions too, which slows \
+        context switches"
+}
 
 /// Name of the axis that says how many roles there are, in patterns where all of them do the same.
 pub const ROLES: &str = "roles";
 
 /// The axes that every case has.
-pub const COMMON: &[Axis] = &[WAIT, TOUCH, PEERS, NICE, SCHED, COUNTERS];
+pub const COMMON: &[Axis] = &[WAIT, Touch::AXIS, Peers::AXIS, NICE, SCHED, Counters::AXIS];
 
 #[cfg(test)]
 mod tests {
@@ -154,6 +286,16 @@ mod tests {
         assert!(depth.check("default").is_ok() && depth.check("0").is_err());
         let limit = Axis { name: "limit", default: "7", values: Values::AtLeast(0), about: "" };
         assert!(limit.check("0").is_ok() && limit.check("default").is_err() && limit.check("-1").is_err());
+    }
+
+    #[test]
+    fn a_choice_takes_the_names_of_its_values_and_no_other() {
+        let Values::OneOf(names) = Peers::AXIS.values else { panic!("words") };
+        let peers: Vec<_> = names.iter().map(|name| Peers::parse(name)).collect();
+        assert_eq!(peers, [Some(Peers::Process), Some(Peers::Thread)]);
+        assert_eq!((Peers::parse("threads"), Peers::AXIS.default), (None, "process"));
+        let Values::OneOf(waits) = WAIT.values else { panic!("words") };
+        assert_eq!((waits[0], &waits[1..]), (DEFAULT, Wait::NAMES));
     }
 
     #[test]

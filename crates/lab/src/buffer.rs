@@ -9,6 +9,8 @@ use std::io;
 
 use causeway_os::memory::Mapping;
 
+use crate::sys;
+
 /// Anonymous memory.
 #[derive(Debug)]
 pub struct Buffer {
@@ -55,10 +57,7 @@ impl Buffer {
         let bytes = self.bytes_mut();
         // SAFETY: the range is the whole of a private anonymous mapping that is borrowed mutably; with either advice its
         // bytes stay readable and writable.
-        match unsafe { libc::madvise(bytes.as_mut_ptr().cast(), bytes.len(), advice) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        sys::check(unsafe { libc::madvise(bytes.as_mut_ptr().cast(), bytes.len(), advice) }).map(drop)
     }
 
     /// Was it locked?

@@ -1,7 +1,8 @@
 //! One run: starts the peers, waits without waking, and says what came of it.
 //!
 //! While the peers measure, the coordinator lies in one `poll` on their process and control descriptors and on the
-//! signals that end the program. Its deadlines are the time-out of that call, so nothing wakes it in a run that goes well.
+//! signals that end the program. Its deadline is a timer among them, which the last role that is ready sets to that of the run,
+//! so nothing wakes it in a run that goes well.
 
 mod running;
 
@@ -15,14 +16,14 @@ use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
 
 use crate::allocator;
-use crate::contract::{EndResources, Facts};
+use crate::axis::Peers;
+use crate::contract::{EndResources, Facts, Prepared};
 use crate::duet::{MAX_PARTIES, turnstile};
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
-use crate::target::Prepared;
-use crate::{host::Host, interrupt::Interrupt, mechanism};
+use crate::{catalogue, host::Host, interrupt::Interrupt};
 use running::{Finished, Party, Peer, Running, State};
 
 /// How long the coordinator waits before it calls a run a failure.
@@ -47,13 +48,14 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Longer by the time that a payload takes when everything is slow: each role touches, checks and moves all of it
-    /// before anything is timed.
-    fn for_payload(self, payload_bytes: usize, roles: usize) -> Deadlines {
+    /// Longer by the time that a payload takes when everything is slow, as each role touches, checks and moves all of it
+    /// before anything is timed; and by the turns that each role takes on one CPU.
+    fn for_case(self, payload_bytes: usize, roles: usize) -> Deadlines {
         // 25 MB/s, which a machine that is not broken reaches under any load.
         const SLOWEST_NS_PER_BYTE: u64 = 40;
         let bytes = (payload_bytes as u64).saturating_mul(roles as u64);
-        let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE));
+        const TURNS: Duration = Duration::from_millis(50);
+        let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE)) + TURNS * roles as u32;
         Deadlines { setup: self.setup + more, run: self.run + more, ..self }
     }
 }
@@ -142,7 +144,7 @@ impl<'a> Coordinator<'a> {
     /// `program` is what peers are started from; it must hand over to [`peer::main`]. `seed` draws the paddings. Takes
     /// away what programs that were killed have left behind.
     pub fn new(host: &'a Host, interrupt: &'a Interrupt, program: PathBuf, seed: u64) -> Coordinator<'a> {
-        mechanism::cleanup();
+        catalogue::cleanup();
         Coordinator {
             host,
             interrupt,
@@ -189,7 +191,7 @@ impl<'a> Coordinator<'a> {
     fn run_parties(&mut self, cases: &[&Prepared], timing: Timing, slices: Option<SliceTiming>) -> Finished {
         let began = Instant::now();
         match self.start(cases, timing, slices) {
-            Ok(running) => running.finish(self.interrupt, began, timing),
+            Ok(running) => running.finish(self.interrupt, began),
             Err((party, error)) => Finished::Failed { party, step: "plan".into(), why: error.to_string() },
         }
     }
@@ -210,11 +212,11 @@ impl<'a> Coordinator<'a> {
         };
         let largest = cases.iter().map(|case| case.params.payload_bytes).max().unwrap_or(0);
         let roles = cases.iter().map(|case| case.role_names().len()).sum();
-        let deadlines = self.deadlines.for_payload(largest, roles);
-        let mut running = Running { peers: Vec::new(), parties: Vec::new(), noise, deadlines };
+        let deadlines = self.deadlines.for_case(largest, roles);
+        let mut running = Running { peers: Vec::new(), parties: Vec::new(), noise, grace: deadlines.grace };
         for (party, case) in cases.iter().enumerate() {
             let place = turnstile.as_ref().map(|(fd, slices)| (fd, slices.place(party, cases.len())));
-            self.start_party(case, timing, place, &mut running).map_err(|error| (party, error))?;
+            self.start_party(case, timing, deadlines, place, &mut running).map_err(|error| (party, error))?;
         }
         Ok(running)
     }
@@ -223,17 +225,27 @@ impl<'a> Coordinator<'a> {
         &mut self,
         case: &Prepared,
         timing: Timing,
+        deadlines: Deadlines,
         place: Option<(&OwnedFd, turnstile::Party)>,
         running: &mut Running,
     ) -> io::Result<()> {
         let shared = Shared::create()?;
+        shared.set_run_deadline(deadlines.run + Duration::from_nanos(timing.run_ns * 4));
+        shared.deadline().set(deadlines.setup)?;
         let mut resources_by_role = (case.target.create)(self.host, &case.params)?;
         let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
         let role_names = case.role_names();
-        assert_eq!(resources_by_role.len(), role_names.len(), "a target creates resources for every role");
-        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.axis("peers") {
-            "thread" => vec![resources_by_role.into_iter().enumerate().collect()],
-            _ => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
+        if resources_by_role.is_empty() {
+            resources_by_role.resize_with(role_names.len(), EndResources::default);
+        }
+        assert_eq!(
+            resources_by_role.len(),
+            role_names.len(),
+            "a target creates something for every role, or for none"
+        );
+        let processes: Vec<Vec<(usize, EndResources)>> = match case.params.choice() {
+            Peers::Thread => vec![resources_by_role.into_iter().enumerate().collect()],
+            Peers::Process => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
         };
         let (party, role_count) = (running.parties.len(), role_names.len());
         // The guards are held from here on, whatever fails.
@@ -319,13 +331,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_payload_has_more_time_and_a_small_one_has_not() {
+    fn a_large_payload_and_many_roles_have_more_time_and_a_small_payload_has_not() {
         let usual = Deadlines::default();
-        assert!(usual.for_payload(4096, 2).setup < usual.setup + Duration::from_millis(1));
-        let large = usual.for_payload(1 << 30, 2);
+        assert!(usual.for_case(4096, 2).setup < usual.setup + Duration::from_millis(101));
+        let large = usual.for_case(1 << 30, 2);
         assert!(large.setup > usual.setup + Duration::from_secs(60), "{large:?}");
         assert!(large.run > usual.run + Duration::from_secs(60), "{large:?}");
+        assert!(usual.for_case(1, 512).run > usual.run + Duration::from_secs(20));
         assert_eq!(large.grace, usual.grace, "a peer that is dead is dead");
-        let _ = usual.for_payload(usize::MAX, 2);
+        let _ = usual.for_case(usize::MAX, 2);
     }
 }

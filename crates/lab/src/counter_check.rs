@@ -5,10 +5,11 @@
 use weighbridge_record::{CaseId, PerOp, Run};
 use weighbridge_stats as stats;
 
-use crate::contract::Caps;
+use crate::axis::Choice;
+use crate::contract::{Caps, Prepared};
+use crate::mechanism::backing::Backing;
 use crate::params::{Touch, Wait};
 use crate::pattern::working_set;
-use crate::target::Prepared;
 
 /// Up to this size a message crosses every mechanism in one piece.
 const ONE_PIECE_BYTES: usize = 4096;
@@ -167,8 +168,8 @@ pub fn equivalent_case(case: &CaseId) -> Option<CaseId> {
         equivalent.mechanism = "pipe".into();
         return Some(equivalent);
     }
-    if equivalent.axes.get("backing").is_some_and(|backing| backing == "shm") {
-        equivalent.axes.remove("backing");
+    if equivalent.axes.get(Backing::AXIS.name).is_some_and(|backing| backing == Backing::Shm.name()) {
+        equivalent.axes.remove(Backing::AXIS.name);
         return Some(equivalent);
     }
     None
@@ -177,12 +178,12 @@ pub fn equivalent_case(case: &CaseId) -> Option<CaseId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target;
+    use crate::catalogue;
 
     const MANY: f64 = 1e6;
 
     fn case(id: &str, cpus: [u32; 2]) -> Prepared {
-        let (target, pattern, mut params) = target::resolve(&id.parse().unwrap()).unwrap();
+        let (target, pattern, mut params) = catalogue::resolve(&id.parse().unwrap()).unwrap();
         params.cpus = cpus.to_vec();
         Prepared { params, target, pattern, resolved_placement: "same-llc" }
     }

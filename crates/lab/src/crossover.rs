@@ -12,11 +12,12 @@ use std::time::Instant;
 use weighbridge_record::{CaseId, Line, Summary};
 use weighbridge_stats::curve::{Bisection, CostCurve};
 
+use crate::catalogue;
+use crate::contract::Prepared;
 use crate::coordinator::Coordinator;
 use crate::host::Host;
 use crate::interrupt::Interrupt;
 use crate::session::{Ended, Progress, Session, Settings, Sink, expected_run};
-use crate::target::{self, Prepared};
 
 /// The search ends when the two sizes are so near each other, as a share of the lower one.
 const NARROW: f64 = 0.03;
@@ -161,8 +162,11 @@ pub fn run<'c>(
     loop {
         let steps: Vec<(usize, [CaseId; 2])> =
             searches.iter().enumerate().filter_map(|(index, search)| Some((index, search.next()?))).collect();
-        let cases: Vec<Prepared> =
-            steps.iter().flat_map(|(_, pair)| pair).filter_map(|id| target::prepare(id, host).ok()).collect();
+        let cases: Vec<Prepared> = steps
+            .iter()
+            .flat_map(|(_, pair)| pair)
+            .filter_map(|id| catalogue::prepare(id, host).ok())
+            .collect();
         let max_runs = RUNS.min(settings.max_runs);
         let budget = settings.budget.saturating_sub(began.elapsed());
         if cases.is_empty() || budget < expected_run(settings.timing) * (cases.len() * max_runs) as u32 {
@@ -235,7 +239,10 @@ mod tests {
                 assert_eq!(search.bracket(), (32_768, 65_536));
                 let mut steps = 0;
                 while let Some([first, second]) = search.next() {
-                    assert!(target::resolve(&first).is_ok() && target::resolve(&second).is_ok(), "{first}");
+                    assert!(
+                        catalogue::resolve(&first).is_ok() && catalogue::resolve(&second).is_ok(),
+                        "{first}"
+                    );
                     search.tell(cost(&first), cost(&second));
                     steps += 1;
                 }

@@ -1,22 +1,57 @@
 //! What a pattern works with inside a peer: the starting barrier, the clock around work, and in files of their own the ways to
-//! take samples: batches, windows, intervals, crowds, single operations.
+//! take samples. Role 0 leads: its clock counts. Each way to lead has one way to follow:
 //!
-//! Only `Ctx::sample` and, for windows without a gap, [`Ctx::drain`] read a clock around work. Counters are read outside
-//! the timed interval, before the first counted batch and after the last.
+//! | the leading role calls | the others call | a sample is | used by |
+//! |---|---|---|---|
+//! | [`Ctx::lead`], [`Ctx::lead_noting`] | [`Ctx::follow`] | a batch of operations, planned one batch ahead | `roundtrip`, `pingpong`, `fan-out` |
+//! | [`Ctx::lead_each`] | [`Ctx::follow`] | a batch in which each operation is timed by itself | `roundtrip` with `time=each` |
+//! | [`Ctx::lead`] without expectations | [`Ctx::follow_nothing`] | a batch of the harness itself | `noop` |
+//! | [`Ctx::lead_alone`] | – | a batch, the cost of the loop taken off | `solo` |
+//! | [`Ctx::drain`] (the receiver, which is role 1) | [`Ctx::feed`] (the sender) | a window of whole chunks; windows follow each other without a gap | `stream` |
+//! | [`Ctx::lead_intervals`] | [`Ctx::follow_intervals`] | an interval of fixed length | `fan-in`, `all-to-all` |
+//! | [`Ctx::concurrent`] | [`Ctx::concurrent`] | a window in which all roles do the same | `parallel`, `contend` |
+//!
+//! # Who reads a clock or a counter
+//!
+//! Everything else reads neither while samples are taken: a test compares this list with the sources. Counters of a role are read
+//! before its first counted batch and after its last.
+//!
+//! | file | inside the timed part | why |
+//! |---|---|---|
+//! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
+//! | `ctx/time.rs` | – | the clock itself |
+//! | `ctx/batches.rs` | – | switches of the role before and after each batch, outside of the readings of the clock |
+//! | `ctx/counted.rs` | – | counters of the role, before the first counted batch and after the last |
+//! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation |
+//! | `ctx/windows.rs` | once a window, with the role's switches | windows follow each other without a gap, so a reading cannot stand outside of them |
+//! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
+//! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
+//! | `fan_out/sender.rs` | twice a burst, and the role's switches once a batch | the sender's own share of a message is a series of its own |
+//! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
+//! | `shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
+//! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
+//! | `fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
+//! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
+//! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
+//! | `coordinator/running.rs` | – | as above |
+//! | `session.rs` | – | another process: the budget |
+//! | `crossover.rs` | – | another process: the budget |
 
 mod alone;
 mod batches;
 mod concurrent;
 mod counted;
 mod each;
+mod end_of_run;
 mod interval;
 mod time;
 mod windows;
 
 pub use concurrent::Concurrent;
 pub use counted::Counted;
-pub use each::{RATE, TIME};
-pub use interval::Flow;
+pub use each::{RATE, TimedUnit};
+pub use end_of_run::Balance;
+pub use interval::{Follower, Leader};
 pub use time::{Time, advance_virtual_time};
 
 use std::io;
@@ -26,7 +61,7 @@ use std::time::Duration;
 use causeway_os::clock;
 use causeway_os::counters::{Events, TaskSwitches, ThreadMigrations};
 
-use crate::axis::COUNTERS;
+use crate::axis::Counters;
 use crate::duet::turnstile::Turnstile;
 use crate::params::CaseParams;
 use crate::planner::Timing;
@@ -116,7 +151,10 @@ impl<'a> Ctx<'a> {
     ) -> Ctx<'a> {
         // An attached event makes every context switch of the thread dearer, by a microsecond where we looked; see
         // docs/decisions. So the case must ask for it.
-        let events = if params.axis(COUNTERS.name) == "events" { Events::open() } else { Events::none() };
+        let events = match params.choice() {
+            Counters::Events => Events::open(),
+            Counters::Usage => Events::none(),
+        };
         Ctx {
             params,
             role,

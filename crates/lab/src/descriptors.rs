@@ -3,17 +3,17 @@
 use causeway_os::limits;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::contract::Fit;
+use crate::contract::Unsupported;
 
 /// May this process, and those that it starts from now on, have so many descriptors? Raises the limit as far as it is
 /// needed and allowed. `what` needs them: "2000 streams".
-pub fn fit(needed: usize, what: &str) -> Fit {
+pub fn fit(needed: usize, what: &str) -> Result<(), Unsupported> {
     match raise(needed as u64) {
-        Ok(()) => Fit::Yes,
-        Err(most) => Fit::No(format!(
+        Ok(()) => Ok(()),
+        Err(most) => Err(Unsupported(format!(
             "{what} need {needed} descriptors, and the hard limit RLIMIT_NOFILE is {most}; raise it with \
              ulimit -Hn {needed} as root, or with `* hard nofile {needed}` in /etc/security/limits.conf"
-        )),
+        ))),
     }
 }
 
@@ -38,9 +38,9 @@ mod tests {
     #[test]
     fn more_descriptors_than_any_kernel_gives_are_refused_with_the_limit() {
         let (_, hard) = limits::nofile();
-        assert_eq!(fit(1, "one stream"), Fit::Yes);
+        assert_eq!(fit(1, "one stream"), Ok(()));
         // Above what fs.nr_open can be set to; root may not have them either.
-        let Fit::No(why) = fit(1 << 40, "very many streams") else { panic!("they fit") };
+        let Err(Unsupported(why)) = fit(1 << 40, "very many streams") else { panic!("they fit") };
         assert!(why.contains(&format!("RLIMIT_NOFILE is {hard}")) && why.contains("ulimit -Hn"), "{why}");
         assert_eq!(limits::nofile().1, hard);
     }

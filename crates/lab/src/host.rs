@@ -57,3 +57,36 @@ impl Host {
         fs::read_to_string(format!("/proc/sys/{path}")).ok()?.split_whitespace().next()?.parse().ok()
     }
 }
+
+/// Bytes of memory of the machine (`MemTotal`).
+pub fn memory_bytes() -> Option<u64> {
+    meminfo_bytes("MemTotal")
+}
+
+/// Bytes of memory that programs may still take, as the kernel estimates it (`MemAvailable`).
+pub fn available_bytes() -> Option<u64> {
+    meminfo_bytes("MemAvailable")
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn meminfo_bytes(name: &str) -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, name)
+}
+
+fn bytes_of(meminfo: &str, name: &str) -> Option<u64> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_meminfo_is_found_by_its_whole_name() {
+        let text = "MemTotalX:  1 kB\nMemTotal:   8140072 kB\nHugePages_Total:  3\n";
+        assert_eq!(bytes_of(text, "MemTotal"), Some(8_140_072 << 10));
+        assert_eq!(bytes_of(text, "HugePages_Total"), None, "a count is no number of bytes");
+        assert!(available_bytes().is_some_and(|bytes| bytes > 0));
+    }
+}

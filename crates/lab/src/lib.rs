@@ -1,6 +1,6 @@
 //! Mechanisms, patterns, and the processes that measure them.
 //!
-//! The way of a case through this crate: [`plan`] makes a list of case ids · [`target::prepare`] checks each against this
+//! The way of a case through this crate: [`plan`] makes a list of case ids · [`catalogue::prepare`] checks each against this
 //! machine · [`session`] orders their runs and decides when a case has enough · [`coordinator`] makes one run by starting
 //! [`peer`]s · a peer attaches its end of a [`mechanism`] and drives a [`pattern`] with it · [`summary`] turns what came back
 //! into lines of the record.
@@ -13,7 +13,9 @@ pub mod all_to_all;
 pub mod allocator;
 pub mod axis;
 pub mod buffer;
+pub mod catalogue;
 pub mod contract;
+mod control;
 pub mod coordinator;
 pub mod counter_check;
 pub mod crossover;
@@ -28,6 +30,7 @@ pub mod lock;
 pub mod machine;
 pub mod mechanism;
 pub mod op;
+mod page;
 pub mod params;
 pub mod pattern;
 pub mod peer;
@@ -39,5 +42,5 @@ pub mod shared;
 mod shared_counters;
 pub mod signal;
 pub mod summary;
-pub mod target;
+mod sys;
 pub mod touch;

@@ -12,7 +12,7 @@ use causeway_os::dmi::{self, Module, Modules};
 use causeway_os::{clock, limits};
 use weighbridge_record as record;
 
-use crate::host::Host;
+use crate::host::{self, Host};
 
 /// Kernel settings that change what is measured, by their path under `/proc/sys`.
 const SYSCTLS: &[&str] = &[
@@ -117,7 +117,7 @@ pub fn describe(host: &Host) -> record::Machine {
                 memory_bytes: node.memory_bytes.unwrap_or(0),
             })
             .collect(),
-        memory_bytes: memory_bytes(),
+        memory_bytes: host::memory_bytes().unwrap_or(0),
         dram: dram.as_ref().ok().map(describe_dram),
         clock: describe_clock(),
         missing: missing(host, &virtualisation, &dram),
@@ -216,13 +216,6 @@ fn virtualisation(cpuinfo: &str) -> String {
         (true, Some(vendor)) => vendor,
         (true, None) => "hypervisor".into(),
     }
-}
-
-fn memory_bytes() -> u64 {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }
 
 /// The C library and its version, as `getconf` tells it.

@@ -4,63 +4,8 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::CaseId;
 
-use crate::axis::Axis;
-
-/// How an end waits for its peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// In the receiving call itself.
-    Block,
-    /// `poll` before each read, as a main loop does.
-    Poll,
-    /// `epoll_wait` before each read.
-    Epoll,
-    /// A read submitted to io_uring, and waited for there.
-    Uring,
-    /// Without ever giving up the CPU.
-    Spin,
-    /// Spinning for a while, then blocking.
-    SpinBlock,
-    /// Giving up the CPU between two looks, but never sleeping.
-    Yield,
-}
-
-impl Wait {
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Wait::Block => "block",
-            Wait::Poll => "poll",
-            Wait::Epoll => "epoll",
-            Wait::Uring => "uring",
-            Wait::Spin => "spin",
-            Wait::SpinBlock => "spin-block",
-            Wait::Yield => "yield",
-        }
-    }
-
-    /// The way to wait that a word stands for.
-    pub fn parse(text: &str) -> Option<Wait> {
-        [Wait::Block, Wait::Poll, Wait::Epoll, Wait::Uring, Wait::Spin, Wait::SpinBlock, Wait::Yield]
-            .into_iter()
-            .find(|wait| wait.name() == text)
-    }
-}
-
-/// How much of a payload is touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
-    /// Nothing.
-    None,
-    /// The first word.
-    First,
-    /// A word of every cache line.
-    Lines,
-    /// Every byte.
-    All,
-    /// Every byte is written, and none is read.
-    Write,
-}
+use crate::axis::{self, Axis, Choice};
+pub use crate::axis::{Touch, Wait};
 
 /// A case as the ends see it.
 #[derive(Clone, Debug)]
@@ -97,7 +42,7 @@ impl CaseParams {
             .iter()
             .map(|axis| (axis.name.to_owned(), id.axes.get(axis.name).map_or(axis.default, |v| v).to_owned()))
             .collect();
-        let wait = match Wait::parse(axes.get("wait").map_or("default", |wait| wait)) {
+        let wait = match Wait::parse(axes.get(axis::WAIT.name).map_or(axis::DEFAULT, |wait| wait)) {
             _ if waits.is_empty() => Wait::Block,
             None => waits.first().copied().unwrap_or(Wait::Block),
             Some(wait) if waits.contains(&wait) => wait,
@@ -111,16 +56,12 @@ impl CaseParams {
                 ));
             }
         };
-        if axes.contains_key("wait") && !waits.is_empty() {
-            axes.insert("wait".into(), wait.name().into());
+        if axes.contains_key(axis::WAIT.name) && !waits.is_empty() {
+            axes.insert(axis::WAIT.name.into(), wait.name().into());
         }
-        let touch = match axes.get("touch").map(String::as_str) {
-            Some("none") => Touch::None,
-            Some("first") => Touch::First,
-            Some("lines") => Touch::Lines,
-            Some("write") => Touch::Write,
-            _ => Touch::All,
-        };
+        let touch = axes.get(Touch::AXIS.name).map_or(Touch::All, |name| {
+            Touch::parse(name).expect("an axis of this name takes no other words")
+        });
         let payload_bytes = usize::try_from(id.payload_bytes).map_err(|_| {
             format!("a payload of {} bytes does not fit this machine's memory", id.payload_bytes)
         })?;
@@ -143,6 +84,34 @@ impl CaseParams {
         self.axis(name).parse().ok()
     }
 
+    /// The value of an axis of numbers that has no `default`.
+    ///
+    /// # Panics
+    /// As [`CaseParams::axis`], or if the axis takes anything but numbers.
+    pub fn count(&self, axis: Axis) -> usize {
+        self.number(axis.name).expect("the axis takes nothing but numbers")
+    }
+
+    /// The value of an axis of words.
+    ///
+    /// # Panics
+    /// As [`CaseParams::axis`], or if the axis of this name is another one.
+    pub fn choice<C: Choice>(&self) -> C {
+        self.choice_if_declared()
+            .unwrap_or_else(|| panic!("{} asks for an undeclared axis `{}`", self.id, C::AXIS.name))
+    }
+
+    /// The value of an axis of words; `None` where it is not declared for this case.
+    ///
+    /// # Panics
+    /// If the axis of this name is another one.
+    pub fn choice_if_declared<C: Choice>(&self) -> Option<C> {
+        let name = self.axes.get(C::AXIS.name)?;
+        let value = C::parse(name);
+        assert!(value.is_some(), "{} has a value of another axis `{}`: {name}", self.id, C::AXIS.name);
+        value
+    }
+
     /// Do all roles share one CPU?
     pub fn same_cpu(&self) -> bool {
         self.cpus.windows(2).all(|pair| pair[0] == pair[1]) && !self.cpus.is_empty()
@@ -152,7 +121,6 @@ impl CaseParams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::axis;
 
     const WAITS: &[Wait] = &[Wait::Block, Wait::Poll];
 

@@ -4,6 +4,7 @@
 //! shared memory, so that the coordinator can say where a peer died. It talks to the coordinator twice: it receives an
 //! [`Assignment`], and it sends a [`Report`].
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
@@ -12,25 +13,22 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use causeway_os::counters::TaskSwitches;
-use causeway_os::{process, sched, socket};
+use causeway_os::{process, sched};
 use serde::{Deserialize, Serialize};
 use weighbridge_record::CaseId;
 
 use crate::axis;
-use crate::contract::{EndResources, Facts};
+use crate::catalogue;
+use crate::contract::{EndResources, Facts, Target};
+use crate::control;
 use crate::ctx::{Counted, Ctx};
 use crate::duet::turnstile::{Party, Turnstile};
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
-use crate::target::{self, Target};
 
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
-
-/// Descriptors in one message; the kernel allows 253.
-const FDS_PER_MESSAGE: usize = 200;
-const MESSAGE_BYTES: usize = 1 << 17;
 
 /// What a peer is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -100,15 +98,9 @@ pub fn send_assignment(
     turnstile: Option<BorrowedFd<'_>>,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
-    let text = serde_json::to_vec(assignment).expect("an assignment is plain data");
-    let memory: Vec<_> = std::iter::once(shared.fd()).chain(turnstile).collect();
-    socket::send_with_fds(control, &text, &memory)?;
-    let fds: Vec<_> =
-        resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd).collect();
-    for fds in fds.chunks(FDS_PER_MESSAGE) {
-        socket::send_with_fds(control, &[0], fds)?;
-    }
-    Ok(())
+    let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
+    let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(of_roles).collect();
+    control::send(control, assignment, &fds)
 }
 
 /// Receives a report; `None` when the peer has closed its end without one.
@@ -116,12 +108,7 @@ pub fn send_assignment(
 /// # Errors
 /// The kernel's, or nonsense instead of a report.
 pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
-    let mut buffer = vec![0; MESSAGE_BYTES];
-    let (len, _) = socket::recv_with_fds(control, &mut buffer, 0)?;
-    if len == 0 {
-        return Ok(None);
-    }
-    serde_json::from_slice(&buffer[..len]).map(Some).map_err(io::Error::other)
+    control::receive(control)
 }
 
 /// The whole program when it is started as a peer. `parent` is the coordinator's process id, `control` its socket.
@@ -130,8 +117,7 @@ pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
         Ok(()) => play(control.as_fd()),
         Err(error) => Report::failed(0, &error.into()),
     };
-    let text = serde_json::to_vec(&report).expect("a report is plain data");
-    match socket::send_with_fds(control.as_fd(), &text, &[]) {
+    match control::send(control.as_fd(), &report, &[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -144,7 +130,7 @@ fn play(control: BorrowedFd<'_>) -> Report {
     };
     let Received { assignment, shared, turnstile, resources_by_role } = received;
     let (target, _, mut params) =
-        target::resolve(&assignment.case).expect("the coordinator has checked the case");
+        catalogue::resolve(&assignment.case).expect("the coordinator has checked the case");
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
@@ -161,6 +147,11 @@ fn play_all(
     mut roles: Vec<(usize, EndResources)>,
     play: impl Fn((usize, EndResources)) -> Result<RoleReport, Report> + Send + Sync + 'static,
 ) -> Result<Vec<RoleReport>, Report> {
+    let play = move |role: (usize, EndResources)| {
+        let index = role.0;
+        panic::catch_unwind(AssertUnwindSafe(|| play(role)))
+            .unwrap_or_else(|panic| Err(Report::failed(index, &io::Error::other(words_of(&*panic)))))
+    };
     if roles.len() == 1 {
         return play(roles.remove(0)).map(|report| vec![report]);
     }
@@ -169,15 +160,19 @@ fn play_all(
     for role in roles {
         let (play, sender) = (Arc::clone(&play), sender.clone());
         thread::spawn(move || {
-            let index = role.0;
-            let result = panic::catch_unwind(AssertUnwindSafe(|| play(role)))
-                .unwrap_or_else(|_| Err(Report::failed(index, &io::Error::other("it panicked"))));
             // Nobody listens any more once another role has failed.
-            let _ = sender.send(result);
+            let _ = sender.send(play(role));
         });
     }
     drop(sender);
     results.into_iter().collect()
+}
+
+/// What a panic says: a defect of this program, which the user can report.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    format!("a defect of this program: it panicked: {said}")
 }
 
 struct Received {
@@ -188,22 +183,13 @@ struct Received {
 }
 
 fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
-    let mut buffer = vec![0; MESSAGE_BYTES];
-    let (len, memory) = socket::recv_with_fds(control, &mut buffer, 2)?;
-    let assignment: Assignment = serde_json::from_slice(&buffer[..len]).map_err(io::Error::other)?;
-    let mut memory = memory.into_iter();
-    let shared = memory.next().ok_or_else(|| io::Error::other("the assignment came without memory"))?;
-    let turnstile = memory.next();
-    let wanted: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
-    let mut fds = Vec::with_capacity(wanted);
-    while fds.len() < wanted {
-        let (len, more) = socket::recv_with_fds(control, &mut buffer, FDS_PER_MESSAGE)?;
-        if len == 0 {
-            return Err(io::Error::other("the coordinator is gone"));
-        }
-        fds.extend(more);
-    }
-    let mut fds = fds.into_iter();
+    let assignment: Assignment =
+        control::receive(control)?.ok_or_else(|| io::Error::other("the coordinator is gone"))?;
+    let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
+    let of_set = usize::from(assignment.party.is_some());
+    let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_roles)?.into_iter();
+    let shared = Shared::join(&mut fds)?;
+    let turnstile = assignment.party.and_then(|_| fds.next());
     let resources_by_role = assignment
         .roles
         .iter()
@@ -212,7 +198,7 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared: Shared::open(shared)?, turnstile, resources_by_role })
+    Ok(Received { assignment, shared, turnstile, resources_by_role })
 }
 
 fn play_role(

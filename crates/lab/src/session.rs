@@ -13,12 +13,12 @@ use weighbridge_record as record;
 use weighbridge_record::{CaseId, Line, StoppedBy};
 use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule, duet};
 
+use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Outcome};
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
 use crate::summary;
-use crate::target::Prepared;
 use hubs::{Hubs, Set};
 
 /// What is asked of a session.

@@ -3,14 +3,17 @@
 //! Plain words in a memfd, each written by one side and read by others; nothing in it is trusted beyond this program.
 //! Offsets are private here. Words that are written while something is timed stand on lines of their own.
 
+mod deadline;
 mod words;
 
+pub use deadline::Deadline;
 pub use words::{Pace, Phase, Planned, Progress, Sample, Step};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::time::Duration;
 
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
@@ -33,7 +36,9 @@ const VERIFIED: usize = 0x280;
 const SAMPLE_COUNT: usize = 0x300;
 const PACE: usize = 0x400;
 const LEFT: usize = 0x480;
-const SLICE: usize = 0x500;
+const COUNTED_OPS: usize = 0x500;
+const RUN_DEADLINE_NS: usize = 0x580;
+const SLICE: usize = 0x600;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
@@ -44,30 +49,64 @@ const LEN: usize = SAMPLES + MAX_SAMPLES * COLUMNS * 8;
 pub struct Shared {
     fd: OwnedFd,
     map: Mapping,
+    deadline: Option<Deadline>,
 }
 
 impl Shared {
-    /// In the coordinator: all words zero.
+    /// Descriptors that [`Shared::join`] takes.
+    pub const FDS: usize = 2;
+
+    /// In the coordinator: all words zero, no deadline.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel refuses memory or a descriptor.
     pub fn create() -> io::Result<Shared> {
-        let fd = memory::memfd("weighbridge-run", LEN as u64)?;
-        Shared::open(fd)
+        let deadline = Some(Deadline::create()?);
+        Ok(Shared { deadline, ..Shared::open(memory::memfd("weighbridge-run", LEN as u64)?)? })
     }
 
-    /// In a peer.
+    /// In a peer: from what [`Shared::fds`] are there.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel refuses the mapping.
+    ///
+    /// # Panics
+    /// If there are fewer than [`Shared::FDS`] descriptors.
+    pub fn join(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Shared> {
+        let mut next = || fds.next().expect("as many descriptors were received");
+        let shared = Shared::open(next())?;
+        Ok(Shared { deadline: Some(Deadline::from(next())), ..shared })
+    }
+
+    /// The memory alone, to look at.
+    ///
+    /// # Errors
+    /// The kernel refuses the mapping.
     pub fn open(fd: OwnedFd) -> io::Result<Shared> {
         let map = Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?;
-        Ok(Shared { fd, map })
+        Ok(Shared { fd, map, deadline: None })
     }
 
-    /// To pass on.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// To pass on to peers.
+    ///
+    /// # Panics
+    /// If this is the memory alone.
+    pub fn fds(&self) -> [BorrowedFd<'_>; Shared::FDS] {
+        [self.fd.as_fd(), self.deadline().fd()]
+    }
+
+    /// When the coordinator gives up waiting: what it has set, and after the barrier what [`Shared::set_run_deadline`] said.
+    ///
+    /// # Panics
+    /// If this is the memory alone.
+    pub fn deadline(&self) -> &Deadline {
+        self.deadline.as_ref().expect("this process takes part in the run")
+    }
+
+    /// From the barrier to the end of the run. The last role at the barrier makes this the deadline, so that the one for the
+    /// start does not wake the coordinator in the timed part.
+    pub fn set_run_deadline(&self, length: Duration) {
+        self.u64(RUN_DEADLINE_NS).store(length.as_nanos() as u64, Relaxed);
     }
 
     /// Touches every page, so that no sample pays for it.
@@ -117,6 +156,9 @@ impl Shared {
         let go = self.u32(GO);
         // PAIR barrier: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
         if self.u32(READY).fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == roles as u32 {
+            if let (Some(deadline), 1..) = (&self.deadline, self.u64(RUN_DEADLINE_NS).load(Relaxed)) {
+                deadline.set(Duration::from_nanos(self.u64(RUN_DEADLINE_NS).load(Relaxed)))?;
+            }
             self.u64(START_NS).store(begin_ns(), Relaxed);
             go.store(1, Release); // PAIR barrier
             futex::wake(go, u32::MAX >> 1)?;
@@ -270,7 +312,17 @@ impl Shared {
         }
     }
 
-    /// A role of a crowd has stopped.
+    /// What the leading role has counted, for the others to take over once it has finished.
+    pub fn set_counted_ops(&self, ops: u64) {
+        self.u64(COUNTED_OPS).store(ops, Relaxed); // ordered by `finish`
+    }
+
+    /// That number.
+    pub fn counted_ops(&self) -> u64 {
+        self.u64(COUNTED_OPS).load(Relaxed)
+    }
+
+    /// A role that works until it is told to stop has stopped, and has published what it did.
     pub fn leave(&self) {
         self.u32(LEFT).fetch_add(1, Release); // PAIR leave
     }
@@ -349,7 +401,7 @@ mod tests {
     #[test]
     fn progress_is_read_whole_while_it_is_written() {
         let shared = Shared::create().unwrap();
-        let other = Shared::open(shared.fd().try_clone_to_owned().unwrap()).unwrap();
+        let other = Shared::open(shared.fd.try_clone().unwrap()).unwrap();
         let last = 200_000;
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -380,7 +432,7 @@ mod tests {
     #[test]
     fn a_role_keeps_the_step_it_died_in() {
         let shared = Shared::create().unwrap();
-        let other = Shared::open(shared.fd().try_clone_to_owned().unwrap()).unwrap();
+        let other = Shared::open(shared.fd.try_clone().unwrap()).unwrap();
         for step in Step::ALL {
             other.set_step(7, step);
             assert_eq!(shared.step(7), step);

@@ -8,14 +8,12 @@ use weighbridge_record::{
 };
 use weighbridge_stats as stats;
 
-use crate::contract::{Caps, Facts};
+use crate::contract::{Caps, Facts, Prepared, Unit};
 use crate::coordinator::Measured;
 use crate::counter_check;
 use crate::ctx::Time;
-use crate::pattern::Unit;
 use crate::peer::RoleReport;
 use crate::shared::Sample;
-use crate::target::Prepared;
 
 /// The line of a case, with the settings that its endpoints read back.
 pub fn case_line(case: &Prepared, facts: &Facts, measured_alone: Option<String>) -> record::Case {
@@ -231,10 +229,10 @@ fn median(all: &[&PerOp]) -> PerOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target;
+    use crate::catalogue;
 
     fn is_noise(id: &str, cpus: &[u32], roles: usize) -> bool {
-        let (target, pattern, mut params) = target::resolve(&id.parse().unwrap()).unwrap();
+        let (target, pattern, mut params) = catalogue::resolve(&id.parse().unwrap()).unwrap();
         params.cpus = cpus.to_vec();
         comes_from_outside(&Prepared { params, target, pattern, resolved_placement: "same-llc" }, roles)
     }

@@ -44,6 +44,15 @@ pub fn expected(len: usize, word: u64, touch: Touch) -> u64 {
     }
 }
 
+/// Sum of single bytes: the same in whatever pieces they are read.
+#[inline]
+pub fn byte_sum(bytes: &[u8]) -> u64 {
+    match bytes {
+        [byte] => u64::from(*byte),
+        bytes => bytes.iter().map(|byte| u64::from(*byte)).sum(),
+    }
+}
+
 /// Does every byte of a message belong to `word`? For the messages that are exchanged before anything is timed.
 pub fn is_filled_with(payload: &[u8], word: u64) -> bool {
     let (words, tail) = payload.as_chunks::<8>();

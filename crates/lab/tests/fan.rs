@@ -19,9 +19,8 @@ mod runs;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, Target};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use measured::{measure, series};

@@ -1,9 +1,9 @@
-//! Waiting for a word in shared memory to change, and waking those who wait.
+//! Waiting for a word in shared memory to change, and waking the threads that wait.
 //!
 //! All calls are shared, never `FUTEX_PRIVATE_FLAG`: waiter and waker may be different processes that map the same
 //! file at different addresses. Waiting needs no write access to the word.
 //!
-//! A wait may end for no reason that the caller can see. Whoever waits looks at the word again.
+//! A wait may end for no reason that the caller can see: load the word again after every wait.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -14,15 +14,15 @@ use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// How a wait ended. All four are normal.
+/// How a wait ended. All four are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Somebody woke this thread.
+    /// This thread was woken.
     Woken,
     /// The word did not hold the expected value; the thread did not sleep.
     Changed,
-    /// The time was over.
+    /// The timeout has passed.
     TimedOut,
     /// A signal came.
     Interrupted,
@@ -34,10 +34,10 @@ pub enum Outcome {
 ///
 /// # Errors
 ///
-/// What is none of [`Outcome`]: `EFAULT` for memory that is gone.
+/// Errors of the kernel that are not an [`Outcome`]: `EFAULT` for memory that is not mapped.
 #[inline]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> io::Result<Outcome> {
-    // A time that does not fit is longer than any machine runs.
+    // A timeout that does not fit is longer than any machine runs.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     outcome(futex::wait(word, Flags::empty(), expected, timeout.as_ref()))
 }
@@ -55,7 +55,7 @@ pub fn wait_bitset(
     bits: u32,
 ) -> io::Result<Outcome> {
     let bits = NonZeroU32::new(bits).ok_or(Errno::INVAL)?;
-    // Unlike the plain wait, this one takes the end of the wait, not its length.
+    // Unlike the plain wait, this system call takes the end of the wait, not its length.
     let end = timeout.and_then(|timeout| {
         let timeout = Timespec::try_from(timeout).ok()?;
         clock_gettime(ClockId::Monotonic).checked_add(timeout)
@@ -74,12 +74,12 @@ fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
     }
 }
 
-/// Wakes up to `count` of those who wait on `word`; returns how many.
+/// Wakes up to `count` threads that wait on `word`; returns how many it woke.
 ///
 /// # Errors
 ///
-/// `EINVAL` when somebody with access to the word waits on it in another way (a priority-inheriting lock), which only
-/// a faulty or hostile peer does. `EFAULT` for memory that is gone.
+/// `EINVAL` when a thread waits on the word in another way (a priority-inheriting lock), which only a faulty or hostile
+/// peer does. `EFAULT` for memory that is not mapped.
 #[inline]
 pub fn wake(word: &AtomicU32, count: u32) -> io::Result<u32> {
     match kernel_count(count) {
@@ -88,7 +88,7 @@ pub fn wake(word: &AtomicU32, count: u32) -> io::Result<u32> {
     }
 }
 
-/// Wakes up to `count` of those who wait on `word` with a bit in common with `bits`; returns how many.
+/// Wakes up to `count` threads that wait on `word` with a bit in common with `bits`; returns how many it woke.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub fn wake_bitset(word: &AtomicU32, count: u32, bits: u32) -> io::Result<u32> {
     }
 }
 
-/// The kernel takes a signed number and, asked to wake none or a negative number, wakes one.
+/// The count for the kernel, which takes a signed number and, asked to wake none or a negative number, wakes one.
 #[inline]
 fn kernel_count(count: u32) -> Option<u32> {
     (count > 0).then_some(count.min(i32::MAX as u32))
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_its_time() {
+    fn a_wait_ends_with_its_timeout() {
         let word = AtomicU32::new(5);
         let short = Duration::from_millis(3);
         let start = Instant::now();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_time_is_no_error() {
+    fn the_longest_timeout_is_not_an_error() {
         let word = AtomicU32::new(0);
         std::thread::scope(|scope| {
             let plain = scope.spawn(|| wait(&word, 0, Some(Duration::MAX)).unwrap());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_can_be_woken_and_nobody_too() {
+    fn all_threads_can_be_woken_and_none_too() {
         let word = AtomicU32::new(0);
         let asleep = AtomicU32::new(0);
         std::thread::scope(|scope| {
@@ -186,7 +186,7 @@ mod tests {
             while asleep.load(Ordering::SeqCst) < 3 {
                 std::thread::yield_now();
             }
-            // Sooner or later all three sleep; waking none of them never wakes one.
+            // Waking none never wakes one, whether they sleep already or not.
             for _ in 0..100 {
                 assert_eq!(wake(&word, 0).unwrap(), 0);
                 assert_eq!(wake_bitset(&word, 0, 1).unwrap(), 0);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_wakes_only_those_who_wait_for_it() {
+    fn a_bit_wakes_only_threads_that_wait_for_it() {
         let word = AtomicU32::new(0);
         std::thread::scope(|scope| {
             let first = scope.spawn(|| wait_bitset(&word, 0, Some(LONG), 0b01).unwrap());

@@ -9,11 +9,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use weighbridge_lab::{summary, target};
+use weighbridge_lab::{catalogue, summary};
 use weighbridge_record::{CaseId, Line, Run, Summary, read_file};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    target::add(weighbridge_peers::FAMILIES);
+    catalogue::add(weighbridge_peers::FAMILIES);
     let record = std::env::args().nth(1).ok_or("which record?")?;
     let (mut runs, mut summaries) = (Vec::new(), Vec::new());
     for line in read_file(Path::new(&record))?.lines {
@@ -42,11 +42,11 @@ fn is_rival(theirs: &CaseId, other: &CaseId) -> bool {
 }
 
 fn wait(id: &CaseId) -> Option<&'static str> {
-    target::resolve(id).ok().map(|(_, _, link)| link.wait.name())
+    catalogue::resolve(id).ok().map(|(_, _, link)| link.wait.name())
 }
 
 fn row(theirs: &Summary, other: &Summary, runs: &[Run]) -> Result<(), String> {
-    let (_, pattern, _) = target::resolve(&theirs.case)?;
+    let (_, pattern, _) = catalogue::resolve(&theirs.case)?;
     let pairs = pairs(&theirs.case, &other.case, runs);
     let ratio = summary::comparison_line(&theirs.case, &other.case, &pairs, pattern.unit.higher_is_better());
     let interval = ratio.ci95.map_or("-".into(), |[low, high]| format!("{low:.2} to {high:.2}"));

@@ -11,7 +11,7 @@
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
 
-use weighbridge_lab::target::Family;
+use weighbridge_lab::contract::Family;
 
 /// What the laboratory is handed: one family for each library that was compiled in.
 pub const FAMILIES: &[Family] = &[

@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::catalogue;
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::mechanism;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{self, Prepared, Target};
 use weighbridge_record::CaseId;
 
 use runs::Promises;
@@ -45,7 +45,7 @@ const LONG: Timing =
     Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
 
 fn main() -> ExitCode {
-    target::add(weighbridge_peers::FAMILIES);
+    catalogue::add(weighbridge_peers::FAMILIES);
     if std::env::args().nth(1).as_deref() == Some(COORDINATE) {
         return coordinate();
     }
@@ -86,7 +86,7 @@ fn blocking(host: &Host) -> Prepared {
 }
 
 /// Queue and largest payload are as asked for, and nothing is dropped when a queue is full.
-fn settings(host: &Host, _subject: &'static Target) {
+fn settings(host: &Host, _target: &'static Target) {
     let id = CaseId::new("stream", "iceoryx2", 1000, "free").with("wait", "block").with("depth", "3");
     let facts = runs::measure(host, &runs::prepare(host, &id).unwrap(), runs::SHORT).facts;
     for (name, value) in [
@@ -100,14 +100,14 @@ fn settings(host: &Host, _subject: &'static Target) {
     assert!(facts["iceoryx2_version"].starts_with("0.10."), "{facts:?}");
 }
 
-fn too_deep(host: &Host, _subject: &'static Target) {
+fn too_deep(host: &Host, _target: &'static Target) {
     let id = CaseId::new("roundtrip", "iceoryx2", 1 << 20, "free").with("depth", "1000000000");
     let why = runs::prepare(host, &id).unwrap_err();
     assert!(why.contains("/dev/shm") && why.contains("lower depth") && why.contains("remount"), "{why}");
 }
 
 /// As between two ends, and a queue holds a whole burst.
-fn settings_of_many(host: &Host, _subject: &'static Target) {
+fn settings_of_many(host: &Host, _target: &'static Target) {
     let id = CaseId::new("fan-out", "iceoryx2", 1000, "free").with("receivers", "3").with("burst", "100");
     let facts = measured::measure(host, &id).expect("three receivers are no limit").facts;
     for (name, value) in [
@@ -121,7 +121,7 @@ fn settings_of_many(host: &Host, _subject: &'static Target) {
     }
 }
 
-fn too_many(host: &Host, _subject: &'static Target) {
+fn too_many(host: &Host, _target: &'static Target) {
     let id = CaseId::new("fan-out", "iceoryx2", 1 << 30, "free").with("receivers", "400");
     let why = runs::prepare(host, &id).unwrap_err();
     assert!(why.contains("/dev/shm") && why.contains("fewer receivers") && why.contains("remount"), "{why}");
@@ -156,7 +156,7 @@ fn kill(pid: u32) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
 }
 
-fn both_killed(host: &Host, _subject: &'static Target) {
+fn both_killed(host: &Host, _target: &'static Target) {
     let (case, us) = (blocking(host), std::process::id());
     let was_connected = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn coordinate() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn coordinator_killed(_host: &Host, _subject: &'static Target) {
+fn coordinator_killed(_host: &Host, _target: &'static Target) {
     let mut child = Command::new("/proc/self/exe").arg(COORDINATE).stdin(Stdio::null()).spawn().unwrap();
     let coordinator = child.id();
     until("connected", || is_connected(coordinator));
@@ -192,7 +192,7 @@ fn coordinator_killed(_host: &Host, _subject: &'static Target) {
     assert_ne!(names_of(coordinator), [""; 0], "nobody was there to take them away");
     // Peers end with their coordinator. One that is ending may still make a name; so they are gone first.
     until("without peers", || !processes_of(coordinator));
-    mechanism::cleanup();
+    catalogue::cleanup();
     assert_eq!(names_of(coordinator), [""; 0]);
 }
 

@@ -70,8 +70,9 @@ pub fn ratios(baseline: Side<'_>, case: Side<'_>) -> Vec<Ratio> {
     figures(baseline.summary).into_iter().filter_map(|figure| ratio(baseline, case, &figure)).collect()
 }
 
-/// How many times the baseline's figure the case has. From pairs of runs of one round where both are of one record;
-/// otherwise from all runs of both, which is no interleaved comparison, and `pairs` is 0.
+/// How many times the baseline's figure the case has. From pairs of runs of one round where both are of one record (of the
+/// medians, without an interval, where there is no pair); otherwise from all runs of both. `pairs` is 0 where the comparison is
+/// not interleaved.
 pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> {
     let (there, here) = (of_summary(baseline.summary, figure)?, of_summary(case.summary, figure)?);
     let is_count = figure.ends_with("voluntary_switches_per_op");
@@ -91,14 +92,22 @@ pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> 
         let by_round: BTreeMap<u32, f64> = base.into_iter().collect();
         let pairs: Vec<(f64, f64)> =
             own.into_iter().filter_map(|(round, value)| Some((*by_round.get(&round)?, value))).collect();
-        let found = (!pairs.is_empty()).then(|| paired_ratio(&pairs, CONFIDENCE))?;
-        (found.median, found.interval, found.pairs)
+        match pairs.is_empty() {
+            true => (here / there, None, 0),
+            false => {
+                let found = paired_ratio(&pairs, CONFIDENCE);
+                (found.median, found.interval, found.pairs)
+            }
+        }
     } else {
         let of = |side: Vec<(u32, f64)>| side.into_iter().map(|(_, value)| value).collect::<Vec<_>>();
         let (base, own) = (of(base), of(own));
         let found = (!base.is_empty() && !own.is_empty()).then(|| factor(&base, &own, CONFIDENCE))?;
         (found.ratio, found.interval, 0)
     };
+    if !ratio.is_finite() || ratio <= 0.0 {
+        return None;
+    }
     Some(Ratio {
         case: case.summary.case.clone(),
         baseline: baseline.summary.case.clone(),
@@ -122,10 +131,10 @@ fn figures(summary: &Summary) -> Vec<String> {
     }
     let counts = ["cpu_ns_per_op", "voluntary_switches_per_op", "involuntary_switches_per_op"];
     all.extend(counts.map(String::from));
-    let is_own = |name: &&String| {
-        !name.contains("voluntary_switches") && !name.contains('.') && !(counts_events && *name == RECEIVED)
+    let is_elsewhere = |name: &String| {
+        name.contains("voluntary_switches") || name.contains('.') || (counts_events && name == RECEIVED)
     };
-    all.extend(summary.series.keys().filter(is_own).cloned());
+    all.extend(summary.series.keys().filter(|name| !is_elsewhere(name)).cloned());
     all
 }
 

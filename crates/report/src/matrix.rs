@@ -81,11 +81,13 @@ impl<'a> Matrix<'a> {
         if medians.len() < 2 {
             return None;
         }
-        let order = |a: &(usize, f64), b: &(usize, f64)| match self.higher_is_better {
-            true => b.1.total_cmp(&a.1),
-            false => a.1.total_cmp(&b.1),
-        };
-        medians.into_iter().min_by(order).map(|(column, _)| column)
+        let better = |a: (usize, f64), b: (usize, f64)| if self.is_better(b.1, a.1) { b } else { a };
+        medians.into_iter().reduce(better).map(|(column, _)| column)
+    }
+
+    /// Is the one figure better than the other?
+    pub fn is_better(&self, one: f64, other: f64) -> bool {
+        if self.higher_is_better { one > other } else { one < other }
     }
 
     /// Is there something to draw over size?

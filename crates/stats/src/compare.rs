@@ -1,7 +1,7 @@
 //! By what factor do two things differ, and for kernels: can the difference be attributed at all?
 //!
 //! Everything is a ratio *candidate over baseline* of positive values, taken on logarithms, so that "twice" and "half"
-//! are equally far from "the same". What a ratio of costs amounts to is decided in [`verdict`](crate::verdict).
+//! are equally far from "the same". What a ratio of costs amounts to is decided in [`verdict`](mod@crate::verdict).
 
 use crate::evidence::Evidence;
 use crate::interval::{Interval, of_sorted};

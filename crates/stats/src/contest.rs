@@ -101,12 +101,11 @@ impl Contest {
     /// `bounds[i][j]`: the upper bound of the log cost of j over that of i, each alone at this one-sided confidence.
     fn upper_bounds(&self, miss: f64) -> Vec<Vec<Option<f64>>> {
         let mut bounds = vec![vec![None; self.count]; self.count];
-        for i in 0..self.count {
-            for j in i + 1..self.count {
-                if let Some(interval) = self.pair(i, j).log_interval(1.0 - 2.0 * miss) {
-                    bounds[i][j] = Some(interval.high);
-                    bounds[j][i] = Some(-interval.low);
-                }
+        let all = (0..self.count).flat_map(|i| (i + 1..self.count).map(move |j| (i, j)));
+        for ((i, j), evidence) in all.zip(&self.pairs) {
+            if let Some(interval) = evidence.log_interval(1.0 - 2.0 * miss) {
+                bounds[i][j] = Some(interval.high);
+                bounds[j][i] = Some(-interval.low);
             }
         }
         bounds

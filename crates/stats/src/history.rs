@@ -63,8 +63,7 @@ pub fn change_points(points: &[Point]) -> Vec<ChangePoint> {
     // Borders of segments, the ends included.
     let mut borders = vec![0, points.len()];
     let mut p_of = vec![];
-    loop {
-        let Some((at, statistic)) = best_split(&logs, &borders) else { break };
+    while let Some((at, statistic)) = best_split(&logs, &borders) {
         let p = permutation_p(&logs, &borders, statistic, &mut random);
         if p > ALPHA {
             break;

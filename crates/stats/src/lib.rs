@@ -6,11 +6,17 @@
 //! | question | module |
 //! |---|---|
 //! | what is the middle, how wide is the rest | [`order`] |
-//! | how sure is the middle | [`interval`] |
-//! | are there enough runs | [`stopping`] |
+//! | how sure is the middle | [`interval`]; of differences of pairs [`signed_rank`] |
+//! | is the peer warm | [`warm_up`] |
+//! | are there enough runs | [`stopping`]; for runs that resemble each other [`correlation`] |
 //! | what does a case amount to | [`summary`] |
+//! | what is a case to its hub, and the hub to the session | [`duet`] |
 //! | is it one steady state at all | [`regime`] |
-//! | is one thing faster than another | [`compare`], [`ranks`], [`discovery`] |
+//! | what is the ratio of two costs, how sure is it | [`evidence`], [`compare`], [`ranks`] |
+//! | does a change matter, and when may one stop looking | [`mod@verdict`], [`sequential`] |
+//! | which of several is the best, which order is sure | [`contest`] |
+//! | what holds in a whole report | [`discovery`] |
+//! | when did a level change | [`history`] |
 //! | how bad is the tail | [`tail`] |
 //! | did all get their share | [`fairness`] |
 //! | at which size do two costs meet | [`curve`] |

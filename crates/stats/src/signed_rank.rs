@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn the_published_example_has_its_estimate_interval_and_p() {
-        // Hamilton depression scale, Hollander and Wolfe (1999), example 3.1 and 3.3: estimate −0.46, 96 % interval
-        // −0.786 to −0.010, P(T ≥ 40 of 45) = 0.0195 on one side.
-        let before = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30];
-        let after = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29];
+        // Hamilton depression scale, Hollander and Wolfe (1999), example 3.1 and 3.3, times a hundred: estimate −46, 96 %
+        // interval −78.6 to −1.0, P(T ≥ 40 of 45) = 0.0195 on one side.
+        let before = [183.0, 50.0, 162.0, 248.0, 168.0, 188.0, 155.0, 306.0, 130.0];
+        let after = [87.8, 64.7, 59.8, 205.0, 106.0, 129.0, 106.0, 314.0, 129.0];
         let change: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
-        assert!((hodges_lehmann(&change) + 0.46).abs() < 1e-9, "{}", hodges_lehmann(&change));
+        assert!((hodges_lehmann(&change) + 46.0).abs() < 1e-9, "{}", hodges_lehmann(&change));
         let interval = walsh_interval(&change, 0.96).unwrap();
-        assert!((interval.low + 0.786).abs() < 1e-9 && (interval.high + 0.010).abs() < 1e-9, "{interval:?}");
+        assert!((interval.low + 78.6).abs() < 1e-9 && (interval.high + 1.0).abs() < 1e-9, "{interval:?}");
         assert!((signed_rank_test(&change) - 0.0390625).abs() < 1e-9, "{}", signed_rank_test(&change));
     }
 

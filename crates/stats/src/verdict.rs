@@ -260,7 +260,7 @@ mod tests {
     fn two_modes_on_one_side_only_are_a_change_of_shape() {
         let one: Vec<f64> = (0..16).map(|i| 1.0 + 0.001 * f64::from(i * 7 % 16)).collect();
         let two: Vec<f64> =
-            one.iter().enumerate().map(|(i, v)| if i % 3 == 0 { v * 1.8 } else { *v }).collect();
+            one.iter().enumerate().map(|(i, v)| if i.is_multiple_of(3) { v * 1.8 } else { *v }).collect();
         let found = shape_changed(&one, &two, 0.02).unwrap();
         assert!(found.is_in_b && found.levels[1] > 1.7, "{found:?}");
         assert!(!shape_changed(&two, &one, 0.02).unwrap().is_in_b);

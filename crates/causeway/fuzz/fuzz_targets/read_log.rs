@@ -1,7 +1,7 @@
 //! A reader of an arbitrary log: `cargo +nightly fuzz run read_log` in `crates/causeway`.
 //!
-//! The input fills the granules of a small log and the words that publishers write. A reader may say anything about
-//! it, but must neither panic, nor loop, nor claim payloads above the limit.
+//! The input fills the granules of a small log and the words that publishers write. A reader may return anything,
+//! but must neither panic, nor loop, nor report payloads above the limit.
 #![no_main]
 
 use causeway::log::atomic::Ordering;

@@ -1,7 +1,6 @@
-//! The atomics that the protocol is written with: the processor's, or loom's when a model is checked.
+//! The atomics of the protocol: those of the processor, or those of loom when a model is checked.
 //!
-//! Everything in [`log`](super) takes its atomics and fences from here and from nowhere else, so that
-//! `--cfg loom` runs the very code that ships.
+//! [`log`](super) takes its atomics and fences from here only, so that `--cfg loom` runs the code that ships.
 //!
 //! # Safety
 //! The one instruction here that is not an atomic of the standard library changes no memory.
@@ -12,7 +11,7 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// A word that no thread waits for and whose order no proof needs; loom does not branch on it.
+/// A word that no thread waits for and whose order no proof needs: loom does not branch on it.
 pub use std::sync::atomic::AtomicU64 as QuietU64;
 
 /// The full fence between a locked read-modify-write and the loads that follow it.
@@ -28,7 +27,7 @@ pub fn fence_after_exchange() {
     fence(Ordering::SeqCst);
 }
 
-/// A full fence: no later load of this thread is answered before every earlier store of it is visible to all.
+/// A full fence: every earlier store of this thread is visible to all before any later load of it.
 ///
 /// On x86-64 a locked instruction on the thread's own stack does that at half the cost of the `mfence` that the standard
 /// library emits. Elsewhere, and in the model, it is the standard library's.
@@ -44,7 +43,7 @@ pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// What a thread does between two looks at a word that another thread is about to change.
+/// Pauses between two loads of a word that another thread is about to change.
 #[inline(always)]
 pub fn pause() {
     #[cfg(loom)]

@@ -1,10 +1,9 @@
-//! Copies between a log and memory of one's own, while other processes may look at or change the log.
+//! Copies between a log and private memory, while other processes may read or change the log.
 //!
 //! # Safety
 //!
-//! Bytes in the log are loaded and stored by atomics or by instructions that the compiler knows nothing about, never through a
-//! Rust reference: what changes meanwhile is torn, and the program stays defined. That the ranges exist is each caller's
-//! promise.
+//! Bytes in the log are loaded and stored by atomics or by instructions that are opaque to the compiler, never through a Rust
+//! reference: what changes meanwhile is torn, and the program stays defined. Each caller promises that the ranges exist.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Copies payload out of a log: bytes that another process may change meanwhile. The copy may be torn, the program stays
 /// defined.
 ///
-/// It goes by the processor's own instructions, which the compiler cannot look into, and by atomic words. Long copies use the
-/// string copy, which is as fast as memcpy from some hundred bytes on (every x86-64 since 2012 has ERMS).
+/// Uses inline assembly, which is opaque to the compiler, and atomic words. Long copies use the string copy of the processor,
+/// which is as fast as memcpy from some hundred bytes on (every x86-64 since 2012 has ERMS).
 ///
 /// # Safety
-/// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is this
-/// process's own and is valid for `length` bytes.
+/// `from` lies in a log, is a multiple of 8, and is valid for `length` bytes rounded up to a multiple of 8. `to` is private
+/// memory, valid for `length` bytes.
 #[inline(always)]
 pub unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -43,12 +42,12 @@ pub unsafe fn copy_out(from: *mut u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Copies payload into a log, where other processes may look at it meanwhile. As [`copy_out`], the other way round. Bytes
+/// Copies payload into a log, where other processes may read it meanwhile. As [`copy_out`], in the other direction. Bytes
 /// after the last one, up to a multiple of 8, are left as they are or become 0.
 ///
 /// # Safety
 /// `to` lies in a log that is mapped for writing, is a multiple of 8 unless `length` is 0, and is valid for `length` bytes rounded up to a
-/// multiple of 8, all of which belong to a frame of the caller's. `from` is valid for `length` bytes that nobody changes.
+/// multiple of 8, all of which belong to a frame that the caller claimed. `from` is valid for `length` bytes that no thread changes.
 #[inline(always)]
 pub unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -80,7 +79,7 @@ pub unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
 #[cfg(target_arch = "x86_64")]
 const STRING_COPY_BYTES: usize = 768;
 
-/// Copies as many blocks of 32 bytes as there are, and says how many bytes that was.
+/// Copies all whole blocks of 32 bytes, and returns how many bytes that was.
 ///
 /// # Safety
 /// `from` and `to` are valid for `length` bytes and do not overlap.

@@ -1,25 +1,25 @@
-//! Where every shared word lies. The same facts stand a second time as assertions below and a third time as
-//! tables in `docs/wire.md`.
+//! The place of every shared word. The same facts stand a second time as assertions below and a third time as tables in
+//! `docs/wire.md`.
 //!
-//! Three kinds of memory exist. The *log* is written by publishers and read by all. A *receiver page* is written
-//! by one receiver and read by publishers and the server. The *status page* is written by the process that serves
+//! Three kinds of memory exist. The *log* is written by publishers and read by all. A *subscriber page* is written
+//! by one subscriber and read by publishers and the server. The *status page* is written by the process that serves
 //! the group and read by all.
 
 use super::atomic::{AtomicU32, AtomicU64, QuietU64};
 
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
-/// Changes whenever the meaning of any byte changes. A process that finds another number refuses.
+/// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
 pub const ABI: u32 = 2;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
-/// Receivers that one group can have.
-pub const RECEIVERS_MAX: usize = if cfg!(loom) { 2 } else { 256 };
+/// Subscribers that one group can have.
+pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 256 };
 /// Bytes before the ring: one page of constants, one page of words.
 pub const PREFIX_BYTES: u64 = 8192;
 /// Offset of [`Tail`] in the log.
 pub const TAIL_OFFSET: u64 = 4096;
-/// Size of a receiver page and of the status page.
+/// Size of a subscriber page and of the status page.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// A word with 128 bytes to itself: two cache lines, because the prefetcher fetches them in pairs.
@@ -71,31 +71,32 @@ pub struct Tail {
     pub limit: Apart<AtomicU64>,
     /// Positions below may be overwritten at any time.
     pub floor: Apart<AtomicU64>,
-    /// A recent frame boundary, never below the floor: where a publisher that lost its place starts to look.
+    /// A recent frame boundary, never below the floor: where a publisher that was overtaken resumes.
     pub hint: Apart<AtomicU64>,
-    /// Futex word of sleeping receivers.
+    /// Futex word of sleeping subscribers.
     pub wake_seq: Apart<AtomicU32>,
-    /// Slot + 1 of the publisher that frees space, or 0.
+    /// Slot + 1 of the publisher that reclaims space, or 0.
     pub reclaim_lock: Apart<AtomicU32>,
-    /// CPU + 1 on which somebody was last woken from, or 0: a hint for spinning.
+    /// CPU + 1 from which a publisher last woke a subscriber, or 0: a hint for spinning.
     pub last_cpu: Apart<AtomicU32>,
     /// One bit per publisher that waits for space.
-    pub writers_waiting: Apart<AtomicU64>,
+    pub publishers_waiting: Apart<AtomicU64>,
     /// Low bit: which of `marks` is valid.
     pub mark_index: Apart<AtomicU64>,
-    /// Where a receiver that lost its place continues.
+    /// Where a subscriber that was overtaken resumes.
     pub marks: [Mark; 2],
-    /// Per receiver: the last armed word for which somebody rang. A hint that saves rings.
-    pub woken: [AtomicU32; RECEIVERS_MAX],
-    /// Per receiver: the generation that publishers no longer wait for, because it was late; 0 for none.
-    pub expelled: [AtomicU32; RECEIVERS_MAX],
+    /// Per subscriber slot: the last armed word for which the subscriber was notified. A hint that saves notifications.
+    pub woken: [AtomicU32; SUBSCRIBERS_MAX],
+    /// Per subscriber slot: the generation that was demoted for missing its deadline, so that publishers no longer wait for
+    /// it; 0 for none.
+    pub demoted: [AtomicU32; SUBSCRIBERS_MAX],
 }
 
-/// A receiver's page: everything that a receiver says to others. Publishers treat it as hostile input.
+/// A subscriber page: everything that a subscriber tells other processes. They treat it as hostile input.
 #[derive(Debug)]
 #[repr(C)]
-pub struct ReceiverWords {
-    /// Everything below is consumed. Its low half is the futex word of publishers that wait for space.
+pub struct SubscriberWords {
+    /// The position up to which everything was consumed. Its low half is the futex word of publishers that wait for space.
     pub cursor: Apart<AtomicU64>,
     /// Low two bits: 0 awake, 1 asleep on the futex, 2 asleep on its doorbell. The rest counts.
     pub arm: Apart<AtomicU32>,
@@ -111,16 +112,16 @@ pub struct ReceiverWords {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Status {
-    /// Changes after a receiver joined or left. Its descriptors were sent to every publisher before.
-    pub members: Apart<AtomicU64>,
-    /// One bit per publisher that lives.
+    /// Incremented after a subscriber joined or left. Its descriptors were sent to every publisher before.
+    pub subscriber_changes: Apart<AtomicU64>,
+    /// One bit per live publisher.
     pub publishers: AtomicU64,
-    /// Of those, the ones that live in the process of the server and die with it.
+    /// One bit per live publisher in the process of the server, with which it dies.
     pub local_publishers: AtomicU64,
-    /// 0 while publishers are still awaited, 1 when the log is sealed, 2 when nothing will be published any more.
+    /// 0 while the server waits for publishers, 1 when the log is sealed, 2 when nothing will be published any more.
     pub phase: AtomicU64,
-    /// Per receiver slot: the generation that lives in it, 0 for nobody.
-    pub receivers: [AtomicU32; RECEIVERS_MAX],
+    /// Per subscriber slot: the generation that uses it, 0 for none.
+    pub subscribers: [AtomicU32; SUBSCRIBERS_MAX],
 }
 
 impl Default for Tail {
@@ -132,18 +133,18 @@ impl Default for Tail {
             wake_seq: Default::default(),
             reclaim_lock: Default::default(),
             last_cpu: Default::default(),
-            writers_waiting: Default::default(),
+            publishers_waiting: Default::default(),
             mark_index: Default::default(),
             marks: Default::default(),
             woken: std::array::from_fn(|_| AtomicU32::new(0)),
-            expelled: std::array::from_fn(|_| AtomicU32::new(0)),
+            demoted: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
 }
 
-impl Default for ReceiverWords {
-    fn default() -> ReceiverWords {
-        ReceiverWords {
+impl Default for SubscriberWords {
+    fn default() -> SubscriberWords {
+        SubscriberWords {
             cursor: Default::default(),
             arm: Default::default(),
             received: QuietU64::new(0),
@@ -156,11 +157,11 @@ impl Default for ReceiverWords {
 impl Default for Status {
     fn default() -> Status {
         Status {
-            members: Default::default(),
+            subscriber_changes: Default::default(),
             publishers: AtomicU64::new(0),
             local_publishers: AtomicU64::new(0),
             phase: AtomicU64::new(0),
-            receivers: std::array::from_fn(|_| AtomicU32::new(0)),
+            subscribers: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
 }
@@ -183,24 +184,24 @@ mod checked {
     const _: () = assert!(offset_of!(Tail, wake_seq) == 0x180);
     const _: () = assert!(offset_of!(Tail, reclaim_lock) == 0x200);
     const _: () = assert!(offset_of!(Tail, last_cpu) == 0x280);
-    const _: () = assert!(offset_of!(Tail, writers_waiting) == 0x300);
+    const _: () = assert!(offset_of!(Tail, publishers_waiting) == 0x300);
     const _: () = assert!(offset_of!(Tail, mark_index) == 0x380);
     const _: () = assert!(offset_of!(Tail, marks) == 0x400);
     const _: () = assert!(offset_of!(Tail, woken) == 0x420);
-    const _: () = assert!(offset_of!(Tail, expelled) == 0x820);
+    const _: () = assert!(offset_of!(Tail, demoted) == 0x820);
     const _: () = assert!(size_of::<Tail>() as u64 <= PREFIX_BYTES - TAIL_OFFSET);
 
-    const _: () = assert!(offset_of!(ReceiverWords, cursor) == 0x000);
-    const _: () = assert!(offset_of!(ReceiverWords, arm) == 0x080);
-    const _: () = assert!(offset_of!(ReceiverWords, received) == 0x100);
-    const _: () = assert!(offset_of!(ReceiverWords, lost_messages) == 0x108);
-    const _: () = assert!(offset_of!(ReceiverWords, lost_bytes) == 0x110);
-    const _: () = assert!(size_of::<ReceiverWords>() as u64 <= PAGE_BYTES);
+    const _: () = assert!(offset_of!(SubscriberWords, cursor) == 0x000);
+    const _: () = assert!(offset_of!(SubscriberWords, arm) == 0x080);
+    const _: () = assert!(offset_of!(SubscriberWords, received) == 0x100);
+    const _: () = assert!(offset_of!(SubscriberWords, lost_messages) == 0x108);
+    const _: () = assert!(offset_of!(SubscriberWords, lost_bytes) == 0x110);
+    const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
 
-    const _: () = assert!(offset_of!(Status, members) == 0x00);
+    const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);
     const _: () = assert!(offset_of!(Status, publishers) == 0x80);
     const _: () = assert!(offset_of!(Status, local_publishers) == 0x88);
     const _: () = assert!(offset_of!(Status, phase) == 0x90);
-    const _: () = assert!(offset_of!(Status, receivers) == 0x98);
+    const _: () = assert!(offset_of!(Status, subscribers) == 0x98);
     const _: () = assert!(size_of::<Status>() as u64 <= PAGE_BYTES);
 }

@@ -5,10 +5,10 @@
 //! Words of shared memory are made into references to atomics of the layout in [`layout`](super::layout). Every bit
 //! pattern is a valid value of them; the mappings outlive the references because they are borrowed from; offsets are
 //! inside the mapping because its size was checked when it was made and positions are taken modulo the capacity.
-//! The words of a mapping made for reading are only loaded: nothing outside this crate gets hold of them, and inside it
-//! only a publisher's claim, made with its own writable mapping, stores.
+//! The words of a read-only mapping are only loaded: they are private to this crate, which stores only through the claim of a
+//! publisher, made with its own writable mapping.
 //! Payload bytes of other processes are copied as [`copy`](super::copy) says or loaded by atomics, a word each, never through
-//! a Rust reference. The two slices of a frame in place are made where somebody promises that nobody writes meanwhile.
+//! a Rust reference. The two slices of a frame in place are made where the caller promises that no process writes meanwhile.
 #![allow(unsafe_code)]
 
 use std::os::fd::OwnedFd;
@@ -23,12 +23,12 @@ use super::memory::Memory;
 use super::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
-use crate::room;
+use crate::reservation;
 
-/// Words of payload that share the line of their header.
+/// Payload words in the cache line of the header.
 pub const SHORT_WORDS: usize = ((GRANULE_BYTES - HEADER_BYTES) / 8) as usize;
 
-/// The seals without which no process maps a log that it was handed.
+/// The seals without which no process maps a log that it received.
 const LOG_SEALS: [(Seals, &str); 4] = [
     (Seals::SHRINK, "F_SEAL_SHRINK"),
     (Seals::GROW, "F_SEAL_GROW"),
@@ -47,7 +47,7 @@ pub struct MappedLog {
     prefix: Mapping,
     ring: Mapping,
     capacity: u64,
-    /// Makes a position the offset of its granule in the ring.
+    /// Masks a position to the offset of its granule in the ring.
     granule_mask: u64,
     lap_shift: u32,
     kind: Kind,
@@ -55,7 +55,7 @@ pub struct MappedLog {
 }
 
 impl MappedLog {
-    /// A new, unsealed log and its descriptor. All its memory is reserved now. `name` is shown in `/proc/PID/maps`.
+    /// A new, unsealed log and its descriptor. All its memory is reserved. `/proc/PID/maps` shows `name`.
     pub fn create(
         name: &str,
         kind: Kind,
@@ -69,8 +69,8 @@ impl MappedLog {
                 format!("{capacity_bytes} bytes; use a power of two from 4 KiB to 1 GiB"),
             ));
         }
-        room::check(PREFIX_BYTES + capacity_bytes)?;
-        let fd = room::memory_file(
+        reservation::check(PREFIX_BYTES + capacity_bytes)?;
+        let fd = reservation::memory_file(
             &format!("causeway:{}", name.chars().take(50).collect::<String>()),
             PREFIX_BYTES + capacity_bytes,
         )?;
@@ -95,19 +95,18 @@ impl MappedLog {
         Ok((fd, log))
     }
 
-    /// Seals a log for ever: from now on nobody can map it writable or change its length.
+    /// Seals a log: from now on no process can map it writable or change its length.
     pub fn seal(fd: &OwnedFd) -> Result<()> {
         Ok(memory::add_seals(fd, Seals::FUTURE_WRITE | Seals::SEAL)?)
     }
 
-    /// Maps a log that somebody handed over. For reading, all four seals are required; for writing, those that keep
-    /// its length.
+    /// Maps a log that another process sent. Reading requires all four seals; writing requires those that keep its length.
     ///
     /// # Errors
     /// A descriptor of the wrong type, seals or size, a log of another ABI, and impossible values in its header.
     pub fn open(fd: &OwnedFd, access: Access) -> Result<MappedLog> {
         let seals = memory::seals(fd)
-            .map_err(|_| Error::invalid("log descriptor", "it is no memory file that can be sealed"))?;
+            .map_err(|_| Error::invalid("log descriptor", "it is not a memory file that can be sealed"))?;
         let required = if access == Access::ReadOnly { 4 } else { 2 };
         for (seal, name) in &LOG_SEALS[..required] {
             if !seals.contains(*seal) {
@@ -116,8 +115,8 @@ impl MappedLog {
         }
         let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?;
         let size = stat.st_size;
-        // A log whose memory is there already is mapped page by page now and not while messages wait. One with holes is
-        // not: filling them would be charged to this process.
+        // A log whose memory exists is mapped page by page now, and not while messages wait. One with holes is not: filling
+        // them would be charged to this process.
         let is_backed = i128::from(stat.st_blocks) * 512 >= i128::from(size);
         let capacity = u64::try_from(size).unwrap_or(0).saturating_sub(PREFIX_BYTES);
         let log2 = capacity.checked_ilog2().unwrap_or(0);
@@ -146,24 +145,24 @@ impl MappedLog {
         let invalid = |what: String| Err(Error::invalid("log header", what));
         let magic = header.magic.load(Ordering::Acquire);
         if magic != MAGIC {
-            return invalid(format!("it begins with {magic:#x}, which is no log"));
+            return invalid(format!("it begins with {magic:#x}, so it is not a log"));
         }
         let (abi, kind) = (
             header.abi_and_kind.load(Ordering::Relaxed) as u32,
             header.abi_and_kind.load(Ordering::Relaxed) >> 32,
         );
         if abi != ABI {
-            return invalid(format!("ABI {abi}, and this program speaks {ABI}"));
+            return invalid(format!("ABI {abi}, and this program uses {ABI}"));
         }
         let stated = header.capacity_log2.load(Ordering::Relaxed);
         if stated != u64::from(capacity_log2) {
             return invalid(format!(
-                "it claims a capacity of 2^{stated} bytes in a file for 2^{capacity_log2}"
+                "it states a capacity of 2^{stated} bytes in a file for 2^{capacity_log2}"
             ));
         }
         if header.start.load(Ordering::Relaxed) != 0 {
             return invalid(
-                "it starts in the middle of a group's life, which this version does not know".into(),
+                "it starts in the middle of a group's life, which this version does not support".into(),
             );
         }
         match kind {
@@ -178,7 +177,7 @@ impl MappedLog {
         unsafe { &*self.prefix.as_ptr().cast::<LogHeader>() }
     }
 
-    /// Who may write.
+    /// How many publishers may write.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -196,10 +195,10 @@ impl MappedLog {
         length.min((self.capacity - HEADER_BYTES) as usize)
     }
 
-    /// Writes what a frame can hold in the line of its header: without a branch, whatever the length of the payload.
+    /// Writes the payload words in the cache line of the header, all of them, so without a branch.
     #[inline(always)]
     pub fn write_short(&self, position: u64, from: &[u64; SHORT_WORDS]) {
-        assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
+        assert!(self.ring.access() == Access::ReadWrite, "the mapping of a subscriber is read-only");
         let to = self.payload(position);
         for (index, word) in from.iter().enumerate() {
             // SAFETY: aligned, and inside the granule of the frame's header.
@@ -212,8 +211,8 @@ impl MappedLog {
     ///
     /// # Safety
     /// The caller holds the claim for `length` payload bytes at `position`, makes one such slice at a time, and drops
-    /// it before it commits. Then nobody else writes these bytes; who reads them in this time (a receiver that was
-    /// overtaken) is another mapping that copies and throws the copy away.
+    /// it before it commits. Then no other process writes these bytes. A subscriber that was overtaken may read them meanwhile,
+    /// through another mapping, and discards the copy.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the claim makes the caller their only writer")]
     pub unsafe fn claimed_bytes(&self, position: u64, length: usize) -> &mut [u8] {
@@ -225,8 +224,8 @@ impl MappedLog {
     /// The payload bytes of a complete frame, in place.
     ///
     /// # Safety
-    /// Nobody writes these bytes while the slice lives: the publishers keep to the protocol, and this receiver holds
-    /// space and has not moved behind the frame.
+    /// No process writes these bytes while the slice lives: the publishers keep to the protocol, and this subscriber holds
+    /// space and has not advanced past the frame.
     #[inline(always)]
     pub unsafe fn frame_bytes(&self, position: u64, length: usize) -> &[u8] {
         // SAFETY: as above.
@@ -235,8 +234,8 @@ impl MappedLog {
 }
 
 impl MappedLog {
-    /// Loads the payload of a frame word by word; the last one is filled up with zeroes. A word that is written
-    /// meanwhile may be torn, the program stays defined.
+    /// Loads the payload of a frame word by word; zeroes fill the last one. A word that is written meanwhile may be torn, the
+    /// program stays defined.
     #[inline]
     pub fn for_each_word(&self, position: u64, length: usize, mut each: impl FnMut(u64)) {
         let (from, length) = (self.payload(position), self.bounded(length));
@@ -320,9 +319,9 @@ impl Memory for MappedLog {
 
     #[inline(always)]
     fn write_payload(&self, position: u64, from: &[u8]) {
-        assert!(self.ring.access() == Access::ReadWrite, "a receiver's mapping cannot be written");
+        assert!(self.ring.access() == Access::ReadWrite, "the mapping of a subscriber is read-only");
         let length = self.bounded(from.len());
-        // What shares the header's line is written last, just before the header: receivers look at that line.
+        // The payload in the cache line of the header is written last, just before the header: subscribers poll that line.
         let beside = length.min((GRANULE_BYTES - HEADER_BYTES) as usize);
         // SAFETY: as above, the other way round; both parts lie inside both ranges. The first begins at a multiple of 8 or is
         // empty. A frame is a multiple of 64 bytes, so that what is rounded up is in it.
@@ -348,7 +347,7 @@ mod tests {
             let mut back = vec![0; length];
             log.read_payload(position, &mut back);
             assert_eq!(back, payload);
-            // SAFETY: nobody else has this log.
+            // SAFETY: no other thread or process has this log.
             assert_eq!(unsafe { log.frame_bytes(position, length) }, payload);
         }
     }
@@ -365,17 +364,17 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_no_log_is_refused_with_what_is_wrong() {
+    fn a_descriptor_that_is_not_a_log_is_refused_with_what_is_wrong() {
         let seal_all = Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL;
         let refused = |fd: &OwnedFd| MappedLog::open(fd, Access::ReadOnly).unwrap_err().to_string();
         let (pipe, _end) = rustix::pipe::pipe().unwrap();
-        assert!(refused(&pipe).contains("no memory file"), "{}", refused(&pipe));
+        assert!(refused(&pipe).contains("not a memory file"), "{}", refused(&pipe));
         let short = memory::memfd("short", 5000).unwrap();
         memory::add_seals(&short, seal_all).unwrap();
         assert!(refused(&short).contains("5000 bytes"), "{}", refused(&short));
         let zeroes = memory::memfd("zeroes", 8192 + 4096).unwrap();
         memory::add_seals(&zeroes, seal_all).unwrap();
-        assert!(refused(&zeroes).contains("no log"), "{}", refused(&zeroes));
+        assert!(refused(&zeroes).contains("not a log"), "{}", refused(&zeroes));
     }
 
     #[test]

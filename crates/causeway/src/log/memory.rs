@@ -1,4 +1,4 @@
-//! What the protocol asks of the memory it runs on, and the heap version that models and tests use.
+//! What the protocol needs of the memory it runs on, and an implementation on the heap for models and tests.
 
 use super::atomic::{AtomicU64, Ordering, QuietU64};
 use super::layout::Tail;
@@ -21,10 +21,10 @@ pub trait Memory {
     /// Copies payload into the frame at `position`, with the same bound.
     fn write_payload(&self, position: u64, from: &[u8]);
 
-    /// What tells a free frame of this log from other bytes; see [`Word::free`].
+    /// Distinguishes a free frame of this log from other bytes; see [`Word::free`].
     fn key(&self) -> u32;
 
-    /// Binary logarithm of the capacity: so far a position is shifted to tell its lap.
+    /// Binary logarithm of the capacity: a position shifted right by it is its lap.
     fn lap_shift(&self) -> u32 {
         self.capacity_bytes().trailing_zeros()
     }
@@ -35,7 +35,7 @@ pub trait Memory {
         Word::free(position >> self.lap_shift(), self.key())
     }
 
-    /// Lap of a position: its part of the header word.
+    /// Lap of a position, as the header word holds it.
     #[inline(always)]
     fn lap(&self, position: u64) -> u32 {
         (position >> self.lap_shift()) as u32
@@ -105,8 +105,8 @@ impl<M: Memory> Memory for std::sync::Arc<M> {
     }
 }
 
-/// One granule on the heap. The payload words are the model's atomics too: what a reader may see of them is part
-/// of what is proved.
+/// One granule on the heap. The payload words are atomics of the model too: what a reader may see of them is part of the
+/// proof.
 #[derive(Debug)]
 struct Granule {
     header: AtomicU64,
@@ -114,10 +114,10 @@ struct Granule {
     payload: [AtomicU64; PAYLOAD_WORDS],
 }
 
-/// Under loom one payload word per granule is kept: every further one multiplies the schedules and proves nothing.
+/// One payload word per granule under loom: every further one multiplies the schedules and proves nothing more.
 const PAYLOAD_WORDS: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// Any odd number below 2²⁹: on the heap nothing has to be kept from anybody.
+/// Any odd number below 2²⁹: on the heap no process has to guess it.
 const HEAP_KEY: u32 = 0x0c0f_fee1;
 
 /// A log on the heap, for loom, Miri, property tests and fuzzing. Shared by threads of one process only.
@@ -131,8 +131,8 @@ pub struct HeapMemory {
 }
 
 impl HeapMemory {
-    /// An empty log of `capacity_bytes`, a power of two of at least 128. For an `sw` log pass `single`: its limit
-    /// says that every header is valid.
+    /// An empty log of `capacity_bytes`, a power of two of at least 128. `single` makes an `sw` log, whose limit is above all
+    /// positions.
     pub fn new(capacity_bytes: u64, single: bool) -> HeapMemory {
         assert!(capacity_bytes.is_power_of_two() && capacity_bytes >= 2 * GRANULE_BYTES);
         let granule = || Granule {

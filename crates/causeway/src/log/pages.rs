@@ -1,4 +1,4 @@
-//! A receiver page and the status page in memory that processes share.
+//! A subscriber page and the status page, mapped.
 //!
 //! # Safety
 //!
@@ -11,47 +11,47 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use causeway_os::memory::{self, Access, LoadU32, Mapping, Seals};
 
-use super::layout::{PAGE_BYTES, ReceiverWords, Status};
+use super::layout::{PAGE_BYTES, Status, SubscriberWords};
 use crate::error::{Error, Result};
-use crate::room;
+use crate::reservation;
 
 /// Offset of the low half of the cursor.
 const CURSOR_LOW: usize = if cfg!(target_endian = "little") { 0 } else { 4 };
 
-/// A mapped receiver page.
+/// A mapped subscriber page.
 #[derive(Debug)]
-pub struct ReceiverPage(Mapping);
+pub struct SubscriberPage(Mapping);
 
-impl ReceiverPage {
-    /// A new page for a receiver, and the descriptor to hand to it.
-    pub fn create() -> Result<(OwnedFd, ReceiverPage)> {
-        create_page("causeway-receiver").map(|(fd, mapping)| (fd, ReceiverPage(mapping)))
+impl SubscriberPage {
+    /// A new page for a subscriber, and the descriptor to hand to it.
+    pub fn create() -> Result<(OwnedFd, SubscriberPage)> {
+        create_page("causeway-subscriber").map(|(fd, mapping)| (fd, SubscriberPage(mapping)))
     }
 
-    /// Maps one's own page.
-    pub fn open_own(fd: &OwnedFd) -> Result<ReceiverPage> {
-        open_page(fd, Access::ReadWrite).map(ReceiverPage)
+    /// Maps the subscriber's own page, for writing.
+    pub fn open_own(fd: &OwnedFd) -> Result<SubscriberPage> {
+        open_page(fd, Access::ReadWrite).map(SubscriberPage)
     }
 
-    /// Maps somebody else's page, for reading.
-    pub fn open(fd: &OwnedFd) -> Result<ReceiverPage> {
-        open_page(fd, Access::ReadOnly).map(ReceiverPage)
+    /// Maps the page of a subscriber in another process, for reading.
+    pub fn open(fd: &OwnedFd) -> Result<SubscriberPage> {
+        open_page(fd, Access::ReadOnly).map(SubscriberPage)
     }
 
-    /// Its words. Publishers only load them.
+    /// The words of the page. Publishers only load them.
     #[inline(always)]
-    pub fn words(&self) -> &ReceiverWords {
+    pub fn words(&self) -> &SubscriberWords {
         // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
-        unsafe { &*self.0.as_ptr().cast::<ReceiverWords>() }
+        unsafe { &*self.0.as_ptr().cast::<SubscriberWords>() }
     }
 
-    /// The half of the cursor that publishers sleep on, for those who wake them: the receiver and the server.
+    /// The half of the cursor that publishers sleep on, for the processes that wake them: the subscriber and the server.
     #[inline(always)]
     pub fn cursor_futex(&self) -> &std::sync::atomic::AtomicU32 {
         self.0.atomic_u32(CURSOR_LOW)
     }
 
-    /// The same word for the publishers.
+    /// The half of the cursor that publishers sleep on, for publishers.
     #[inline(always)]
     pub fn cursor_to_wait_for(&self) -> LoadU32<'_> {
         self.0.load_u32(CURSOR_LOW)
@@ -63,7 +63,7 @@ impl ReceiverPage {
 pub struct StatusPage(Mapping);
 
 impl StatusPage {
-    /// A new page, and the descriptor that peers may read it through: sealed against any further writer.
+    /// A new page, and a descriptor through which peers can only read it.
     pub fn create() -> Result<(OwnedFd, StatusPage)> {
         let (fd, mapping) = create_page("causeway-status")?;
         memory::add_seals(&fd, Seals::FUTURE_WRITE | Seals::SEAL)?;
@@ -75,7 +75,7 @@ impl StatusPage {
         open_page(fd, Access::ReadOnly).map(StatusPage)
     }
 
-    /// Its words.
+    /// The words of the page.
     #[inline(always)]
     pub fn words(&self) -> &Status {
         // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
@@ -83,10 +83,10 @@ impl StatusPage {
     }
 }
 
-/// Checks a page that somebody handed over, and maps it.
+/// Checks a page that another process sent, and maps it.
 fn open_page(fd: &OwnedFd, access: Access) -> Result<Mapping> {
     let seals = memory::seals(fd.as_fd())
-        .map_err(|_| Error::invalid("page descriptor", "it is no memory file that can be sealed"))?;
+        .map_err(|_| Error::invalid("page descriptor", "it is not a memory file that can be sealed"))?;
     if !seals.contains(Seals::SHRINK | Seals::GROW) {
         return Err(Error::invalid("page descriptor", "its length is not sealed"));
     }
@@ -95,7 +95,7 @@ fn open_page(fd: &OwnedFd, access: Access) -> Result<Mapping> {
 
 /// A new page and its descriptor; its length is sealed.
 fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
-    let fd = room::memory_file(name, PAGE_BYTES)?;
+    let fd = reservation::memory_file(name, PAGE_BYTES)?;
     let mapping = Mapping::shared(&fd, PAGE_BYTES as usize, Access::ReadWrite)?;
     mapping.prefault()?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;

@@ -1,91 +1,79 @@
-//! The receiving end of a log. It writes nothing, trusts nothing and never waits.
+//! A subscriber's access to a log. It writes nothing, trusts nothing and never waits.
 //!
-//! Every field is loaded once, checked, and used from the local copy. Whatever a publisher may write into the log,
-//! a reader answers with a message, a loss, nothing, or [`Corrupt`]; it looks at no byte outside the ring and its
-//! work per call is bounded by the number of granules.
+//! Every field is loaded once, checked, and used from the local copy. Whatever a publisher writes into the log, the result is
+//! a message, a loss, nothing, or [`Corrupt`]. A reader reads no byte outside the ring, and its work per call is bounded by
+//! the number of granules.
 
+use super::Corrupt;
 use super::atomic::{Ordering, fence};
 use super::memory::Memory;
 use super::word::{GRANULE_BYTES, State, Word, span_of};
-use super::writer::Corrupt;
 
-/// A complete frame. Its payload is still in the log: copy it with [`Reader::copy`], then [`Reader::advance`].
+/// A complete frame. Its payload is still in the log: copy it with [`Reader::copy`], then call [`Reader::advance`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Where it lies.
+    /// Position of the frame.
     pub position: u64,
-    /// Where the next one begins.
+    /// Position of the next frame.
     pub end: u64,
     /// Slot of the publisher.
     pub publisher: u8,
     /// Length of the payload.
     pub payload_bytes: u32,
-    /// The publisher's own count of its messages, modulo 2³².
+    /// Messages that this publisher had published before, modulo 2³².
     pub sequence: u32,
-    /// The publisher's word for what the message is about.
+    /// The topic that the publisher set.
     pub topic: u32,
     /// Which request this answers.
     pub correlation: u64,
 }
 
-/// How much was overwritten before this receiver read it.
+/// What was overwritten before this subscriber read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Messages, exactly.
     pub messages: u64,
-    /// Bytes of log they lay in.
+    /// Bytes of log that they took.
     pub bytes: u64,
 }
 
-/// What lies at a receiver's position.
+/// What lies at a reader's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Peek {
     /// A message.
     Frame(Frame),
-    /// Nothing yet. If a publisher has claimed the next frame and not finished, its slot.
+    /// Nothing yet. The slot of the publisher that has claimed the next frame and not finished it, if there is one.
     Empty(Option<u8>),
-    /// This receiver was overtaken. It has already moved to the oldest message still there.
+    /// The reader was overtaken. It has already moved to the oldest message still in the log.
     Lost(Loss),
     /// The log ends here.
     Sealed,
 }
 
-/// What [`Reader::glance`] saw.
+/// The result of [`Reader::try_peek`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Glance {
+pub enum TryPeek {
     /// A message.
     Frame(Frame),
     /// Nothing yet.
     Empty,
-    /// Something that takes a [`Reader::peek`].
-    Other,
+    /// Something else: use [`Reader::peek`].
+    Unknown,
 }
 
-/// What [`Reader::look`] saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Look {
-    /// A frame that is complete, or that has been overwritten since.
-    Frame,
-    /// Nothing yet.
-    Empty,
-    /// Something that takes a [`Reader::peek`].
-    Other,
-}
-
-/// Where a new receiver begins.
+/// Which message a new subscriber receives first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// At the first message published after it joined.
+    /// The first message published after it joined.
     #[default]
     Next,
-    /// At the oldest message still in the log.
+    /// The oldest message still in the log.
     Oldest,
 }
 
-/// One receiver of a log.
+/// A subscriber's access to a log.
 #[derive(Debug)]
 pub struct Reader<M> {
     memory: M,
@@ -95,12 +83,12 @@ pub struct Reader<M> {
     limit: u64,
 }
 
-/// Attempts to read a mark that changes under us. A publisher changes it once per eighth of a ring.
-const MARK_ATTEMPTS: usize = 10_000;
+/// Attempts to read a mark that changes meanwhile. A publisher changes it once per eighth of a ring.
+const MARK_ATTEMPTS_MAX: usize = 10_000;
 
 impl<M: Memory> Reader<M> {
-    /// A reader at the oldest message still in the log. If publishers are to wait for it, they must know of its
-    /// cursor before this call.
+    /// A reader at the oldest message still in the log. If publishers are to wait for it, they must know its cursor before
+    /// this call.
     pub fn join(memory: M) -> Result<Reader<M>, Corrupt> {
         fence(Ordering::SeqCst); // PAIR join-mark: the fence in `reclaim::advance_floor`
         let mut reader = Reader { memory, position: 0, messages: 0, limit: 0 };
@@ -113,18 +101,17 @@ impl<M: Memory> Reader<M> {
         &self.memory
     }
 
-    /// Everything below is consumed.
+    /// The position up to which everything was consumed.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Messages that lie before this reader's position since the group began.
+    /// Messages before this reader's position since the group began.
     pub fn messages_before(&self) -> u64 {
         self.messages
     }
 
-    /// Moves behind everything that is complete now. Costs one look per frame passed, and gives up the chase after
-    /// as many frames as the ring can hold.
+    /// Advances past everything that is complete now: at most as many frames as the ring can hold, one peek each.
     pub fn skip_to_end(&mut self) -> Result<(), Corrupt> {
         for _ in 0..=self.memory.capacity_bytes() / GRANULE_BYTES {
             match self.peek()? {
@@ -136,23 +123,23 @@ impl<M: Memory> Reader<M> {
         Ok(())
     }
 
-    /// What lies at this reader's position. Moves over padding, and over what was lost.
+    /// What lies at this reader's position. Advances past padding, and past what was lost.
     #[inline]
     pub fn peek(&mut self) -> Result<Peek, Corrupt> {
-        match self.glance() {
-            Glance::Frame(frame) => Ok(Peek::Frame(frame)),
-            Glance::Empty => Ok(Peek::Empty(None)),
-            Glance::Other => self.peek_at_all(),
+        match self.try_peek() {
+            TryPeek::Frame(frame) => Ok(Peek::Frame(frame)),
+            TryPeek::Empty => Ok(Peek::Empty(None)),
+            TryPeek::Unknown => self.peek_slow(),
         }
     }
 
-    /// The two usual answers of [`Reader::peek`], with as little code as they can be told by. Inlined, a frame stays in
+    /// The two usual results of [`Reader::peek`], with the least code that can find them. Inlined, so that a frame stays in
     /// registers.
     #[inline(always)]
-    pub fn glance(&self) -> Glance {
+    pub fn try_peek(&self) -> TryPeek {
         let position = self.position;
         if position > self.limit {
-            return Glance::Other;
+            return TryPeek::Unknown;
         }
         let (header, meta, lap) =
             (self.memory.header(position), self.memory.meta(position), self.memory.lap(position));
@@ -161,41 +148,41 @@ impl<M: Memory> Reader<M> {
             let meta = [0, 1, 2].map(|index: usize| meta[index].load(Ordering::Relaxed));
             let frame = Frame::new(word, meta, position);
             if !self.overtaken() && frame.is_possible(word, self.memory.capacity_bytes()) {
-                return Glance::Frame(frame);
+                return TryPeek::Frame(frame);
             }
         } else if word == self.memory.free(position) && !self.overtaken() {
-            return Glance::Empty;
+            return TryPeek::Empty;
         }
-        Glance::Other
+        TryPeek::Unknown
     }
 
-    /// Whether a message lies here, or nothing yet, by the header word alone; anything else takes a [`Reader::peek`].
+    /// Whether a message lies here, by the header word alone; it may have been overwritten since. `None` for anything but a
+    /// message or nothing: use [`Reader::peek`].
     #[inline(always)]
-    pub fn look(&self) -> Look {
+    pub fn is_ready(&self) -> Option<bool> {
         let position = self.position;
         if position > self.limit {
-            return Look::Other;
+            return None;
         }
         let word = Word(self.memory.header(position).load(Ordering::Acquire)); // PAIR log-commit
         if word.is_done(self.memory.lap(position)) {
-            Look::Frame
+            Some(true)
         } else if word == self.memory.free(position) && !self.overtaken() {
-            Look::Empty
+            Some(false)
         } else {
-            Look::Other
+            None
         }
     }
 
-    /// The same for every case.
+    /// [`Reader::peek`] for every case.
     #[inline(never)]
-    fn peek_at_all(&mut self) -> Result<Peek, Corrupt> {
+    fn peek_slow(&mut self) -> Result<Peek, Corrupt> {
         let capacity = self.memory.capacity_bytes();
         // A ring holds at most this many frames of padding in a row.
         for _ in 0..=capacity / GRANULE_BYTES {
             let position = self.position;
             if position > self.limit {
-                // Beyond the limit lie bytes of the lap before, which could look like anything. The word at the limit
-                // is stamped.
+                // Beyond the limit lie bytes of the lap before, which can have any value. The word at the limit is valid.
                 self.limit = self.memory.tail().limit.load(Ordering::Acquire); // PAIR log-limit
                 if position > self.limit {
                     return match self.overtaken() {
@@ -230,35 +217,35 @@ impl<M: Memory> Reader<M> {
         Err(Corrupt { position: self.position, word: Word(0) })
     }
 
-    /// Copies the payload of a frame that [`Reader::peek`] returned; `into` has its length. False if it was
-    /// overwritten meanwhile: then `into` holds nothing of use and the next peek reports the loss.
+    /// Copies the payload of a frame that [`Reader::peek`] returned; `into` has its length. Returns false if it was
+    /// overwritten meanwhile: then `into` holds arbitrary bytes, and the next peek reports the loss.
     #[inline(always)]
     pub fn copy(&self, frame: &Frame, into: &mut [u8]) -> bool {
         self.memory.read_payload(frame.position, into);
         self.intact(frame)
     }
 
-    /// Whether the frame has been left alone by publishers until now.
+    /// Whether publishers have not yet been allowed to overwrite the frame.
     #[inline(always)]
     pub fn intact(&self, frame: &Frame) -> bool {
         self.intact_from(frame.position)
     }
 
-    /// The same of the frame at `position`.
+    /// As [`Reader::intact`], for the frame at `position`.
     #[inline(always)]
     pub fn intact_from(&self, position: u64) -> bool {
         fence(Ordering::Acquire); // PAIR floor-payload: the fence before payload stores in `Writer`
         self.memory.tail().floor.load(Ordering::Relaxed) <= position
     }
 
-    /// Moves behind a frame.
+    /// Advances past a frame.
     #[inline(always)]
     pub fn advance(&mut self, frame: &Frame) {
         debug_assert_eq!(frame.position, self.position);
         self.advance_to(frame.end);
     }
 
-    /// Moves behind the frame here, which goes to `end`.
+    /// Advances past the present frame, which ends at `end`.
     #[inline(always)]
     pub fn advance_to(&mut self, end: u64) {
         self.position = end;
@@ -272,7 +259,7 @@ impl<M: Memory> Reader<M> {
         self.memory.tail().floor.load(Ordering::Relaxed) > self.position
     }
 
-    /// Moves to the mark and says what was lost.
+    /// Advances to the mark, and returns what was lost.
     #[cold]
     fn resume(&mut self) -> Result<Loss, Corrupt> {
         let (position, messages) = self.mark()?;
@@ -288,14 +275,14 @@ impl<M: Memory> Reader<M> {
     /// The mark: a boundary at or above the floor, and the messages before it.
     fn mark(&self) -> Result<(u64, u64), Corrupt> {
         let tail = self.memory.tail();
-        for _ in 0..MARK_ATTEMPTS {
+        for _ in 0..MARK_ATTEMPTS_MAX {
             let index = tail.mark_index.load(Ordering::Acquire); // PAIR mark
             let mark = &tail.marks[(index & 1) as usize];
             let position = mark.position.load(Ordering::Relaxed);
             let messages = mark.messages.load(Ordering::Relaxed);
             fence(Ordering::Acquire); // PAIR mark
             if tail.mark_index.load(Ordering::Relaxed) == index {
-                // Half of all positions are enough for ever, and sums with lengths cannot overflow.
+                // Half of all positions suffice for any run time, and sums with lengths cannot overflow.
                 return match position.is_multiple_of(GRANULE_BYTES) && position < u64::MAX / 2 {
                     true => Ok((position, messages)),
                     false => Err(Corrupt { position, word: Word(0) }),

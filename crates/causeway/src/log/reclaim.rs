@@ -1,47 +1,47 @@
-//! Freeing space: the floor rises behind the slowest receiver that counts, and the limit rises with it.
+//! Reclaiming space: the floor rises behind the slowest subscriber that holds space, and the limit rises with it.
 //!
-//! The floor moves from frame boundary to frame boundary, counted by whoever moves it, so that a receiver that was
-//! overtaken learns where to go on and how many messages it missed. It never passes a frame that is still being
-//! written, nor a receiver that holds space. What a receiver says about itself only ever bounds this walk: it can
-//! hold space, which its policy allows or not, but not make anybody read nonsense.
+//! The floor moves from frame boundary to frame boundary. The publisher that moves it counts the messages, so that a
+//! subscriber that was overtaken learns where to resume and how many messages it missed. The floor never passes a frame that
+//! is still being written, nor the cursor of a subscriber that holds space. A cursor only bounds this walk: a hostile
+//! subscriber can hold space, as far as its policy allows, but not corrupt what others read.
 
+use super::Corrupt;
 use super::atomic::{Ordering, fence};
 use super::memory::Memory;
 use super::word::{GRANULE_BYTES, State, Word};
-use super::writer::Corrupt;
 
-/// The receivers, as far as space is concerned.
+/// What bounds the floor: the subscribers of a log.
 pub trait Gate {
-    /// A number that changes after a receiver has joined. Loaded from shared memory each time.
-    fn members(&mut self) -> u64;
-    /// The lowest cursor of all receivers that hold space, at least of those present when [`Gate::members`] was
-    /// last asked; all ones if there is none.
+    /// A counter that changes after a subscriber has joined or left. Loaded from shared memory each time.
+    fn subscriber_changes(&mut self) -> u64;
+    /// The lowest cursor of all subscribers that hold space, at least of those present at the last call of
+    /// [`Gate::subscriber_changes`]; all ones if there is none.
     fn lowest(&mut self) -> u64;
 }
 
-/// What an attempt to free space came to.
+/// The result of an attempt to reclaim space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Reclaimed {
-    /// The limit reaches the end that was asked for.
+    /// The limit reaches the requested end.
     Enough,
-    /// It does not.
+    /// The limit does not reach the requested end.
     TooLittle,
-    /// Another publisher is at it.
+    /// Another publisher is reclaiming.
     Contended,
 }
 
-/// One walk frees at least this part of the ring if it can: so freeing costs a publisher one visit per eighth.
+/// One walk reclaims an eighth of the ring if it can, so that reclaiming costs publishers one walk per eighth.
 const BATCH_SHIFT: u32 = 3;
-/// But not more than this many bytes at a time: large rings would stall the publisher that pays for all.
+/// But at most this many bytes: in large rings a longer walk would stall the publisher that does it.
 const BATCH_BYTES_MAX: u64 = 256 << 10;
 
-/// How far beyond what is needed one visit goes.
+/// How far one walk goes beyond what is needed.
 fn batch_bytes(capacity: u64) -> u64 {
     (capacity >> BATCH_SHIFT).clamp(GRANULE_BYTES, BATCH_BYTES_MAX)
 }
 
-/// Raises floor and limit of a shared log until `end` may be claimed, if receivers allow.
+/// Raises floor and limit of a shared log until `end` may be claimed, if subscribers allow.
 pub fn reclaim_shared<M: Memory>(
     memory: &M,
     owner: u8,
@@ -55,7 +55,7 @@ pub fn reclaim_shared<M: Memory>(
         return Ok(Reclaimed::Contended);
     }
     let outcome = raise_both(memory, end, gate);
-    // PAIR reclaim-lock. A compare-and-swap, because the server frees the lock of a publisher it holds for dead.
+    // PAIR reclaim-lock. A compare-and-swap, because the server frees the lock of a dead publisher.
     let _ = tail.reclaim_lock.compare_exchange(locked, 0, Ordering::Release, Ordering::Relaxed);
     outcome
 }
@@ -66,16 +66,16 @@ fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<R
     if end <= limit {
         return Ok(Reclaimed::Enough);
     }
-    // One granule less than the ring holds: the one at the limit is stamped too, so that wherever the chain ends there
-    // is a word to seal.
-    let room = capacity - GRANULE_BYTES;
+    // One granule less than the ring holds: the one at the limit gets a free word too, so that there is a word to seal
+    // wherever the chain ends.
+    let available_bytes = capacity - GRANULE_BYTES;
     let wanted = end.max(limit + batch_bytes(capacity));
     let mut floor = tail.floor.load(Ordering::Relaxed);
-    if wanted > floor + room {
+    if wanted > floor + available_bytes {
         floor = advance_floor(memory, wanted + GRANULE_BYTES, gate)?;
     }
-    let raised = wanted.min(floor + room).max(limit);
-    fence(Ordering::Release); // PAIR floor-payload: who sees a stamp sees the floor above it
+    let raised = wanted.min(floor + available_bytes).max(limit);
+    fence(Ordering::Release); // PAIR floor-payload: a thread that sees a free word sees the floor above it
     for position in (limit..raised).step_by(GRANULE_BYTES as usize) {
         let stamped = position + GRANULE_BYTES;
         memory.header(stamped).store(memory.free(stamped).0, Ordering::Relaxed);
@@ -84,10 +84,10 @@ fn raise_both<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<R
     Ok(if end <= raised { Reclaimed::Enough } else { Reclaimed::TooLittle })
 }
 
-/// Raises the floor so that `end` fits below floor + capacity, as far as receivers and unfinished frames allow, and
-/// returns the new floor. Only one publisher at a time may be in here: the only one, or the one with the lock.
+/// Raises the floor so that `end` fits below floor + capacity, as far as subscribers and unfinished frames allow, and
+/// returns the new floor. To be called by one publisher at a time: the only one, or the one with the lock.
 ///
-/// Whoever dies in here leaves a valid floor and a valid mark; the next one does the rest of the work again.
+/// A publisher that dies in here leaves a valid floor and a valid mark, and the next one repeats the rest of the work.
 pub fn advance_floor<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> Result<u64, Corrupt> {
     let (tail, capacity) = (memory.tail(), memory.capacity_bytes());
     let floor = tail.floor.load(Ordering::Relaxed);
@@ -96,15 +96,15 @@ pub fn advance_floor<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> R
     let current = usize::from(tail.marks[0].position.load(Ordering::Relaxed) != floor);
     let messages = tail.marks[current].messages.load(Ordering::Relaxed);
     let raised = loop {
-        let members = gate.members();
+        let changes = gate.subscriber_changes();
         let walked = walk(memory, (floor, messages), wanted, gate.lowest())?;
         if walked.0 == floor {
             return Ok(floor);
         }
-        announce(memory, current, walked);
-        // A receiver that joins now either is seen here, or sees the mark just announced and starts there.
+        publish_mark(memory, current, walked);
+        // A subscriber that joins now is either counted here, or sees the mark just published and starts there.
         fence(Ordering::SeqCst); // PAIR join-mark: the fence in `Reader::join`
-        if gate.members() == members {
+        if gate.subscriber_changes() == changes {
             break walked.0;
         }
     };
@@ -113,7 +113,7 @@ pub fn advance_floor<M: Memory>(memory: &M, end: u64, gate: &mut impl Gate) -> R
     Ok(raised)
 }
 
-/// Follows the chain from a boundary until `wanted` is reached, or something stands in the way.
+/// Follows the chain from a boundary until it reaches `wanted`, an unfinished frame, or the cursor `lowest`.
 fn walk<M: Memory>(memory: &M, from: (u64, u64), wanted: u64, lowest: u64) -> Result<(u64, u64), Corrupt> {
     let (mut position, mut messages) = from;
     while position < wanted {
@@ -134,8 +134,8 @@ fn walk<M: Memory>(memory: &M, from: (u64, u64), wanted: u64, lowest: u64) -> Re
     Ok((position, messages))
 }
 
-/// Publishes `boundary` as the mark, without ever letting a reader see half of it.
-fn announce<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
+/// Publishes `boundary` as the mark, so that no reader ever uses half of it.
+fn publish_mark<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     let tail = memory.tail();
     let index = tail.mark_index.load(Ordering::Relaxed);
     // First let the index point to the current mark, with a number it never had …
@@ -149,20 +149,20 @@ fn announce<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     tail.mark_index.store(back + 1, Ordering::Release); // PAIR mark: Acquire in `Reader::mark`
 }
 
-/// Decides every unfinished frame of a publisher that is gone: they become padding. Frees the lock if it died with
-/// it. Returns how many frames were decided. Safe to call again, and while others publish.
+/// Turns every unfinished frame of a publisher that is gone into padding, and releases the lock if that publisher held it.
+/// Returns how many frames were decided. May be called again, and while others publish.
 pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
     let tail = memory.tail();
     let locked = u32::from(owner) + 1;
     let _ = tail.reclaim_lock.compare_exchange(locked, 0, Ordering::AcqRel, Ordering::Relaxed);
-    tail.writers_waiting.fetch_and(!(1 << owner), Ordering::Relaxed);
+    tail.publishers_waiting.fetch_and(!(1 << owner), Ordering::Relaxed);
     let (mut position, mut decided) = (tail.floor.load(Ordering::Acquire), 0);
     while position <= tail.limit.load(Ordering::Acquire) {
         let word = Word(memory.header(position).load(Ordering::Acquire));
         fence(Ordering::Acquire);
         let floor = tail.floor.load(Ordering::Relaxed);
         if floor > position {
-            position = floor; // overtaken; the frame we look for cannot have been: the floor stops at it
+            position = floor; // overtaken; an unfinished frame cannot be: the floor stops at it
             continue;
         }
         if word.lap() != memory.lap(position) || word.state().is_none() {
@@ -184,8 +184,8 @@ pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
     Ok(decided)
 }
 
-/// Ends a shared log for ever: whoever comes to its end, publishing or receiving, finds it sealed. Frames claimed before
-/// stay valid and lie before the end.
+/// Ends a shared log: every publisher and subscriber that reaches its end finds it sealed. Frames claimed before stay valid
+/// and lie before the end.
 pub fn end_log<M: Memory>(memory: &M) -> Result<(), Corrupt> {
     let tail = memory.tail();
     let mut position = tail.hint.load(Ordering::Acquire);

@@ -1,5 +1,5 @@
-//! The first eight bytes of every frame: state, owner, length and lap in one word, so that one
-//! compare-and-swap claims a frame and tells everybody who claimed how much.
+//! The first eight bytes of every frame: state, owner, length and lap in one word, so that one compare-and-swap claims a
+//! frame and publishes its owner and length.
 //!
 //! | bits | what |
 //! |---|---|
@@ -8,12 +8,12 @@
 //! | 9–31 | length of the frame in granules of 64 bytes, its header included |
 //! | 32–63 | lap: position divided by the capacity, modulo 2³² |
 //!
-//! The lap makes the same bytes of the ring mean something different each time round: a publisher that was
-//! stopped before its compare-and-swap and continues a lap later fails, and a reader that was overtaken sees it.
+//! The lap distinguishes successive uses of the same bytes of the ring: the compare-and-swap of a publisher that was stopped
+//! before it and continues a lap later fails, and a reader that was overtaken notices.
 
 use std::fmt;
 
-/// The unit in which space is handed out, and the alignment of every frame.
+/// The unit of allocation, and the alignment of every frame.
 pub const GRANULE_BYTES: u64 = 64;
 /// Bytes of a frame before its payload.
 pub const HEADER_BYTES: u64 = 32;
@@ -25,20 +25,20 @@ const GRANULES_SHIFT: u32 = 9;
 const GRANULES_MASK: u64 = (1 << 23) - 1;
 const LAP_SHIFT: u32 = 32;
 
-/// The bits that a key of a log has; see [`Word::free`]. The key is drawn when the log is made and is odd, so that zeroes
-/// are no free frame.
+/// The bits of the key of a log; see [`Word::free`]. The key is drawn when the log is made and is odd, so that zeroes are not
+/// a free frame.
 pub const FREE_KEY_MASK: u32 = (1 << 29) - 1;
 
-/// What a frame is at the moment.
+/// The state of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has claimed it. Everything before it is claimed.
+    /// Not claimed. Everything before it is claimed.
     Free,
-    /// Its owner writes it.
+    /// Being written by its owner.
     Busy,
-    /// Complete. It will not change until every receiver that holds space has passed it.
+    /// Complete. It will not change until every subscriber that holds space has passed it.
     Done,
-    /// Decided to carry nothing: given up by its owner, or left behind by one that died.
+    /// Padding: abandoned by its owner, or by the server because its owner died.
     Pad,
     /// The log ends here; the next epoch continues at this position.
     Sealed,
@@ -51,10 +51,9 @@ pub struct Word(pub u64);
 impl Word {
     /// The word of an unclaimed frame in lap `lap` of a log with this [`key`](FREE_KEY_MASK).
     ///
-    /// A publisher claims by a compare-and-swap of exactly this word, and may have been stopped just before it for any
-    /// time. So the word says more than that it is free: the bits that hold owner and length later hold the key plus
-    /// the upper half of the lap. No two laps have the same word, and bytes of a payload that lies there meanwhile do not
-    /// look like it unless their author knew the key.
+    /// A publisher claims by a compare-and-swap of exactly this word, and may be stopped just before it for any time. So the
+    /// bits that hold owner and length later hold the key plus the upper half of the lap. No two laps have the same word, and
+    /// payload bytes that lie there meanwhile do not equal it unless their author knew the key.
     #[inline]
     pub const fn free(lap: u64, key: u32) -> Word {
         let number = (lap >> 32).wrapping_add(key as u64) & FREE_KEY_MASK as u64;
@@ -87,7 +86,7 @@ impl Word {
         }
     }
 
-    /// Is this a complete frame of lap `lap`?
+    /// Whether this is a complete frame of lap `lap`.
     #[inline]
     pub const fn is_done(self, lap: u32) -> bool {
         self.lap() == lap && self.0 & 7 == State::Done as u64

@@ -1,9 +1,10 @@
-//! The publishing end of a log: claim, write, commit.
+//! A publisher's access to a log: claim, write, commit.
 //!
 //! A claim is one compare-and-swap of the header word at the end of the chain of frames (`mw`), or nothing at all
-//! (`sw`: the only publisher knows where the end is). A commit is one exchange of the same word. Both leave the log
-//! in a state that everybody understands, whichever instruction was the publisher's last.
+//! (`sw`: the only publisher knows where the end is). A commit is one exchange of the same word. Both leave the log in a
+//! valid state, whichever instruction was the publisher's last.
 
+use super::Corrupt;
 use super::atomic::{Ordering, fence, fence_after_exchange, full_fence};
 use super::memory::Memory;
 use super::reclaim::{self, Gate, Reclaimed};
@@ -18,18 +19,9 @@ pub enum Kind {
     Shared,
 }
 
-/// The log holds something that no publisher that keeps to the protocol writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Corrupt {
-    /// Where it was found.
-    pub position: u64,
-    /// The header word found there.
-    pub word: Word,
-}
-
 /// A frame that belongs to one publisher until it commits or abandons it.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a claimed frame holds everybody up until it is committed or abandoned"]
+#[must_use = "a claimed frame blocks all subscribers until it is committed or abandoned"]
 pub struct Claim {
     /// Position of the frame.
     pub position: u64,
@@ -45,40 +37,40 @@ impl Claim {
     }
 }
 
-/// What became of a wish for space.
+/// The result of a claim.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Claimed {
-    /// Space to write.
+    /// A frame to write.
     At(Claim),
-    /// A receiver (or an unfinished frame) still holds the space. Nothing was changed.
+    /// A subscriber or an unfinished frame holds the space. Nothing was changed.
     Full,
-    /// Another publisher frees space at this moment and has not finished.
+    /// Another publisher is reclaiming space and has not finished.
     Contended,
     /// The log ended; the next epoch has its continuation.
     Sealed,
 }
 
-/// The frame was decided by somebody else before its owner committed: the owner was taken for gone.
+/// The server decided the frame before its owner committed: the owner was evicted, or taken for dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted;
 
-/// What stands beside the payload in a frame.
+/// What a frame carries beside its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
-    /// The publisher's word for what the message is about.
+    /// The topic that the publisher set.
     pub topic: u32,
     /// Request and reply: which request this answers. 0 for none.
     pub correlation: u64,
 }
 
-/// One publisher of a log.
+/// A publisher's access to a log.
 #[derive(Debug)]
 pub struct Writer<M> {
     memory: M,
     kind: Kind,
     owner: u8,
-    /// End of the last frame this publisher knows of; a boundary unless the floor has passed it.
+    /// End of the last frame that this publisher has seen; a boundary unless the floor has passed it.
     next: u64,
     /// A limit seen earlier. It only grows, so an old value is safe.
     limit: u64,
@@ -89,19 +81,19 @@ pub struct Writer<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// The publisher in slot `owner`. For a single writer the log must be fresh: nobody has published in it.
+    /// The writer of the publisher in slot `owner`. A log of one publisher must be empty.
     pub fn new(memory: M, kind: Kind, owner: u8) -> Writer<M> {
         let hint_shift = (memory.capacity_bytes().trailing_zeros() - 2).min(12);
         let next = memory.tail().hint.load(Ordering::Acquire);
         Writer { memory, kind, owner, next, limit: 0, sequence: 0, hint_shift, stamped: u64::MAX }
     }
 
-    /// The memory that this publisher writes to.
+    /// The memory that this writer writes to.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// The slot of this publisher.
+    /// The slot of the publisher.
     pub fn owner(&self) -> u8 {
         self.owner
     }
@@ -124,35 +116,35 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// A claim that needs nothing but this publisher's own words: that of a single writer which has space.
+    /// A claim that reads no word of another process: in a log of one publisher, within the limit that is known.
     #[inline(always)]
-    pub fn claim_at_once(&mut self, payload_bytes: usize) -> Option<Claim> {
+    pub fn claim_fast(&mut self, payload_bytes: usize) -> Option<Claim> {
         let span = span_of(payload_bytes as u64);
-        // One granule more than the frame: receivers look for the header of the frame after it.
+        // One granule more than the frame: subscribers poll the header of the frame after it.
         let fits = self.next + span + GRANULE_BYTES <= self.limit;
         if self.kind != Kind::Single || payload_bytes > self.payload_bytes_max() || !fits {
             return None;
         }
         let word = Word::busy(self.memory.lap(self.next), self.owner, span / GRANULE_BYTES);
-        // The word itself is not written: a frame of a single writer is invisible until it is done.
+        // The word itself is not written: a frame in a log of one publisher is invisible until it is done.
         fence(Ordering::Release); // PAIR floor-payload: the fence before the floor check in `Reader`
         self.stamp(self.next + span);
         Some(Claim { position: self.next, payload_bytes: payload_bytes as u64, word })
     }
 
     fn claim_single(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
-        if let Some(claim) = self.claim_at_once(payload_bytes) {
+        if let Some(claim) = self.claim_fast(payload_bytes) {
             return Ok(Claimed::At(claim));
         }
         let end = self.next + span_of(payload_bytes as u64) + GRANULE_BYTES;
         let floor = reclaim::advance_floor(&self.memory, end, gate)?;
         self.limit = self.limit.max(floor + self.memory.capacity_bytes());
-        Ok(self.claim_at_once(payload_bytes).map_or(Claimed::Full, Claimed::At))
+        Ok(self.claim_fast(payload_bytes).map_or(Claimed::Full, Claimed::At))
     }
 
-    /// Writes the header word after a frame of a single writer, where receivers will look next. By the time of the commit
-    /// that has happened: all stores of a commit go to the line of its header, and none waits for another line while
-    /// receivers that look at the header take it away.
+    /// Writes the free word after a frame in a log of one publisher, which subscribers will poll next. Done before the
+    /// commit: all stores of a commit then go to the cache line of its header, and none waits for another line while polling
+    /// subscribers take that one away.
     #[inline(always)]
     fn stamp(&mut self, position: u64) {
         if self.stamped != position {
@@ -216,13 +208,13 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// Looks at the shared limit again, and frees space if that does not suffice. Nothing means: try again.
+    /// Loads the shared limit again, and reclaims space if that does not suffice. `None` means: try again.
     fn raise_limit(&mut self, end: u64, gate: &mut impl Gate) -> Result<Option<Claimed>, Corrupt> {
         self.limit = self.memory.tail().limit.load(Ordering::Acquire); // PAIR log-limit
         if end <= self.limit {
             return Ok(None);
         }
-        // The end of the chain may be further on than this publisher knows; the limit was not looked up in vain.
+        // The end of the chain may be further on than this publisher knows: then it need not reclaim.
         let latest = self.memory.tail().hint.load(Ordering::Acquire);
         if latest > self.next {
             self.next = latest;
@@ -238,7 +230,7 @@ impl<M: Memory> Writer<M> {
         })
     }
 
-    /// Makes a claimed frame visible to everybody, payload and all.
+    /// Makes a claimed frame and its payload visible to all subscribers.
     #[inline(always)]
     pub fn commit(&mut self, claim: Claim, label: Label) -> Result<u64, Evicted> {
         let meta = self.memory.meta(claim.position);
@@ -251,7 +243,7 @@ impl<M: Memory> Writer<M> {
         Ok(position)
     }
 
-    /// Gives a claimed frame back. In a shared log it stays as padding, because others may have claimed behind it.
+    /// Abandons a claimed frame. In a shared log it becomes padding, because others may have claimed frames after it.
     pub fn abandon(&mut self, claim: Claim) -> Result<(), Evicted> {
         match self.kind {
             Kind::Single => Ok(()),
@@ -266,8 +258,8 @@ impl<M: Memory> Writer<M> {
         match self.kind {
             Kind::Single => {
                 header.store(decided.0, Ordering::Release); // PAIR log-commit: Acquire in `Reader::peek`
-                full_fence(); // PAIR log-armed: the fence in `Sleeper::arm`
-                // If the next message is as long as this one, its free word is there before it is asked for.
+                full_fence(); // PAIR log-armed: the fence in `Waiter::arm`
+                // If the next message is as long as this one, its free word is written already.
                 let next_end = end + (end - claim.position);
                 if next_end + GRANULE_BYTES <= self.limit {
                     self.stamp(next_end);

@@ -1,12 +1,12 @@
-//! Serving a group: one thread that hands out descriptors and watches who lives. No message passes through it.
+//! Serving a group: one thread that sends descriptors and watches which peers live. No message passes through it.
 //!
-//! It sleeps in `epoll_wait` without a time-out. What it does on an event is in [`state`] and [`members`].
+//! It sleeps in `epoll_wait` without a timeout. What it does on an event is in [`state`] and [`admission`].
 
-mod members;
+mod admission;
 mod report;
 mod state;
 
-pub use report::{PublisherReport, ReceiverReport, Report};
+pub use report::{PublisherReport, Report, SubscriberReport};
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +30,7 @@ use crate::options::{Access, GroupOptions};
 use crate::wire::ANSWER_TIME;
 use state::State;
 
-/// What an epoll event is about: the low bits of its data.
+/// The kind of an epoll event: the low bits of its data.
 const SOCKET: u64 = 0;
 const PIDFD: u64 = 1;
 const LISTENER: u64 = 2;
@@ -39,7 +39,7 @@ const STOP: u64 = 3;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// A group that this process serves. Dropped, it tells everybody that nobody is left to join.
+/// A group that this process serves. Its drop ends the connections to all peers.
 #[derive(Debug)]
 pub struct Host {
     shared: Arc<Shared>,
@@ -56,14 +56,14 @@ struct Shared {
 impl Host {
     /// Makes the memory of a group and starts to serve it.
     pub fn start(name: &str, options: GroupOptions) -> Result<Host> {
-        crate::facts::check()?;
+        crate::kernel::check()?;
         let failed = |op| move |error: Errno| Error::os(op, "the descriptors that serve a group", error);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("make"))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make"))?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN).map_err(failed("watch"))?;
         let shared = Arc::new(Shared { state: Mutex::new(State::new(name, options)?), epoll, stop });
         let served = Arc::clone(&shared);
-        let thread = crate::room::spawn("causeway-serve", move || served.run())
+        let thread = crate::reservation::spawn("causeway-serve", move || served.run())
             .map_err(|error| Error::os("start", "the thread that serves a group", error))?;
         Ok(Host { shared, thread: Some(thread) })
     }
@@ -78,8 +78,7 @@ impl Host {
         self.invite(true)
     }
 
-    /// A connected socket for another process. Whoever holds it is let in as what it asks for, as far as the rules
-    /// admit this process's own user.
+    /// A connected socket for another process, which joins with the permissions of this process's user.
     pub fn invite_other(&self) -> Result<OwnedFd> {
         self.invite(false)
     }
@@ -90,7 +89,7 @@ impl Host {
         Ok(far)
     }
 
-    /// Serves the group on a socket with this path as well. A socket that a dead server left behind is replaced.
+    /// Serves the group on a socket with this path too. A socket that a dead server left is replaced.
     pub fn listen(&self, path: &Path) -> Result<()> {
         let on = |op: &'static str| move |error: Errno| Error::os(op, path.display().to_string(), error);
         let address = SocketAddrUnix::new(path).map_err(on("use as a socket's path"))?;
@@ -103,7 +102,7 @@ impl Host {
             other => other.map_err(on("bind"))?,
         }
         let mut state = self.shared.lock();
-        let mode = if state.options().readers == Access::SameUser { 0o600 } else { 0o666 };
+        let mode = if state.options().subscribers == Access::SameUser { 0o600 } else { 0o666 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
             .map_err(|error| Error::os("set the mode of", path.display().to_string(), error))?;
         listen(&listener, BACKLOG).map_err(on("listen on"))?;
@@ -118,18 +117,17 @@ impl Host {
         .map_err(on("watch"))
     }
 
-    /// The group was dropped: publishers of this process are those that there are.
+    /// The group was dropped: no further publisher is made in this process.
     pub fn admit_no_more_local_publishers(&self) {
         self.shared.lock().admit_no_more_local_publishers();
     }
 
-    /// What the group looks like now.
+    /// The present state of the group.
     pub fn report(&self) -> Result<Report> {
         self.shared.lock().report()
     }
 
-    /// Decides what a publisher left unfinished, ends its membership and closes the group to further messages. See
-    /// [`Group::evict`](crate::Group::evict).
+    /// See [`Group::evict`](crate::Group::evict).
     pub fn evict(&self, publisher: u8) -> Result<bool> {
         self.shared.lock().evict(publisher)
     }
@@ -164,15 +162,15 @@ impl Shared {
                 match data & 3 {
                     STOP => return,
                     LISTENER => self.accept(token),
-                    PIDFD => self.lock().leave(&self.epoll, token),
+                    PIDFD => self.lock().disconnect(&self.epoll, token),
                     _ => self.lock().serve(&self.epoll, token),
                 }
             }
         }
     }
 
-    /// Takes one connection in. If this process is out of descriptors, the caller waits in the backlog; a short rest
-    /// keeps this thread from spinning on it.
+    /// Accepts one connection. If this process is out of descriptors, the connection waits in the backlog, and a short sleep
+    /// keeps this thread from spinning.
     fn accept(&self, token: u64) {
         let mut state = self.lock();
         let Some(listener) = state.listener(token) else { return };
@@ -189,7 +187,7 @@ impl Shared {
     }
 }
 
-/// A socket that neither waits for a place in the backlog of a server that hangs, nor for room to send.
+/// A socket whose calls wait at most [`ANSWER_TIME`] for a server that hangs, be it to connect or to send.
 fn unix_socket() -> Result<OwnedFd> {
     let failed = |error| Error::os("make", "a Unix socket", error);
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -198,8 +196,8 @@ fn unix_socket() -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether this is a socket on which nobody listens any more. What is no socket refuses connections too, and is somebody's
-/// file.
+/// Whether this is a socket on which no process listens any more. A file that is not a socket refuses connections too, and
+/// must not be removed.
 fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> Result<bool> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     Ok(is_socket && matches!(connect(unix_socket()?.as_fd(), address), Err(Errno::CONNREFUSED)))
@@ -217,7 +215,7 @@ pub fn connect_to(path: &Path) -> Result<OwnedFd> {
     }
 }
 
-/// A listening socket and the name to remove with it.
+/// A listening socket, and the file to remove with it.
 #[derive(Debug)]
 struct Listener {
     socket: OwnedFd,

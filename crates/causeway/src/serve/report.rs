@@ -1,55 +1,58 @@
-//! A report on a group: who publishes, who receives, how far behind each is and what it lost.
+//! A report on a group: its publishers and subscribers, how far behind each subscriber is, and what it has lost.
 
 use std::sync::atomic::Ordering;
 
 use super::state::{Role, State};
 use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
-use crate::log::sleep::Sleepy;
+use crate::log::wait::WaitingSubscriber;
 use crate::log::{Memory, Reader};
 use crate::options::Policy;
 use crate::wire::{Message, Op};
 
-/// A group at one moment.
+/// The state of a group at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
-    /// Size of its log.
+    /// Size of the log, in bytes.
     pub capacity_bytes: u64,
-    /// Where the next message will lie: bytes of log since the group began.
+    /// Position of the next message: bytes of log since the group began.
     pub position: u64,
     /// Messages published since the group began.
     pub messages: u64,
-    /// Those who publish.
+    /// The publishers.
     pub publishers: Vec<PublisherReport>,
-    /// Those who receive.
-    pub receivers: Vec<ReceiverReport>,
+    /// The subscribers.
+    pub subscribers: Vec<SubscriberReport>,
 }
 
-/// A publisher.
+/// A publisher in a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PublisherReport {
-    /// Its slot.
+    /// Its number: [`Publisher::id`](crate::Publisher::id).
     pub slot: u8,
-    /// Its process, as the server sees it; 0 if it is in another PID namespace.
+    /// Its process, as the server sees it; 0 if that is in another PID namespace.
     pub pid: u32,
-    /// Its user.
+    /// Its user, as the server sees it.
     pub uid: u32,
 }
 
-/// A receiver. What it received and lost it says itself.
+/// A subscriber in a [`Report`]. It states itself what it received and lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiverReport {
-    /// Its slot.
+#[non_exhaustive]
+pub struct SubscriberReport {
+    /// Its number: [`Subscriber::id`](crate::Subscriber::id).
     pub slot: u32,
-    /// Its process, as the server sees it; 0 if it is in another PID namespace.
+    /// Its process, as the server sees it; 0 if that is in another PID namespace.
     pub pid: u32,
-    /// Its user.
+    /// Its user, as the server sees it.
     pub uid: u32,
-    /// What becomes of it when it falls behind.
+    /// What happens when it falls behind.
     pub policy: Policy,
-    /// Whether it sleeps.
+    /// Whether it sleeps, on the futex or on its descriptor.
     pub asleep: bool,
-    /// Bytes of log it has not read yet.
+    /// Bytes of log that it has not read yet.
     pub lag_bytes: u64,
     /// Messages received.
     pub received: u64,
@@ -71,23 +74,25 @@ impl Report {
             let (pid, uid) = (connection.peer.pid, connection.peer.uid);
             match connection.role {
                 Role::Publisher { slot, .. } => report.publishers.push(PublisherReport { slot, pid, uid }),
-                Role::Receiver { slot } => {
-                    let Some(member) = state.members.iter().find(|member| member.slot == slot) else {
+                Role::Subscriber { slot } => {
+                    let Some(subscriber) =
+                        state.subscribers.iter().find(|subscriber| subscriber.slot == slot)
+                    else {
                         continue;
                     };
-                    let words = member.words();
-                    report.receivers.push(ReceiverReport {
+                    let words = subscriber.words();
+                    report.subscribers.push(SubscriberReport {
                         slot: slot as u32,
                         pid,
                         uid,
-                        policy: member.policy,
+                        policy: subscriber.policy,
                         asleep: words.arm.load(Ordering::Relaxed) & 3 != 0,
                         lag_bytes: report.position.saturating_sub(words.cursor.load(Ordering::Relaxed)),
                         received: words.received.load(Ordering::Relaxed),
                         lost_messages: words.lost_messages.load(Ordering::Relaxed),
                     });
                 }
-                Role::Visitor => {}
+                Role::Client => {}
             }
         }
         Ok(report)
@@ -101,12 +106,19 @@ impl Report {
         for publisher in &self.publishers {
             rows.push(Message::new(Op::Row, &[1, u32::from(publisher.slot), publisher.pid, publisher.uid]));
         }
-        for receiver in &self.receivers {
-            let [kind, deadline] = receiver.policy.to_words();
+        for subscriber in &self.subscribers {
+            let [kind, deadline] = subscriber.policy.to_words();
             let [lag, received, lost] =
-                [receiver.lag_bytes, receiver.received, receiver.lost_messages].map(split);
-            let first =
-                [2, receiver.slot, receiver.pid, receiver.uid, kind, deadline, u32::from(receiver.asleep)];
+                [subscriber.lag_bytes, subscriber.received, subscriber.lost_messages].map(split);
+            let first = [
+                2,
+                subscriber.slot,
+                subscriber.pid,
+                subscriber.uid,
+                kind,
+                deadline,
+                u32::from(subscriber.asleep),
+            ];
             rows.push(Message::new(Op::Row, &[&first[..], &lag, &received, &lost].concat()));
         }
         rows.push(Message::new(Op::End, &[]));
@@ -120,12 +132,12 @@ impl Report {
         match words[0] {
             0 => (self.capacity_bytes, self.position, self.messages) = (join(2), join(4), join(6)),
             1 => self.publishers.push(PublisherReport { slot: words[1] as u8, pid: words[2], uid: words[3] }),
-            2 => self.receivers.push(ReceiverReport {
+            2 => self.subscribers.push(SubscriberReport {
                 slot: words[1],
                 pid: words[2],
                 uid: words[3],
                 policy: Policy::from_words([words[4], words[5]])
-                    .ok_or_else(|| Error::invalid("answer", "a receiver with an unknown policy"))?,
+                    .ok_or_else(|| Error::invalid("answer", "a subscriber with an unknown policy"))?,
                 asleep: words[6] != 0,
                 lag_bytes: join(7),
                 received: join(9),
@@ -148,11 +160,11 @@ mod tests {
             position: 1 << 40,
             messages: 77,
             publishers: vec![PublisherReport { slot: 3, pid: 10, uid: 11 }],
-            receivers: vec![ReceiverReport {
+            subscribers: vec![SubscriberReport {
                 slot: 255,
                 pid: 12,
                 uid: 13,
-                policy: Policy::Deadline(std::time::Duration::from_millis(20)),
+                policy: Policy::DemoteAfter(std::time::Duration::from_millis(20)),
                 asleep: true,
                 lag_bytes: 1 << 33,
                 received: u64::MAX,

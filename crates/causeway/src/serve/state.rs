@@ -1,5 +1,5 @@
-//! What a server knows: the group, and who is at the other end of each socket. What each asks is answered here; what it
-//! becomes by that is in [`members`](super::members).
+//! The state of a server: the group, and the peer at the other end of each socket. Requests are answered here; how a peer
+//! becomes a publisher or a subscriber is in [`admission`](super::admission).
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,17 +15,17 @@ use super::report::Report;
 use super::{Listener, PIDFD, SOCKET};
 use crate::error::{Error, Refusal, Result};
 use crate::log::Memory;
-use crate::log::layout::RECEIVERS_MAX;
+use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::StatusPage;
-use crate::log::sleep::wake_sleepers;
+use crate::log::wait::wake_waiters;
 use crate::log::word::PUBLISHERS_MAX;
-use crate::member::Member;
 use crate::options::{GroupOptions, Policy};
+use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{Incoming, Message, Op, receive};
 
-/// More connections than this are turned away: every slot twice, and some who only ask.
-const CONNECTIONS_MAX: usize = 2 * (RECEIVERS_MAX + PUBLISHERS_MAX) + 64;
+/// Connections beyond this number are refused: every slot twice, and some that only request reports.
+const CONNECTIONS_MAX: usize = 2 * (SUBSCRIBERS_MAX + PUBLISHERS_MAX) + 64;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -36,20 +36,20 @@ pub(super) struct State {
     pub(super) status_fd: OwnedFd,
     listeners: BTreeMap<u64, Listener>,
     pub(super) connections: BTreeMap<u64, Connection>,
-    pub(super) members: Vec<Member>,
-    /// The descriptor of each member's page, for publishers that come later.
+    pub(super) subscribers: Vec<SubscriberHandle>,
+    /// The descriptor of each subscriber's page, for publishers that join later.
     pub(super) pages: BTreeMap<usize, OwnedFd>,
     pub(super) generations: Vec<u32>,
     /// Remote publishers that have not mapped the log yet.
-    pub(super) awaited: u32,
-    /// Whether publishers of this process may still come.
-    pub(super) awaits_local_publishers: bool,
-    /// Receivers that asked before the log was sealed.
+    pub(super) awaited_publishers: u32,
+    /// Whether further publishers of this process may join.
+    pub(super) admits_local_publishers: bool,
+    /// Subscribers that joined before the log was sealed: token and policy.
     pub(super) waiting: Vec<(u64, Policy)>,
     next_token: u64,
 }
 
-/// Somebody at the other end of a socket.
+/// A peer at the other end of a socket.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: OwnedFd,
@@ -59,15 +59,21 @@ pub(super) struct Connection {
     pub(super) role: Role,
 }
 
-/// What somebody became.
+/// What a peer has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    Visitor,
-    Publisher { slot: u8, mapped: bool },
-    Receiver { slot: usize },
+    /// Neither publisher nor subscriber, or not yet.
+    Client,
+    Publisher {
+        slot: u8,
+        mapped: bool,
+    },
+    Subscriber {
+        slot: usize,
+    },
 }
 
-/// What to say to a request.
+/// The result of a request.
 pub(super) type Answer = std::result::Result<(), Refusal>;
 
 impl State {
@@ -80,8 +86,8 @@ impl State {
             MappedLog::create(name, options.kind, options.capacity_bytes, [half(0), half(8)])?;
         let (status_fd, status) = StatusPage::create()?;
         let mut state = State {
-            awaited: options.remote_publishers,
-            awaits_local_publishers: true,
+            awaited_publishers: options.remote_publishers,
+            admits_local_publishers: true,
             options,
             log: Arc::new(log),
             log_fd,
@@ -89,13 +95,13 @@ impl State {
             status_fd,
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
-            members: Vec::new(),
+            subscribers: Vec::new(),
             pages: BTreeMap::new(),
-            generations: vec![0; RECEIVERS_MAX],
+            generations: vec![0; SUBSCRIBERS_MAX],
             waiting: Vec::new(),
             next_token: 1,
         };
-        if state.awaited == 0 {
+        if state.awaited_publishers == 0 {
             state.seal()?;
         }
         Ok(state)
@@ -128,8 +134,8 @@ impl State {
         self.listeners.get(&token).map(|listener| &listener.socket)
     }
 
-    /// Takes a connection in. `like` is the connection that asked for it, if one did: a pair of sockets says nothing
-    /// about who will use it, so the new one inherits.
+    /// Adds a connection. `like` is the connection that requested it, if one did: a pair of sockets does not show which
+    /// process will use it, so the new one inherits its credentials.
     pub(super) fn connect(
         &mut self,
         epoll: &OwnedFd,
@@ -147,8 +153,8 @@ impl State {
             Some(other) => (other.peer, other.pidfd.as_ref().and_then(|pidfd| pidfd.try_clone().ok())),
             None => {
                 let peer = peer_credentials(&socket)?;
-                // A pair of sockets names the process that made it, this one, whoever holds it later. Its death is
-                // no news; the end of the connection is all there is.
+                // A pair of sockets shows the process that made it, which is this one, not the process that uses it later.
+                // So only the end of the connection tells that the peer is gone.
                 let own = peer.pid == std::process::id();
                 let by_number = || causeway_os::process::pidfd_open(peer.pid);
                 (peer, (!own).then(|| peer_pidfd(&socket).or_else(|_| by_number()).ok()).flatten())
@@ -161,36 +167,36 @@ impl State {
             epoll::add(epoll, pidfd, EventData::new_u64((token << 2) | PIDFD), EventFlags::IN)
                 .map_err(failed)?;
         }
-        self.connections.insert(token, Connection { socket, pidfd, peer, local, role: Role::Visitor });
+        self.connections.insert(token, Connection { socket, pidfd, peer, local, role: Role::Client });
         Ok(())
     }
 
-    /// Answers what a peer sent.
+    /// Answers a request of a peer.
     pub(super) fn serve(&mut self, epoll: &OwnedFd, token: u64) {
         let Some(connection) = self.connections.get(&token) else { return };
-        // A visitor's descriptors are not even taken: closing one could block.
+        // Descriptors of a peer are not received: closing one could block.
         let message = match receive(&connection.socket, 0) {
             Ok(Incoming::Message(message, _)) => message,
             Ok(Incoming::Nothing) => return,
-            Ok(Incoming::Nonsense) => return self.say(token, Message::refusal(Refusal::NotUnderstood)),
-            Ok(Incoming::End) | Err(_) => return self.leave(epoll, token),
+            Ok(Incoming::Malformed) => return self.send_to(token, Message::refusal(Refusal::NotUnderstood)),
+            Ok(Incoming::End) | Err(_) => return self.disconnect(epoll, token),
         };
         let answer = match (message.op, connection.role) {
-            (Op::Publish, Role::Visitor) => self.grant_publisher(token),
+            (Op::Publish, Role::Client) => self.grant_publisher(token),
             (Op::Mapped, Role::Publisher { slot, mapped: false }) => self.publisher_mapped(token, slot),
-            (Op::Subscribe, Role::Visitor) => self.subscribe(token, [message.words[0], message.words[1]]),
+            (Op::Subscribe, Role::Client) => self.subscribe(token, [message.words[0], message.words[1]]),
             (Op::Stat, _) => self.send_report(token),
-            // Not for a receiver: a hostile one would take every place at the door.
-            (Op::Connect, Role::Visitor) => self.connect_another(epoll, token),
+            // Not for a subscriber: a hostile one would use up all connections.
+            (Op::Connect, Role::Client) => self.connect_another(epoll, token),
             _ => Err(Refusal::NotUnderstood),
         };
         if let Err(refusal) = answer {
-            self.say(token, Message::refusal(refusal));
+            self.send_to(token, Message::refusal(refusal));
         }
     }
 
-    /// Sends without waiting. Who does not read its answers does not get them.
-    pub(super) fn say(&self, token: u64, message: Message) {
+    /// Sends without waiting. A peer whose buffer is full does not get the message.
+    pub(super) fn send_to(&self, token: u64, message: Message) {
         if let Some(connection) = self.connections.get(&token) {
             let _ = message.send(&connection.socket, &[]);
         }
@@ -217,7 +223,7 @@ impl State {
     fn send_report(&self, token: u64) -> Answer {
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
         for row in self.report().map_err(|_| Refusal::NotUnderstood)?.to_messages() {
-            // A visitor that does not read gets half a report, without its end.
+            // A client that does not read gets part of a report, without its end.
             if row.send(&connection.socket, &[]).is_err() {
                 break;
             }
@@ -225,38 +231,38 @@ impl State {
         Ok(())
     }
 
-    /// Somebody is gone: its connection ended, or its process did.
-    pub(super) fn leave(&mut self, epoll: &OwnedFd, token: u64) {
+    /// Removes a peer whose connection has ended or whose process has died.
+    pub(super) fn disconnect(&mut self, epoll: &OwnedFd, token: u64) {
         let Some(connection) = self.connections.remove(&token) else { return };
-        // Another descriptor of the same socket may live on in a forked child; epoll would go on to report it.
+        // A forked child may hold another descriptor of the same socket; epoll would still report it.
         let _ = epoll::delete(epoll, &connection.socket);
         if let Some(pidfd) = &connection.pidfd {
             let _ = epoll::delete(epoll, pidfd);
         }
         self.waiting.retain(|(waiting, _)| *waiting != token);
         match connection.role {
-            Role::Visitor => {}
-            Role::Publisher { slot, .. } => self.bury_publisher(slot),
-            Role::Receiver { slot } => self.bury_receiver(slot),
+            Role::Client => {}
+            Role::Publisher { slot, .. } => self.remove_publisher(slot),
+            Role::Subscriber { slot } => self.remove_subscriber(slot),
         }
     }
 
-    pub(super) fn wake_everybody(&mut self) {
+    pub(super) fn wake_all_subscribers(&mut self) {
         std::sync::atomic::fence(Ordering::SeqCst); // PAIR log-armed: as a publisher after its commit
         let tail = self.log.tail();
-        wake_sleepers(tail, &mut self.members, || {
+        wake_waiters(tail, &mut self.subscribers, || {
             let _ = futex::wake(&tail.wake_seq, u32::MAX);
         });
     }
 
-    /// The end of serving. Where publishers live elsewhere, traffic goes on.
+    /// Stops serving. If other processes publish, messages still flow.
     pub(super) fn close(&mut self) {
         self.listeners.clear();
         let status = self.status.words();
         if status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Relaxed) == 0 {
             status.phase.store(2, Ordering::Release);
         }
-        self.wake_everybody();
+        self.wake_all_subscribers();
         self.connections.clear();
     }
 }

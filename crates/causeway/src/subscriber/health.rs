@@ -1,4 +1,4 @@
-//! How a receiver and its group stand.
+//! The state of a subscriber and of its group.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -10,31 +10,33 @@ use super::Subscriber;
 use crate::error::Result;
 use crate::log::Peek;
 
-/// How a receiver and the group stand, for a program that wonders why nothing comes.
+/// The state of a subscriber and of its group: why no message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Health {
-    /// Whether the process that serves the group has gone, as far as this receiver has noticed. Traffic goes on.
+    /// Whether the process that serves the group is gone, as far as this subscriber has noticed. Messages still flow.
     pub server_is_gone: bool,
-    /// A publisher that has claimed the next message and not finished it, for whatever reason.
+    /// The publisher that has claimed the next message and not finished it, if there is one.
     pub unfinished_by: Option<u8>,
-    /// Publishers known to the server when it was last alive.
+    /// Publishers of the group, as the server last counted them.
     pub publishers: u32,
-    /// Whether this receiver was late and publishers no longer wait for it.
+    /// Whether this subscriber missed its deadline, so that publishers no longer wait for it.
     pub demoted: bool,
 }
 
 impl Subscriber {
-    /// How this receiver and its group stand.
+    /// The state of this subscriber and of its group.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) when a publisher broke the protocol.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) when a publisher violated the protocol, and
+    /// [`Error::MissedDeadline`](crate::Error::MissedDeadline) when the policy disconnects this subscriber.
     pub fn health(&mut self) -> Result<Health> {
         let hung_up = poll(&[self.socket.as_fd()], Some(Duration::ZERO))?[0];
         let unfinished_by = match self.lost {
             Some(_) => None,
             None => match self.reader.peek()? {
                 Peek::Empty(owner) => {
-                    self.announce();
+                    self.publish_cursor();
                     owner
                 }
                 Peek::Lost(loss) => self.note_loss(loss).map(|()| None)?,
@@ -45,7 +47,7 @@ impl Subscriber {
             server_is_gone: hung_up || self.server_is_gone(),
             unfinished_by,
             publishers: self.status.words().publishers.load(Ordering::Acquire).count_ones(),
-            demoted: self.is_expelled(),
+            demoted: self.is_demoted(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! How a receiver waits: it looks for a while, then sleeps on the futex that all share or on a descriptor of its own.
+//! How a subscriber waits: it polls for a while, then sleeps on the futex that all share or on a descriptor of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,36 +9,38 @@ use causeway_os::futex;
 use causeway_os::process::poll;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 
-use super::{LOOKS, Subscriber};
+use super::Subscriber;
 use crate::error::{Error, Result};
 use crate::log::Memory;
-use crate::log::sleep::Bed;
+use crate::log::wait::WaitTarget;
 use crate::spin::Spin;
 use crate::watch::Watch;
 
-/// How a wait ended. Both are normal.
+/// How a wait ended. Both are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Waited {
-    /// The next [`Subscriber::receive`] has something to say.
+    /// The next [`Subscriber::try_recv`] returns a message or a loss.
     Ready,
-    /// The time is over.
+    /// The timeout has passed.
     TimedOut,
 }
 
-/// So many reads empty a doorbell that is full: a ring is one byte, and takes some hundred of the 208 KiB that the buffer of
-/// a socket usually has. What is left after them costs a wait that ends early, and nothing else.
-pub(crate) const HUSH_READS: usize = 4096;
+/// Reads that empty a full doorbell: a notification is one byte, and takes some hundred of the 208 KiB that the buffer of a
+/// socket usually has. What is left after them makes one wait end early.
+pub(crate) const DRAIN_READS_MAX: usize = 4096;
+
+/// Polls of [`Subscriber::spin`] between two reads of the clock.
+const POLLS_PER_CLOCK_READ: u32 = 64;
 
 impl Subscriber {
-    /// Waits for something to receive without ever sleeping, for a thread that has a CPU to itself. At most for `timeout`;
-    /// without one, until a message comes or nobody is left who could send one.
+    /// Waits for a message without ever sleeping, at most for `timeout`: for a thread that has a CPU to itself.
     ///
-    /// Call it before [`Subscriber::receive`], and not after one that found nothing: whoever looks at a message that is
-    /// not there yet makes its publication slower, and this knows when not to look.
+    /// Call it before [`Subscriber::try_recv`], not after an empty one: a poll for a message that is not there yet delays
+    /// its publication, and this call knows when to take the first one.
     ///
     /// # Errors
-    /// As [`Subscriber::receive`].
+    /// As [`Subscriber::recv`].
     #[inline]
     pub fn spin(&mut self, timeout: Option<Duration>) -> Result<Waited> {
         let pauses = self.pace.pauses();
@@ -46,13 +48,13 @@ impl Subscriber {
             std::hint::spin_loop();
         }
         let found = self.is_ready()?;
-        self.pace.looked(pauses, found);
+        self.pace.polled(pauses, found);
         if found {
             return Ok(Waited::Ready);
         }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS_PER_CLOCK_READ {
                 std::hint::spin_loop();
                 if self.is_ready()? {
                     return Ok(Waited::Ready);
@@ -64,22 +66,21 @@ impl Subscriber {
         }
     }
 
-    /// Waits for something to receive: looks for a while, then sleeps on a futex. At most for `timeout`; without one,
-    /// until a message comes or nobody is left who could send one.
+    /// Waits for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes nothing;
+    /// for a loop that then calls [`Subscriber::try_recv`] or [`Subscriber::try_recv_in_place`].
     ///
     /// # Errors
-    /// As [`Subscriber::receive`]: it is here that a receiver which waits is told that the publishers are gone, also
-    /// when they were killed.
+    /// As [`Subscriber::recv`]. A subscriber that waits is told that the publishers are gone even if they were killed.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited> {
-        if self.ready()? {
+        if self.poll_ready()? {
             return Ok(Waited::Ready);
         }
         let start = Instant::now();
         let deadline = timeout.and_then(|timeout| start.checked_add(timeout));
         let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
         let budget = timeout.map_or(budget, |timeout| budget.min(timeout));
-        if self.look_for(start, budget)? {
-            self.spin.looking_was_enough();
+        if self.poll_for(start, budget)? {
+            self.spin.polling_succeeded();
             return Ok(Waited::Ready);
         }
         let waited = self.sleep_until(deadline);
@@ -87,14 +88,14 @@ impl Subscriber {
         waited
     }
 
-    /// Looks again and again, for `budget`.
-    fn look_for(&mut self, start: Instant, budget: Duration) -> Result<bool> {
+    /// Polls until `budget` has passed since `start`.
+    fn poll_for(&mut self, start: Instant, budget: Duration) -> Result<bool> {
         if budget.is_zero() {
             return Ok(false);
         }
         loop {
             for _ in 0..32 {
-                if self.ready()? {
+                if self.poll_ready()? {
                     return Ok(true);
                 }
                 std::hint::spin_loop();
@@ -107,20 +108,20 @@ impl Subscriber {
 
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
         loop {
-            let bed = if self.server_is_gone() { Bed::Doorbell } else { self.bed };
-            if bed == Bed::Futex && self.watch.is_none() {
-                self.watch = Some(Watch::start(&self.socket, &self.bell, Arc::clone(&self.log))?);
+            let target = if self.server_is_gone() { WaitTarget::Doorbell } else { self.wait_target };
+            if target == WaitTarget::Futex && self.watch.is_none() {
+                self.watch = Some(Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log))?);
             }
-            let armed = self.sleeper.arm(self.log.tail(), self.page.words(), bed);
-            let ready = self.ready();
+            let armed = self.waiter.arm(self.log.tail(), self.page.words(), target);
+            let ready = self.poll_ready();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = match ready {
-                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(bed, armed.0, left),
+                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed.0, left),
                 _ => Ok(()),
             };
-            self.sleeper.disarm(self.page.words());
+            self.waiter.disarm(self.page.words());
             slept?;
-            if ready? || self.ready()? {
+            if ready? || self.poll_ready()? {
                 return Ok(Waited::Ready);
             }
             if left.is_some_and(|left| left.is_zero()) {
@@ -129,9 +130,9 @@ impl Subscriber {
         }
     }
 
-    fn sleep(&mut self, bed: Bed, wake_seq: u32, left: Option<Duration>) -> Result<()> {
-        match (bed, &self.watch) {
-            (Bed::Futex, Some(watch)) => {
+    fn sleep(&mut self, target: WaitTarget, wake_seq: u32, left: Option<Duration>) -> Result<()> {
+        match (target, &self.watch) {
+            (WaitTarget::Futex, Some(watch)) => {
                 let watched = watch.watched();
                 watched.set_sleeping(true);
                 let slept = match watched.server_is_gone() {
@@ -142,26 +143,26 @@ impl Subscriber {
                 slept.map_err(|error| Error::os("wait for", "a message", error))
             }
             _ => {
-                if poll(&[self.bell.as_fd()], left)?[0] {
-                    self.hush();
+                if poll(&[self.doorbell.as_fd()], left)?[0] {
+                    self.drain_doorbell();
                 }
                 Ok(())
             }
         }
     }
 
-    /// Empties the doorbell, as far as that can be done: somebody may fill it all the time.
-    fn hush(&mut self) {
-        let mut rings = [0; 64];
-        for _ in 0..HUSH_READS {
-            match rustix::net::recv(&*self.bell, &mut rings[..], RecvFlags::DONTWAIT) {
+    /// Empties the doorbell, with a bounded number of reads: a hostile process may fill it all the time.
+    fn drain_doorbell(&mut self) {
+        let mut notifications = [0; 64];
+        for _ in 0..DRAIN_READS_MAX {
+            match rustix::net::recv(&*self.doorbell, &mut notifications[..], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => {
-                    self.alone = true;
+                    self.doorbell_closed = true;
                     return;
                 }
-                Ok((_, length)) if length == rings.len() => {}
+                Ok((_, length)) if length == notifications.len() => {}
                 Err(rustix::io::Errno::CONNRESET) => {
-                    self.alone = true;
+                    self.doorbell_closed = true;
                     return;
                 }
                 _ => return,
@@ -169,80 +170,83 @@ impl Subscriber {
         }
     }
 
-    /// Prepares to wait in somebody else's loop: from now on the next message makes [`Subscriber::as_fd`] readable.
+    /// Prepares a wait in an event loop: after `Ok(true)` the next message makes [`Subscriber::as_fd`] readable.
     ///
-    /// Returns `false` if there is something to receive already: then do not wait. Call it each time before going to
-    /// wait, level- or edge-triggered; it takes back what rang before. It costs two system calls less than sleeping.
+    /// After `Ok(false)` there is something to receive already: do not wait. Call this before every wait, level- or
+    /// edge-triggered; it also drains the descriptor. It takes two system calls less than a sleep.
     ///
-    /// The descriptor also becomes readable (and hung up) when the last publisher goes or is killed.
+    /// The descriptor also becomes readable (and hung up) when the last publisher leaves or is killed.
     ///
     /// # Errors
-    /// As [`Subscriber::receive`]: the end of a group is told by whichever of the two is called next.
+    /// As [`Subscriber::recv`]: whichever call comes next reports the end of the group.
     ///
     /// ```
-    /// # use causeway::{Group, GroupOptions, Policy, Received};
+    /// # use causeway::{Group, GroupOptions, Policy, Received, TryRecvError};
     /// # use std::os::fd::AsFd;
     /// # let group = Group::create("prices", GroupOptions::new())?;
     /// # let mut publisher = group.publisher()?;
     /// let mut subscriber = group.subscribe(Policy::Reliable)?;
-    /// # let _ = publisher.publish(b"42.17")?;
+    /// # publisher.publish(b"42.17")?;
     /// loop {
-    ///     match subscriber.receive()? {
-    ///         Received::Message(message) => assert_eq!(message.bytes, b"42.17"),
-    ///         Received::Lost { messages, .. } => eprintln!("{messages} messages lost"),
-    ///         Received::Empty => {
+    ///     match subscriber.try_recv() {
+    ///         Ok(Received::Message(message)) => assert_eq!(message.bytes, b"42.17"),
+    ///         Ok(Received::Lost { messages, .. }) => eprintln!("{messages} messages lost"),
+    ///         Err(TryRecvError::Empty) => {
     ///             if subscriber.arm()? {
-    ///                 // … poll(subscriber.as_fd()) together with everything else …
+    ///                 // … poll(subscriber.as_fd()) together with other descriptors …
     ///                 # break;
     ///             }
     ///         }
+    ///         Err(TryRecvError::Disconnected) => break,
+    ///         Err(TryRecvError::Failed(error)) => return Err(error),
     ///     }
     /// }
     /// # Ok::<(), causeway::Error>(())
     /// ```
     pub fn arm(&mut self) -> Result<bool> {
-        if self.ready()? {
+        if self.poll_ready()? {
             return Ok(false);
         }
-        self.hush();
-        let _ = self.sleeper.arm(self.log.tail(), self.page.words(), Bed::Doorbell);
-        if self.ready()? {
-            self.sleeper.disarm(self.page.words());
+        self.drain_doorbell();
+        let _ = self.waiter.arm(self.log.tail(), self.page.words(), WaitTarget::Doorbell);
+        if self.poll_ready()? {
+            self.waiter.disarm(self.page.words());
             return Ok(false);
         }
         Ok(true)
     }
 
-    /// Takes back [`Subscriber::arm`], when the wait ended for another reason: nobody needs to ring now. Not calling it
-    /// costs a publisher one call at most.
+    /// Reverts [`Subscriber::arm`], after a wait that ended for another reason. Without it, one publisher makes one system
+    /// call that wakes no process.
     pub fn disarm(&mut self) {
-        self.sleeper.disarm(self.page.words());
+        self.waiter.disarm(self.page.words());
     }
 
-    /// How long [`Subscriber::wait`] looks before it sleeps, at most; zero to sleep at once. The default is 50 µs.
+    /// Sets how long [`Subscriber::wait`] and [`Subscriber::recv`] poll before they sleep, at most. Zero sleeps at once; the
+    /// default is 50 µs.
     pub fn spin_at_most(&mut self, longest: Duration) {
         self.spin = Spin::up_to(longest);
     }
 
-    /// Lets [`Subscriber::wait`] sleep on this receiver's own descriptor instead of the futex that all share. For
-    /// measurements, and where futexes are not to be had.
+    /// Whether [`Subscriber::wait`] sleeps on this subscriber's own descriptor (`true`) or on the futex that all subscribers
+    /// share (`false`, the default): for measurements, and for sandboxes that forbid futexes on shared memory.
     pub fn sleep_on_descriptor(&mut self, own: bool) {
-        self.bed = if own { Bed::Doorbell } else { Bed::Futex };
+        self.wait_target = if own { WaitTarget::Doorbell } else { WaitTarget::Futex };
     }
 }
 
-/// The descriptor to wait for in epoll, tokio or any other loop, after [`Subscriber::arm`]. Do not read from it.
+/// The descriptor to wait for in epoll, tokio or another event loop, after [`Subscriber::arm`]. Do not read from it.
 impl AsFd for Subscriber {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.doorbell.as_fd()
     }
 }
 
-/// A doorbell of another type could make every wait a busy one.
-pub(super) fn check_doorbell(bell: &OwnedFd) -> Result<()> {
-    let kind = sockopt::socket_type(bell).ok().zip(sockopt::socket_domain(bell).ok());
+/// Rejects a doorbell of another type, which could make every wait return at once.
+pub(super) fn check_doorbell(doorbell: &OwnedFd) -> Result<()> {
+    let kind = sockopt::socket_type(doorbell).ok().zip(sockopt::socket_domain(doorbell).ok());
     if kind != Some((SocketType::STREAM, AddressFamily::UNIX)) {
-        return Err(Error::invalid("doorbell descriptor", "it is no Unix stream socket"));
+        return Err(Error::invalid("doorbell descriptor", "it is not a Unix stream socket"));
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub fn limited<T>(resource: Resource, current: u64, work: impl FnOnce() -> T) ->
     result
 }
 
-/// Runs `role` as a process of its own, which must succeed. It gets a path that is nobody's yet.
+/// Runs `role` as a process of its own, which must succeed. It gets a path where no group is served.
 pub fn in_a_process_of_its_own(role: &str, number: u64) {
     let dir = tempfile::tempdir().unwrap();
     Peer::start(role, &dir.path().join("group"), number).succeed();

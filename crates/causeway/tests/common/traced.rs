@@ -1,6 +1,6 @@
 //! A process under ptrace: stepped instruction by instruction, or stopped at every system call.
 //!
-//! A tracer is a thread: what one thread has seized, only that thread can step, look at and reap.
+//! A tracer is a thread: what one thread has seized, only that thread can step, inspect and reap.
 //!
 //! # Safety
 //!

@@ -1,4 +1,4 @@
-//! The protocol of the socket, spoken without the library.
+//! The protocol of the socket, implemented without the library.
 #![allow(dead_code)]
 
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ pub fn message(op: u32, words: &[u32]) -> [u8; 64] {
     bytes
 }
 
-/// What a receiver of a real group is given: status, log, page, doorbell.
+/// What a subscriber of a real group is given: status, log, page, doorbell.
 pub fn genuine(group: &Group) -> [OwnedFd; 4] {
     let socket = group.invite().unwrap();
     send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();

@@ -4,12 +4,12 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::{Coordinator, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::summary::run_line;
-use weighbridge_lab::target::Prepared;
 use weighbridge_stats as stats;
 
 use super::definition::{Blanks, Definition, Place};
@@ -23,7 +23,7 @@ const TIMING: Timing = Timing { sample_ns: 4_000_000, samples: 15, least_samples
 /// A comparison in the making.
 #[derive(Debug)]
 pub struct Compared {
-    /// What is held against what.
+    /// What is compared with what.
     pub definition: &'static Definition,
     /// Our case.
     pub case: Prepared,
@@ -77,7 +77,7 @@ pub struct Turns<'a> {
     pub interrupt: &'a Interrupt,
     /// Measures ours.
     pub coordinator: Coordinator<'a>,
-    /// So many turns of each.
+    /// The number of turns of each comparison.
     pub turns: usize,
     /// Time for all of them.
     pub budget: Duration,
@@ -196,7 +196,7 @@ fn blanks(compared: &Compared, everywhere: &[u32]) -> Result<Blanks, Stopped> {
     Ok(Blanks { cpus, port })
 }
 
-/// A port that nobody listens on just now.
+/// A port that no process listens on at the moment.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

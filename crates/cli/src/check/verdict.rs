@@ -11,7 +11,7 @@ pub const FEWEST_TURNS: usize = LOOKS[0];
 pub enum Verdict {
     /// The whole interval lies in the band.
     Inside,
-    /// The whole interval lies beside the band.
+    /// The whole interval lies outside the band.
     Outside,
     /// The interval reaches over an end of the band, or there is none.
     Inconclusive,

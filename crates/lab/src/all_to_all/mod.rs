@@ -17,40 +17,32 @@ use std::os::fd::OwnedFd;
 use causeway_os::socket;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::axis::{Axis, TOUCH_BYTES, Values};
+use crate::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
-use crate::target::Target;
 
 /// Everything that several may write to at once.
 pub const ALL: &[Target] = &[
-    Target {
-        caps: Caps::HARNESS,
-        fit: |_, _| Fit::Yes,
-        create: |_, params| {
-            Ok((0..Concurrent::of(params).roles()).map(|_| EndResources::default()).collect())
-        },
-        drive: |_, _, _, cx| noop::drive(cx),
-        ..target(
-            "noop",
-            "the harness itself: the leading receiver's counting and its clock, without a call",
-            create_pipes,
-        )
-    },
-    target("pipe", "a pipe for each receiver, which all senders of its group write to", create_pipes),
+    PIPE.harness(
+        "the harness itself: the leading receiver's counting and its clock, without a call",
+        |_, _, _, cx| noop::drive(cx),
+    ),
+    PIPE,
     target(
         "unix-stream",
         "a Unix stream socket pair for each receiver, which all senders of its group write to",
         |_, params| create(params, || Ok(socket::stream_pair()?)),
     ),
 ];
+
+const PIPE: Target =
+    target("pipe", "a pipe for each receiver, which all senders of its group write to", create_pipes);
 
 const fn target(
     id: &'static str,
@@ -68,10 +60,11 @@ const fn target(
         create,
         drive,
         counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        in_suites: InSuites::AtEverySize,
     }
 }
 
-const ALL_TO_ALL: Info = Info {
+const ALL_TO_ALL: PatternInfo = PatternInfo {
     id: "all-to-all",
     about: "groups of senders and receivers, each sender writing to every receiver of its group: messages per second",
     needs: Caps::NONE,
@@ -80,7 +73,7 @@ const ALL_TO_ALL: Info = Info {
         let receivers = std::iter::repeat_n("receiver", crowd.groups * crowd.receivers);
         receivers.chain(std::iter::repeat_n("sender", crowd.groups * crowd.senders)).collect()
     },
-    axes: &[GROUPS, SENDERS, RECEIVERS, TOUCH],
+    axes: &[GROUPS, SENDERS, RECEIVERS, TOUCH_BYTES],
     unit: Unit::PerSecond("messages"),
     is_symmetric: true,
 };
@@ -103,23 +96,12 @@ const RECEIVERS: Axis = Axis {
     values: Values::AtLeast(1),
     about: "number of receivers in a group; each gets every message of every sender of its group",
 };
-const TOUCH: Axis = Axis {
-    name: "touch",
-    default: "all",
-    values: Values::OneOf(&["none", "all"]),
-    about: "are payloads written and read? There is no more to choose: the receivers add up bytes",
-};
 
 /// The longest message that the kernel keeps whole while others write to the same end: PIPE_BUF.
 const LONGEST_BYTES: usize = 4096;
 /// Of each role, in the coordinator: process, control socket, counters.
 const FDS_OF_A_ROLE: usize = 8;
 const OTHER_FDS: usize = 64;
-
-/// Words of each role's line: messages sent or received so far and the sum of their bytes, and whether that is all.
-const MESSAGES: usize = 0;
-const SUM: usize = 1;
-const DONE: usize = 2;
 
 /// How many there are of whom. Receivers come first among the roles, group by group, then senders, group by group.
 #[derive(Clone, Copy, Debug)]
@@ -131,8 +113,8 @@ struct Concurrent {
 
 impl Concurrent {
     fn of(params: &CaseParams) -> Concurrent {
-        let count = |axis: Axis| params.number(axis.name).expect("the axis takes nothing but numbers");
-        Concurrent { groups: count(GROUPS), senders: count(SENDERS), receivers: count(RECEIVERS) }
+        let [groups, senders, receivers] = [GROUPS, SENDERS, RECEIVERS].map(|axis| params.count(axis));
+        Concurrent { groups, senders, receivers }
     }
 
     fn roles(self) -> usize {
@@ -159,11 +141,11 @@ impl Concurrent {
     }
 }
 
-fn fit(_host: &Host, params: &CaseParams) -> Fit {
+fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if params.payload_bytes > LONGEST_BYTES {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "messages of several senders to one end may mix above PIPE_BUF = {LONGEST_BYTES} bytes, which the kernel fixes"
-        ));
+        )));
     }
     let crowd = Concurrent::of(params);
     let ends = crowd.groups * crowd.receivers * (crowd.senders + 1);
@@ -221,7 +203,7 @@ mod tests {
     #[test]
     fn a_sender_has_an_end_of_each_receiver_of_its_group_and_of_no_other() {
         let id = "all-to-all/pipe/1/free/groups=2/receivers=3/senders=2".parse().unwrap();
-        let (_, _, params) = crate::target::resolve(&id).unwrap();
+        let (_, _, params) = crate::catalogue::resolve(&id).unwrap();
         let resources_by_role = create_pipes(&Host::look().unwrap(), &params).unwrap();
         let fds: Vec<usize> = resources_by_role.iter().map(|resources| resources.fds.len() - 1).collect();
         assert_eq!(fds, [1, 1, 1, 1, 1, 1, 3, 3, 3, 3]);

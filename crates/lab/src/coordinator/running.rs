@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use causeway_os::counters::SystemNoise;
 use causeway_os::process::{self, Child, Exit};
 
-use super::{Deadlines, Measured};
+use super::Measured;
 use crate::contract::Facts;
 use crate::interrupt::Interrupt;
 use crate::peer::{self, Report, RoleReport};
-use crate::planner::Timing;
-use crate::shared::Shared;
+use crate::shared::{Shared, Step};
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -56,23 +55,17 @@ pub(super) struct Running {
     pub(super) peers: Vec<Peer>,
     pub(super) parties: Vec<Party>,
     pub(super) noise: SystemNoise,
-    pub(super) deadlines: Deadlines,
+    /// From the first failure until its cause is looked at.
+    pub(super) grace: Duration,
 }
 
 impl Running {
     /// Waits until all have reported, or one has failed, and says what came of it.
-    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant, timing: Timing) -> Finished {
-        let run_deadline = self.deadlines.run + Duration::from_nanos(timing.run_ns * 4);
-        let mut deadline = began + self.deadlines.setup;
-        let mut has_started = false;
+    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant) -> Finished {
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
-            match self.wait(interrupt, deadline) {
+            match self.wait(interrupt, None) {
                 Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
                 Ok(Waited::Interrupted) => return Finished::Interrupted,
-                Ok(Waited::TimedOut) if !has_started && self.has_started() => {
-                    has_started = true;
-                    deadline = Instant::now() + run_deadline;
-                }
                 Ok(Waited::TimedOut) => {
                     let waited = began.elapsed().as_secs_f64();
                     return self.failed(format!("no progress: stopped after {waited:.1} s"));
@@ -108,30 +101,33 @@ impl Running {
         Finished::Measured(self.parties.iter().zip(roles).map(measured).collect())
     }
 
-    /// Have the roles of all parties passed their barrier?
-    fn has_started(&self) -> bool {
-        self.parties.iter().all(|party| party.shared.has_started())
-    }
-
-    /// Sleeps until a peer has something to say, and notes what.
-    fn wait(&mut self, interrupt: &Interrupt, deadline: Instant) -> io::Result<Waited> {
+    /// Sleeps until a peer has something to say, and notes what; until the deadline of the run, or until `until`.
+    fn wait(&mut self, interrupt: &Interrupt, until: Option<Instant>) -> io::Result<Waited> {
         let working: Vec<usize> = (0..self.peers.len())
             .filter(|index| matches!(self.peers[*index].state, State::Working))
             .collect();
-        let mut fds: Vec<BorrowedFd<'_>> = vec![interrupt.fd()];
+        let deadlines = self.parties.iter().map(|party| party.shared.deadline().fd());
+        let mut fds: Vec<BorrowedFd<'_>> = std::iter::once(interrupt.fd()).chain(deadlines).collect();
+        let first_peer = fds.len();
         for index in &working {
             fds.push(self.peers[*index].control.as_fd());
             fds.push(self.peers[*index].child.pidfd());
         }
-        let ready = process::poll(&fds, Some(deadline.saturating_duration_since(Instant::now())))?;
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let ready = process::poll(&fds, left)?;
         if ready[0] && interrupt.take()? {
             return Ok(Waited::Interrupted);
         }
-        if !ready.contains(&true) {
-            let is_late = Instant::now() >= deadline;
-            return Ok(if is_late { Waited::TimedOut } else { Waited::Something });
+        // What peers have said counts, even if it came at the last moment.
+        if !ready[first_peer..].contains(&true) {
+            for (party, _) in self.parties.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+                if party.shared.deadline().take()? {
+                    return Ok(Waited::TimedOut);
+                }
+            }
+            return Ok(Waited::Something);
         }
-        for (index, ready) in working.into_iter().zip(ready[1..].chunks(2)) {
+        for (index, ready) in working.into_iter().zip(ready[first_peer..].chunks(2)) {
             let peer = &mut self.peers[index];
             // A report may lie in the socket of a peer that has already ended.
             if ready[0] {
@@ -155,9 +151,9 @@ impl Running {
     /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
     /// one that failed for another reason than that its partner was gone.
     fn explain(mut self, interrupt: &Interrupt) -> Finished {
-        let until = Instant::now() + self.deadlines.grace;
+        let until = Instant::now() + self.grace;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
-            match self.wait(interrupt, until) {
+            match self.wait(interrupt, Some(until)) {
                 Ok(Waited::Interrupted) => return Finished::Interrupted,
                 Ok(_) => {}
                 Err(_) => break,
@@ -182,17 +178,36 @@ impl Running {
 
     /// The role that is furthest behind is the one that everybody waits for.
     fn failed(self, why: String) -> Finished {
+        let (party, role) =
+            self.roles().min_by_key(|(party, role)| self.step(*party, *role)).unwrap_or((0, 0));
+        self.outcome(party, role, format!("{why}; {}", self.steps()))
+    }
+
+    /// Every role of every party.
+    fn roles(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let roles = |party: usize| (0..self.parties[party].role_names.len()).map(move |role| (party, role));
-        let all: Vec<(usize, usize)> = (0..self.parties.len()).flat_map(roles).collect();
-        let step = |(party, role): (usize, usize)| self.parties[party].shared.step(role);
-        let (party, role) = all.iter().copied().min_by_key(|place| step(*place)).unwrap_or((0, 0));
-        let names: Vec<String> = all
-            .iter()
-            .map(|&(party, role)| {
-                format!("{} in {}", self.parties[party].role_names[role], step((party, role)).name())
-            })
-            .collect();
-        self.outcome(party, role, format!("{why}; {}", names.join(", ")))
+        (0..self.parties.len()).flat_map(roles)
+    }
+
+    fn step(&self, party: usize, role: usize) -> Step {
+        self.parties[party].shared.step(role)
+    }
+
+    /// Where the roles are: `sender in verify, 19 × receiver in batches`.
+    fn steps(&self) -> String {
+        let mut counts: Vec<((&str, Step), usize)> = Vec::new();
+        for (party, role) in self.roles() {
+            let of = (self.parties[party].role_names[role], self.step(party, role));
+            match counts.iter_mut().find(|(other, _)| *other == of) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((of, 1)),
+            }
+        }
+        let say = |((name, step), count): ((&str, Step), usize)| match count {
+            1 => format!("{name} in {}", step.name()),
+            count => format!("{count} × {name} in {}", step.name()),
+        };
+        counts.into_iter().map(say).collect::<Vec<_>>().join(", ")
     }
 
     fn outcome(&self, party: usize, role: usize, why: String) -> Finished {

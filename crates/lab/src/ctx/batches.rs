@@ -131,6 +131,7 @@ impl Ctx<'_> {
         self.barrier()?;
         self.set_step(Step::Report);
         self.shared.set_feed_end(0);
+        self.shared.leave();
         self.await_leader()
     }
 }

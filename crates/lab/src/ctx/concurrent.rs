@@ -19,10 +19,8 @@ use crate::shared::{Pace, Progress, Sample};
 
 /// Chunks of a window, at least, unless one operation takes longer.
 const CHUNKS: u64 = 256;
-/// Up to so many roles have a series each.
-const ROLES_WITH_SERIES: usize = 16;
 
-/// What a crowd needs to know of its work.
+/// What must be known of the work of roles that all do the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Concurrent {
     /// Do the operations of a role count in the rate of all? Where one role hands over what another takes, one of the two.
@@ -50,21 +48,21 @@ impl Ctx<'_> {
     ///
     /// # Errors
     /// That of `work`.
-    pub fn crowd(
+    pub fn concurrent(
         &mut self,
-        crowd: Concurrent,
+        common: Concurrent,
         mut work: impl FnMut(u64) -> io::Result<u64>,
     ) -> io::Result<Vec<u64>> {
         match self.role {
-            0 => self.lead_crowd(crowd, work),
+            0 => self.lead_concurrent(common, work),
             _ => {
-                self.join_crowd(&mut work)?;
+                self.join_concurrent(&mut work)?;
                 Ok(Vec::new())
             }
         }
     }
 
-    fn join_crowd(&mut self, work: &mut impl FnMut(u64) -> io::Result<u64>) -> io::Result<()> {
+    fn join_concurrent(&mut self, work: &mut impl FnMut(u64) -> io::Result<u64>) -> io::Result<()> {
         self.do_not_watch();
         self.barrier()?;
         let mut progress = Progress::default();
@@ -102,13 +100,13 @@ impl Ctx<'_> {
         Ok(done)
     }
 
-    fn lead_crowd(
+    fn lead_concurrent(
         &mut self,
-        crowd: Concurrent,
+        common: Concurrent,
         mut work: impl FnMut(u64) -> io::Result<u64>,
     ) -> io::Result<Vec<u64>> {
         self.barrier()?;
-        let timing = self.crowd_timing(crowd.cpus);
+        let timing = self.concurrent_timing(common.cpus);
         let mut own = Progress::default();
         // Room for every edge is there before the first: nothing is allocated between two chunks.
         let mut edges = vec![self.edge(); timing.samples + 2];
@@ -133,8 +131,8 @@ impl Ctx<'_> {
         self.end_counting()?;
 
         let windows = edges[1..=last].windows(2);
-        let rates: Vec<_> = windows.map(|edges| self.push_window(crowd, &edges[0], &edges[1])).collect();
-        self.note_rates(crowd, &rates);
+        let rates: Vec<_> = windows.map(|edges| self.push_window(common, &edges[0], &edges[1])).collect();
+        self.note_rates(common, &rates);
         while (self.shared.left() as usize) < self.roles - 1 {
             thread::sleep(Duration::from_micros(50));
         }
@@ -143,7 +141,7 @@ impl Ctx<'_> {
     }
 
     /// Where roles share a CPU they take turns of some milliseconds, and a window must hold many turns.
-    fn crowd_timing(&self, cpus: usize) -> Timing {
+    fn concurrent_timing(&self, cpus: usize) -> Timing {
         if self.roles <= cpus { self.timing } else { self.timing_of_turns() }
     }
 
@@ -212,7 +210,7 @@ impl Ctx<'_> {
     }
 
     /// Makes a sample of a window, and returns the rate of each role that counts, in operations a second.
-    fn push_window(&self, crowd: Concurrent, then: &Edge, now: &Edge) -> Vec<f64> {
+    fn push_window(&self, common: Concurrent, then: &Edge, now: &Edge) -> Vec<f64> {
         let window_ns = now.at_ns - then.at_ns;
         let done = |role: usize| (now.progress[role].ops - then.progress[role].ops) * self.ops_each;
         let rate = |role: &usize| {
@@ -220,16 +218,16 @@ impl Ctx<'_> {
             let elapsed_ns = if from_ns > 0 && to_ns > from_ns { to_ns - from_ns } else { window_ns };
             done(*role) as f64 * 1e9 / elapsed_ns.max(1) as f64
         };
-        let counting: Vec<usize> = (0..self.roles).filter(|role| (crowd.counts)(*role)).collect();
+        let counting: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
         let rates: Vec<f64> = counting.iter().map(rate).collect();
         let ops: u64 = counting.into_iter().map(done).sum();
-        // The time in which the crowd does so many at the sum of its rates: roles have edges of their own.
+        // The time in which all roles do so many at the sum of their rates: roles have edges of their own.
         let elapsed_ns = match rates.iter().sum::<f64>() {
             total if total > 0.0 => (ops as f64 * 1e9 / total).round() as u64,
             _ => window_ns,
         };
         let preemptions = now.counters.since(&then.counters).involuntary_switches;
-        let bytes = ops / self.ops_each * crowd.op_bytes;
+        let bytes = ops / self.ops_each * common.op_bytes;
         self.shared.push_sample(Sample {
             start_ns: then.at_ns,
             elapsed_ns,
@@ -242,15 +240,12 @@ impl Ctx<'_> {
     }
 
     /// Jain's index over the roles, and the rate of each.
-    fn note_rates(&mut self, crowd: Concurrent, rates: &[Vec<f64>]) {
+    fn note_rates(&mut self, common: Concurrent, rates: &[Vec<f64>]) {
         if rates.first().is_none_or(|rates| rates.len() < 2) {
             return;
         }
         self.note_series("fairness", rates.iter().map(|rates| fairness::jain(rates)).collect());
-        let counting: Vec<usize> = (0..self.roles).filter(|role| (crowd.counts)(*role)).collect();
-        if counting.len() > ROLES_WITH_SERIES {
-            return;
-        }
+        let counting: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
         for (index, role) in counting.into_iter().enumerate() {
             let values = rates.iter().map(|rates| rates[index]).collect();
             self.note_series(&format!("ops_per_s.role-{role}"), values);

@@ -13,16 +13,20 @@ use weighbridge_record::Latencies;
 
 use super::time::{Time, advance_virtual_time, now_ns};
 use super::{Batch, Ctx, Noted, Tally};
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Values, choice};
 use crate::params::CaseParams;
 
-/// Is each operation timed?
-pub const TIME: Axis = Axis {
-    name: "time",
-    default: "batch",
-    values: Values::OneOf(&["batch", "each"]),
-    about: "two readings of the clock for a batch, or for each round trip: then there are percentiles (service time)",
-};
+choice! {
+    /// What is timed.
+    pub enum TimedUnit {
+        /// A batch of operations.
+        Batch = "batch",
+        /// Each operation by itself.
+        Each = "each",
+    }
+    axis "time", default Batch: "two readings of the clock for a batch, or for each round trip: then there are percentiles \
+        (service time)"
+}
 
 /// Is the loop open?
 pub const RATE: Axis = Axis {
@@ -150,7 +154,7 @@ fn clock_read_ns(time: Time) -> f64 {
 impl Ctx<'_> {
     /// Does the case want each operation timed?
     pub fn times_each(&self) -> bool {
-        self.params.axis(TIME.name) == "each" || self.params.number(RATE.name).is_some()
+        self.params.choice::<TimedUnit>() == TimedUnit::Each || self.params.number(RATE.name).is_some()
     }
 
     /// As [`Ctx::lead`], with each operation timed by itself: `op` does the one with the given sequence number.

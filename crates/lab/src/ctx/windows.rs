@@ -106,21 +106,11 @@ impl Ctx<'_> {
         }
         self.barrier()?;
         let mut chunks = 0;
-        loop {
-            let phase = self.shared.phase();
-            if phase >= Phase::Timed {
-                self.begin_counting()?;
-            }
-            if phase == Phase::Over {
-                break;
-            }
+        self.until_over(|| {
             work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
             chunks += 1;
-            if phase == Phase::Timed {
-                self.count(chunk_ops, 0);
-            }
-        }
-        self.end_counting()?;
+            Ok(chunk_ops)
+        })?;
         if lossy {
             self.shared.set_feed_end(chunks);
         } else {

@@ -13,9 +13,8 @@ pub use slices::{LEAST_BLOCKS, Slices, WARM_BLOCKS};
 
 use weighbridge_record::CaseId;
 
-use crate::contract::Caps;
+use crate::contract::{Caps, Prepared};
 use crate::params::{CaseParams, Wait};
-use crate::target::Prepared;
 
 /// Parties of a set at most: partners cool each other's caches.
 pub const MAX_PARTIES: usize = 3;

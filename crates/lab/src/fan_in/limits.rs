@@ -1,8 +1,8 @@
 //! Which cases a machine can have, and what raises the limit of those that it cannot.
 
-use super::{ORDER, STREAMS, WAIT, count, writers};
-use crate::axis;
-use crate::contract::Fit;
+use super::{Order, STREAMS, StreamWait, writers};
+use crate::axis::Peers;
+use crate::contract::Unsupported;
 use crate::descriptors;
 use crate::host::Host;
 use crate::params::CaseParams;
@@ -15,34 +15,36 @@ pub(super) const EACH_ROLE: usize = 8;
 pub(super) const SELECT_FDS: usize = 1024;
 
 /// May this case run here? Raises the limit of descriptors as far as the case needs and this process may.
-pub(super) fn fit(host: &Host, params: &CaseParams) -> Fit {
-    let (streams, writers) = (count(params, STREAMS), writers(params));
+pub(super) fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    let (streams, writers) = (params.count(STREAMS), writers(params));
     if writers > streams {
-        return Fit::No(format!("{writers} writers have nothing to write to among {streams} streams"));
+        return Err(Unsupported(format!(
+            "{writers} writers have nothing to write to among {streams} streams"
+        )));
     }
-    match params.axis(WAIT.name) {
-        "none" if params.axis(ORDER.name) == "random" => {
-            return Fit::No(
+    match params.choice() {
+        StreamWait::None if params.choice::<Order>() == Order::Random => {
+            return Err(Unsupported(
                 "a reader that waits for one stream after the other blocks for good while its writer waits for room in \
                  another; wait=none needs order=cyclic"
                     .into(),
-            );
+            ));
         }
-        "select" if streams + OTHERS > SELECT_FDS => {
-            return Fit::No(format!(
+        StreamWait::Select if streams + OTHERS > SELECT_FDS => {
+            return Err(Unsupported(format!(
                 "select takes descriptors below FD_SETSIZE = {SELECT_FDS}, which the C library fixes: at most {} \
                  streams; use another wait",
                 SELECT_FDS - OTHERS
-            ));
+            )));
         }
-        "uring" => {
+        StreamWait::Uring => {
             if let Some(why) = &host.uring_refused {
-                return Fit::No(why.clone());
+                return Err(Unsupported(why.clone()));
             }
         }
         _ => {}
     }
-    let is_one_process = params.axis(axis::PEERS.name) == "thread";
+    let is_one_process = params.choice::<Peers>() == Peers::Thread;
     let ends = if is_one_process { streams * 2 } else { streams };
     // The reader keeps the writers' ends until a message for each is full.
     let on_the_way = if is_one_process { 0 } else { (writers * 200).min(streams) };

@@ -10,7 +10,7 @@
 //! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
 mod causeway;
-pub(crate) mod fds;
+mod intake;
 mod limits;
 mod noop;
 mod reader;
@@ -22,46 +22,40 @@ use std::io;
 
 use causeway_os::socket;
 
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::axis::{Axis, Choice, TOUCH_BYTES, Values, choice};
+use crate::contract::{Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::host::Host;
+use crate::mechanism::tcp::Nodelay;
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
-use crate::target::Target;
 use streams::Kind;
 
 /// Everything that can be read from by the thousand.
 pub const ALL: &[Target] = &[
-    target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
-        drive(Kind::Pipe, resources, params, cx)
-    }),
+    PIPE,
     target("unix-stream", "a Unix stream socket pair for each stream", &[], |_, resources, params, cx| {
         drive(Kind::UnixStream, resources, params, cx)
     }),
     target(
         "tcp",
         "a TCP connection over loopback for each stream",
-        &[NODELAY],
+        &[Nodelay::AXIS],
         |_, resources, params, cx| drive(Kind::Tcp, resources, params, cx),
     ),
     causeway::ONE_WRITER,
     causeway::MANY_WRITERS,
-    Target {
-        caps: Caps::HARNESS,
-        fit: |_, _| Fit::Yes,
-        create: |_, params| Ok((0..=writers(params)).map(|_| EndResources::default()).collect()),
-        ..target(
-            "noop",
-            "the harness itself: the reader's loop and its clock, without a call",
-            &[],
-            |_, _, params, cx| noop::drive(params, cx),
-        )
-    },
+    PIPE.harness(
+        "the harness itself: the reader's loop and its clock, without a call",
+        |_, _, params, cx| noop::drive(params, cx),
+    ),
 ];
+
+const PIPE: Target = target("pipe", "a pipe for each stream", &[], |_, resources, params, cx| {
+    drive(Kind::Pipe, resources, params, cx)
+});
 
 const fn target(
     id: &'static str,
@@ -80,16 +74,17 @@ const fn target(
         create,
         drive,
         counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        in_suites: InSuites::AtEverySize,
     }
 }
 
-const FAN_IN: Info = Info {
+const FAN_IN: PatternInfo = PatternInfo {
     id: "fan-in",
     about: "thousands of streams, or many publishers, into one reader: events per second, an event being a read that \
             returned data, or a message",
     needs: Caps::NONE,
     roles: |params| std::iter::once("reader").chain(std::iter::repeat_n("writer", writers(params))).collect(),
-    axes: &[STREAMS, WRITERS, WAIT, ORDER, MAX_EVENTS, YIELD_LIMIT, TOUCH],
+    axes: &[STREAMS, WRITERS, StreamWait::AXIS, Order::AXIS, MAX_EVENTS, YIELD_LIMIT, TOUCH_BYTES],
     unit: Unit::PerSecond("events"),
     is_symmetric: false,
 };
@@ -106,19 +101,21 @@ const WRITERS: Axis = Axis {
     values: Values::AtLeast(1),
     about: "number of writers; each has its own part of the streams",
 };
-const WAIT: Axis = Axis {
-    name: "wait",
-    default: "epoll-et",
-    values: Values::OneOf(&["epoll-et", "epoll-lt", "epoll-oneshot", "poll", "select", "uring", "none"]),
-    about: "how the reader learns which streams have data: epoll edge-triggered, level-triggered or re-armed after each \
-            event, poll, select, multishot polls of io_uring, or not at all: blocking reads in cyclic order",
-};
-const ORDER: Axis = Axis {
-    name: "order",
-    default: "default",
-    values: Values::OneOf(&["default", "random", "cyclic"]),
-    about: "which stream a writer takes next; default is random, but cyclic with wait=none",
-};
+choice! {
+    /// How the reader learns which streams have data.
+    enum StreamWait {
+        EpollEdge = "epoll-et", EpollLevel = "epoll-lt", EpollOneshot = "epoll-oneshot", Poll = "poll",
+        Select = "select", Uring = "uring", None = "none",
+    }
+    axis "wait", default EpollEdge: "how the reader learns which streams have data: epoll edge-triggered, level-triggered or \
+        re-armed after each event, poll, select, multishot polls of io_uring, or not at all (none): blocking reads in cyclic \
+        order, which pass over a stream while it is ahead by a message"
+}
+choice! {
+    /// Which stream a writer takes next.
+    enum Order { Default = "default", Random = "random", Cyclic = "cyclic" }
+    axis "order", default Default: "which stream a writer takes next; default is random, but cyclic with wait=none"
+}
 const MAX_EVENTS: Axis = Axis {
     name: "max-events",
     default: "1024",
@@ -131,36 +128,20 @@ const YIELD_LIMIT: Axis = Axis {
     values: Values::AtLeast(0),
     about: "the reader gives up the CPU once when a wait returned fewer events than this; 0 is never",
 };
-const TOUCH: Axis = Axis {
-    name: "touch",
-    default: "all",
-    values: Values::OneOf(&["none", "all"]),
-    about: "are payloads written and read? There is no more to choose: reads do not keep the boundaries of messages",
-};
-const NODELAY: Axis = Axis {
-    name: "nodelay",
-    default: "yes",
-    values: Values::OneOf(&["yes", "no"]),
-    about: "TCP_NODELAY: no waiting for acknowledgements of small segments",
-};
 
 /// Least bytes that a read asks for: those that epoll_bench asks for.
 const READ_BYTES: usize = 1024;
 
 fn writers(params: &CaseParams) -> usize {
-    count(params, WRITERS)
-}
-
-/// The value of an axis of this family that is a number.
-fn count(params: &CaseParams, axis: Axis) -> usize {
-    params.number(axis.name).expect("the axis takes nothing but numbers")
+    params.count(WRITERS)
 }
 
 /// In which order streams are written to.
 fn is_cyclic(params: &CaseParams) -> bool {
-    match params.axis(ORDER.name) {
-        "default" => params.axis(WAIT.name) == "none",
-        order => order == "cyclic",
+    match params.choice() {
+        Order::Default => params.choice::<StreamWait>() == StreamWait::None,
+        Order::Random => false,
+        Order::Cyclic => true,
     }
 }
 
@@ -190,7 +171,7 @@ fn drive(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let (streams, writers) = (count(params, STREAMS), writers(params));
+    let (streams, writers) = (params.count(STREAMS), writers(params));
     let counters = SharedCounters::open(resources.take_fd(), writers + 1)?;
     match cx.role {
         0 => reader::drive(&streams::make(kind, streams, params, resources.fds)?, counters, params, cx),

@@ -1,12 +1,8 @@
 //! Makes the streams, in the reader, and hands their other ends to the writers.
-//!
-//! # Safety
-//! `setsockopt` is given a local number with its true size.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_os::socket;
@@ -14,9 +10,10 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::NODELAY;
 use super::limits::explain;
+use crate::mechanism::tcp::Nodelay;
 use crate::params::CaseParams;
+use crate::sys;
 
 /// What a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +38,7 @@ pub(super) fn make(
     params: &CaseParams,
     writers: Vec<OwnedFd>,
 ) -> io::Result<Vec<OwnedFd>> {
-    let nodelay = kind == Kind::Tcp && params.axis(NODELAY.name) == "yes";
+    let nodelay = kind == Kind::Tcp && params.choice::<Nodelay>() == Nodelay::Yes;
     let mut connections = Connections { listener: None, nodelay };
     let mut unsent: Vec<Vec<OwnedFd>> = writers.iter().map(|_| Vec::new()).collect();
     let mut ends = Vec::with_capacity(streams);
@@ -126,20 +123,7 @@ fn source(listener: usize) -> Ipv4Addr {
 
 /// Fixes the source address, and leaves the port to `connect`: so one port serves any number of destinations.
 fn bind_without_port(socket: &OwnedFd, address: Ipv4Addr) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the option takes an int, and is given one with its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    sys::set_socket_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
     Ok(rustix::net::bind(socket, &SocketAddrV4::new(address, 0))?)
 }
 

@@ -10,8 +10,8 @@ use causeway_os::socket;
 
 use super::burst;
 use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::axis::{Axis, Choice, choice};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::mechanism::causeway::{
     CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, accept_invitation, create, hear,
@@ -22,12 +22,12 @@ use crate::params::{CaseParams, Wait};
 /// Receivers that a group can have.
 const RECEIVERS_MAX: usize = 256;
 
-const POLICY: Axis = Axis {
-    name: "policy",
-    default: "reliable",
-    values: Values::OneOf(&["reliable", "lossy"]),
-    about: "whether the publisher would wait for a receiver that is a whole log behind, or overwrite what it has not read",
-};
+choice! {
+    /// What the publisher does about a subscriber that is a whole log behind.
+    enum Delivery { Reliable = "reliable", Lossy = "lossy" }
+    axis "policy", default Reliable: "whether the publisher would wait for a subscriber that is a whole log behind, or overwrite \
+        what it has not read"
+}
 
 /// A group of one publisher.
 #[derive(Debug)]
@@ -38,27 +38,27 @@ impl<K: Kind> Multicast for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD;
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin, Wait::Yield];
-    const AXES: &'static [Axis] = &[CAPACITY, POLICY];
+    const AXES: &'static [Axis] = &[CAPACITY, Delivery::AXIS];
     type Sender = Sender;
     type Receiver = Subscribed;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (bytes, needed) = (capacity_bytes(params), needed_bytes(params));
         if needed > bytes || bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a burst of {} messages of {} bytes needs a log of {needed} bytes, it has {bytes}, and the largest has \
                  {MOST_BYTES}; raise it with capacity=BYTES or lower the burst",
                 burst(params),
                 params.payload_bytes
-            ));
+            )));
         }
         match super::receivers(params) > RECEIVERS_MAX {
-            true => Fit::No(format!("a group has at most {RECEIVERS_MAX} receivers")),
-            false => Fit::Yes,
+            true => Err(Unsupported(format!("a group has at most {RECEIVERS_MAX} receivers"))),
+            false => Ok(()),
         }
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::seqpacket_pair)
     }
 
@@ -75,7 +75,10 @@ impl<K: Kind> Multicast for Causeway<K> {
     fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Subscribed> {
         let control_socket = resources.take_fd();
         let group = accept_invitation(&control_socket)?;
-        let policy = if params.axis(POLICY.name) == "lossy" { Policy::Lossy } else { Policy::Reliable };
+        let policy = match params.choice() {
+            Delivery::Reliable => Policy::Reliable,
+            Delivery::Lossy => Policy::Lossy,
+        };
         let receiver = Receiver::new(group.subscribe(policy).map_err(io::Error::other)?, params, false)?;
         socket::send_with_fds(&control_socket, &[0], &[])?;
         Ok(Subscribed { receiver, _group: group })

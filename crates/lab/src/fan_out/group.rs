@@ -1,12 +1,8 @@
 //! What sockets of a group in the kernel have in common, of UDP and netlink: a sender that is connected to the group, and
 //! members that may lose messages.
-//!
-//! # Safety
-//! The calls take a pointer and a length from one slice that lives across the call.
-#![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_os::socket;
@@ -17,6 +13,7 @@ use super::message_buffer::Room;
 use super::multicast::{MulticastReceiver, MulticastSender};
 use crate::contract::Facts;
 use crate::params::CaseParams;
+use crate::sys;
 
 /// How long a receiver sleeps before it asks whether the message it waits for is given up for lost.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -86,18 +83,15 @@ impl MulticastReceiver for Receiver {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
         let message = self.message.bytes_mut();
-        // SAFETY: pointer and length come from one slice.
-        let count =
-            unsafe { libc::recv(self.socket.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0) };
-        match usize::try_from(count) {
+        match sys::recv(&self.socket, message, 0) {
             Ok(count) => Ok(Some(&message[..count])),
-            Err(_) => match io::Error::last_os_error() {
-                // ENOBUFS: netlink says that this member has lost something; which, the next message will tell.
-                error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS)) => {
-                    Ok(None)
-                }
-                error => Err(error),
-            },
+            // ENOBUFS: netlink says that this member has lost something; the next message tells what.
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS)) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -28,31 +28,26 @@ use std::io;
 use weighbridge_record::PerOp;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{
+    Caps, EndResources, Facts, InSuites, PatternInfo, Prepared, Target, Unit, Unsupported,
+};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
-use crate::pattern::{Info, Unit};
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
-use crate::target::{Prepared, Target};
 pub use multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
 
 use crate::mechanism::causeway::{ManyWriters, OneWriter};
 
 /// Everything that reaches many.
 pub const ALL: &[Target] = &[
-    Target {
-        id: "noop",
-        about: "the harness itself: touching, clock and acknowledgements, all by the sender",
-        caps: Caps::HARNESS,
-        fit: |_, _| Fit::Yes,
-        create: |_, params| Ok((0..=receivers(params)).map(|_| EndResources::default()).collect()),
-        drive: |_, _, params, cx| noop::drive(params, cx),
-        ..target::<ring::Ring>()
-    },
+    target::<ring::Ring>().harness(
+        "the harness itself: touching, clock and acknowledgements, all by the sender",
+        |_, _, params, cx| noop::drive(params, cx),
+    ),
     target::<unicast::UnixStream>(),
     target::<unicast::UnixSeqpacket>(),
     target::<udp::UdpMulticast>(),
@@ -76,10 +71,11 @@ pub const fn target<C: Multicast>() -> Target {
         create: create::<C>,
         drive: drive::<C>,
         counter_check,
+        in_suites: InSuites::AtEverySize,
     }
 }
 
-const FAN_OUT: Info = Info {
+const FAN_OUT: PatternInfo = PatternInfo {
     id: "fan-out",
     about: "one sender, many receivers: time until the last of them has a message",
     needs: Caps::NONE,
@@ -115,7 +111,7 @@ const OTHER_FDS: usize = 64;
 /// # Panics
 /// If it is no case of this family.
 pub fn receivers(params: &CaseParams) -> usize {
-    params.number(RECEIVERS.name).expect("the axis takes nothing but numbers")
+    params.count(RECEIVERS)
 }
 
 /// How many messages are sent before the sender waits.
@@ -123,27 +119,25 @@ pub fn receivers(params: &CaseParams) -> usize {
 /// # Panics
 /// If it is no case of this family.
 pub fn burst(params: &CaseParams) -> u64 {
-    params.number(BURST.name).expect("the axis takes nothing but numbers") as u64
+    params.count(BURST) as u64
 }
 
-fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Fit {
+fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if params.payload_bytes < message::least_bytes(C::CAPS) {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "a message of {} carries at least {} bytes, to be told from the next one",
             C::ID,
             message::least_bytes(C::CAPS)
-        ));
+        )));
     }
     let receivers = receivers(params);
-    match descriptors::fit((receivers + 1) * FDS_OF_A_ROLE + OTHER_FDS, &format!("{receivers} receivers")) {
-        Fit::Yes => C::fit(host, params),
-        no => no,
-    }
+    descriptors::fit((receivers + 1) * FDS_OF_A_ROLE + OTHER_FDS, &format!("{receivers} receivers"))?;
+    C::fit(host, params)
 }
 
 fn create<C: Multicast>(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
     let receivers = receivers(params);
-    let counters = SharedCounters::create(acks::lines(receivers))?;
+    let counters = SharedCounters::create(receivers + 1)?;
     let mut resources_by_role = C::create(params, receivers)?;
     for resources in &mut resources_by_role {
         resources.fds.insert(0, counters.try_clone()?);
@@ -159,7 +153,7 @@ fn drive<C: Multicast>(
 ) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let receivers = receivers(params);
-    let counters = SharedCounters::open(resources.take_fd(), acks::lines(receivers))?;
+    let counters = SharedCounters::open(resources.take_fd(), receivers + 1)?;
     match cx.role {
         0 => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, params, cx),
         role => receiver::drive(C::receiver(resources, params)?, C::CAPS, role, &counters, params, cx),

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -25,9 +25,12 @@ pub trait Multicast: 'static {
     /// A receiving end.
     type Receiver: MulticastReceiver;
 
-    /// May this case run here?
-    fn fit(_host: &Host, _link: &CaseParams) -> Fit {
-        Fit::Yes
+    /// Can this case run here?
+    ///
+    /// # Errors
+    /// It cannot: one sentence with the limit's name and how to raise it.
+    fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        Ok(())
     }
 
     /// In the coordinator: one resources for the sender, then one for each receiver.

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect};
 use super::group::{Receiver, Sender};
 use super::multicast::Multicast;
 use super::unicast::fits_send_buffer;
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -28,17 +28,17 @@ impl Multicast for NetlinkMulticast {
     type Sender = Sender;
     type Receiver = Receiver;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
         match WORKS.get_or_init(|| member().map(|_| ()).map_err(|error| error.to_string())) {
             Ok(()) => fits_send_buffer(host, params),
-            Err(why) => Fit::No(format!(
+            Err(why) => Err(Unsupported(format!(
                 "joining a group of NETLINK_USERSOCK is refused: {why}; it needs CAP_NET_ADMIN, so run it as root"
-            )),
+            ))),
         }
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let sender = new()?;
         bind(&sender, &SocketAddrNetlink::new(0, 0))?;
         connect(&sender, &SocketAddrNetlink::new(0, group()))?;

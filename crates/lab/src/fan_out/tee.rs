@@ -11,7 +11,7 @@ use super::burst;
 use super::message_buffer::Room;
 use super::multicast::{Multicast, MulticastSender, pairs};
 use super::unicast::Receiver;
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -30,19 +30,19 @@ impl Multicast for PipeTee {
     type Sender = Sender;
     type Receiver = Receiver<true>;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let page = causeway_os::memory::page_bytes() as u64;
         let pages = (params.payload_bytes as u64).div_ceil(page) * burst(params);
         match pages > PIPE_PAGES {
-            false => Fit::Yes,
-            true => Fit::No(format!(
+            false => Ok(()),
+            true => Err(Unsupported(format!(
                 "{pages} pages for each receiver are more than the {PIPE_PAGES} of a pipe, and tee into a full pipe would \
                  lend a message in parts that cannot be put together; use smaller messages or bursts"
-            )),
+            ))),
         }
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let (source_read, source_write) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut resources_by_role =
             pairs(receivers, || pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (write, read)))?;

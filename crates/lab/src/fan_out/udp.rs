@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsock
 
 use super::group::{Receiver, Sender};
 use super::multicast::Multicast;
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -31,20 +31,20 @@ impl Multicast for UdpMulticast {
     type Sender = Sender;
     type Receiver = Receiver;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "{} bytes exceed the largest UDP datagram of {MOST_BYTES} bytes",
                 params.payload_bytes
-            ));
+            )));
         }
         match loopback() {
-            Ok(_) => Fit::Yes,
-            Err(why) => Fit::No(why.clone()),
+            Ok(_) => Ok(()),
+            Err(why) => Err(Unsupported(why.clone())),
         }
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let loopback = loopback().clone().map_err(io::Error::other)?;
         let (sender, all) = loopback.make(|| group(receivers))?;
         let words = vec![u64::from(loopback == Loopback::Private)];

@@ -1,20 +1,17 @@
 //! One unicast after the other over Unix sockets: what a D-Bus daemon does with a signal.
-//!
-//! # Safety
-//! The calls take a pointer and a length from one slice that lives across the call.
-#![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 
 use super::group::sndbuf;
 use super::message_buffer::Room;
 use super::multicast::{Multicast, MulticastReceiver, MulticastSender, pairs};
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
+use crate::sys;
 
 /// Over stream sockets.
 #[derive(Debug)]
@@ -27,7 +24,7 @@ impl Multicast for UnixStream {
     type Sender = Sender;
     type Receiver = Receiver<true>;
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::stream_pair)
     }
 
@@ -51,11 +48,11 @@ impl Multicast for UnixSeqpacket {
     type Sender = Sender;
     type Receiver = Receiver<false>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fits_send_buffer(host, params)
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         pairs(receivers, socket::seqpacket_pair)
     }
 
@@ -69,16 +66,16 @@ impl Multicast for UnixSeqpacket {
 }
 
 /// A record is at most as long as the send buffer less what the kernel keeps of it.
-pub(super) fn fits_send_buffer(host: &Host, params: &CaseParams) -> Fit {
+pub(super) fn fits_send_buffer(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let buffer = host.sysctl_number("net/core/wmem_default").unwrap_or(u64::MAX);
     match params.payload_bytes as u64 > buffer.saturating_sub(32) {
-        false => Fit::Yes,
-        true => Fit::No(format!(
+        false => Ok(()),
+        true => Err(Unsupported(format!(
             "a record of {} bytes exceeds the send buffer of net.core.wmem_default = {buffer} bytes; raise it with \
              sysctl net.core.wmem_default={}",
             params.payload_bytes,
             params.payload_bytes + 32
-        )),
+        ))),
     }
 }
 
@@ -99,7 +96,7 @@ impl MulticastSender for Sender {
     #[inline]
     fn send(&mut self, write: impl FnOnce(&mut [u8])) -> io::Result<()> {
         let message = self.message.filled(write);
-        self.sockets.iter().try_for_each(|socket| send_all(socket.as_raw_fd(), message))
+        self.sockets.iter().try_for_each(|socket| send_all(socket, message))
     }
 
     fn facts(&self) -> Facts {
@@ -108,17 +105,11 @@ impl MulticastSender for Sender {
 }
 
 #[inline]
-fn send_all(fd: RawFd, mut message: &[u8]) -> io::Result<()> {
+fn send_all(socket: &OwnedFd, mut message: &[u8]) -> io::Result<()> {
     loop {
-        // SAFETY: pointer and length come from one slice.
-        let sent = unsafe { libc::send(fd, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL) };
-        match usize::try_from(sent) {
-            Ok(sent) if sent == message.len() => return Ok(()),
-            Ok(sent) => message = &message[sent..],
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
+        match sys::retry(|| sys::send(socket, message))? {
+            sent if sent == message.len() => return Ok(()),
+            sent => message = &message[sent..],
         }
     }
 }
@@ -139,22 +130,12 @@ impl<const WHOLE: bool> Receiver<WHOLE> {
 impl<const WHOLE: bool> MulticastReceiver for Receiver<WHOLE> {
     #[inline]
     fn take(&mut self) -> io::Result<Option<&[u8]>> {
-        let fd = self.socket.as_raw_fd();
         let message = self.message.bytes_mut();
         let mut filled = 0;
         loop {
-            let rest = &mut message[filled..];
-            // SAFETY: pointer and length come from one slice.
-            let count = unsafe { libc::read(fd, rest.as_mut_ptr().cast(), rest.len()) };
-            match usize::try_from(count) {
-                Ok(0) => {
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender closed its end"));
-                }
-                Ok(count) => filled += count,
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => continue,
-                    error => return Err(error),
-                },
+            match sys::retry(|| sys::read(&self.socket, &mut message[filled..]))? {
+                0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender closed its end")),
+                count => filled += count,
             }
             if !WHOLE || filled == message.len() {
                 return Ok(Some(&self.message.bytes()[..filled]));

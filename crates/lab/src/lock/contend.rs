@@ -14,17 +14,15 @@ use weighbridge_record::PerOp;
 
 use super::Lock;
 use crate::axis::{Axis, ROLES, Values};
-use crate::contract::{Caps, EndResources, Facts};
+use crate::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Unit, role_names};
 use crate::counter_check;
 use crate::ctx::{Concurrent, Ctx};
 use crate::params::{CaseParams, Wait};
-use crate::pattern::{Info, Unit, role_names};
 use crate::shared::Step;
 use crate::signal::page::Page;
-use crate::target::Prepared;
 
 /// The pattern.
-pub(super) const INFO: Info = Info {
+pub(super) const INFO: PatternInfo = PatternInfo {
     id: "contend",
     about: "roles that all take one lock, add 1 to a number and give it up: how often in a second, and how evenly",
     needs: Caps::NONE,
@@ -46,7 +44,7 @@ pub(crate) fn cpus(allowed: usize, params: &CaseParams) -> usize {
 const NUMBER: usize = 3840;
 
 /// Attaches and drives one role.
-pub(super) fn drive<L: Lock>(
+pub(super) fn drive_contend<L: Lock>(
     _pattern: &str,
     mut resources: EndResources,
     params: &CaseParams,
@@ -68,8 +66,8 @@ pub(super) fn drive<L: Lock>(
         Ok(ops)
     };
     let allowed = std::thread::available_parallelism()?.get();
-    let crowd = Concurrent { counts: |_| true, op_bytes: 0, cpus: cpus(allowed, params) };
-    let totals = cx.crowd(crowd, critical)?;
+    let work_of_all = Concurrent { counts: |_| true, op_bytes: 0, cpus: cpus(allowed, params) };
+    let totals = cx.concurrent(work_of_all, critical)?;
     if cx.role == 0 && !L::CAPS.has(Caps::HARNESS) {
         // SAFETY: as above; all other roles have stopped.
         let counted = unsafe { number.read_volatile() };
@@ -140,7 +138,7 @@ mod tests {
         let shared = Shared::create().unwrap();
         let mut cx = Ctx::new(&shared, &params, (0, 1), timing, Time::Raw, None);
         let resources = Page::create(1, Leaky::init).unwrap().remove(0);
-        let why = drive::<Leaky>("contend", resources, &params, &mut cx).unwrap_err().to_string();
+        let why = drive_contend::<Leaky>("contend", resources, &params, &mut cx).unwrap_err().to_string();
         assert!(why.contains("under the lock, and the number is"), "{why}");
     }
 }

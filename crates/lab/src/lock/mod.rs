@@ -9,12 +9,10 @@ mod ticket_lock;
 
 use std::io;
 
-use crate::contract::{Caps, Fit};
+use crate::contract::{Caps, InSuites, Target, Unsupported, carries_nothing};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
-use crate::signal::carries_nothing;
 use crate::signal::page::Page;
-use crate::target::Target;
 
 /// A lock in a page that all roles share. It begins at the page's beginning and may take a few lines.
 pub trait Lock: Sized + 'static {
@@ -26,6 +24,8 @@ pub trait Lock: Sized + 'static {
     const CAPS: Caps = Caps::NONE;
     /// How a role waits that finds it taken.
     const WAIT: &'static [Wait];
+    /// Its part in the suites that compare every lock.
+    const IN_SUITES: InSuites = InSuites::AtEverySize;
 
     /// In the coordinator: arranges the page, which is all zeros.
     ///
@@ -70,20 +70,22 @@ const fn of<L: Lock>() -> Target {
         patterns: &[contend::INFO],
         fit,
         create: |_, params| Page::create((contend::INFO.roles)(params).len(), L::init),
-        drive: contend::drive::<L>,
+        drive: contend::drive_contend::<L>,
         counter_check: contend::counter_check,
+        in_suites: L::IN_SUITES,
     }
 }
 
 /// A spinning role keeps its CPU while whoever holds the lock may need it, so each needs one of its own.
-fn fit(host: &Host, params: &CaseParams) -> Fit {
+fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let roles = (contend::INFO.roles)(params).len();
     let cpus = contend::cpus(host.allowed_cpus.len(), params);
-    match carries_nothing(params) {
-        Fit::Yes if params.wait == Wait::Spin && roles > cpus => Fit::No(format!(
+    carries_nothing(params)?;
+    if params.wait == Wait::Spin && roles > cpus {
+        return Err(Unsupported(format!(
             "{roles} roles that spin on {cpus} CPUs wait for the end of a time slice whenever the holder has lost its CPU; \
              use at most roles={cpus}, or another placement or lock"
-        )),
-        other => other,
+        )));
     }
+    Ok(())
 }

@@ -8,8 +8,9 @@ use std::io;
 
 use super::Lock;
 use crate::params::Wait;
+use crate::signal::init_mutex;
 use crate::signal::page::Page;
-use crate::signal::{check, init_mutex};
+use crate::sys;
 
 /// `pthread_mutex_lock`.
 #[derive(Debug)]
@@ -34,12 +35,12 @@ impl Lock for Mutex {
     #[inline]
     fn lock(&mut self) -> io::Result<()> {
         // SAFETY: `init` has initialised it.
-        check(unsafe { libc::pthread_mutex_lock(self.at) })
+        sys::check_code(unsafe { libc::pthread_mutex_lock(self.at) })
     }
 
     #[inline]
     fn unlock(&mut self) -> io::Result<()> {
         // SAFETY: as above, and this role holds it.
-        check(unsafe { libc::pthread_mutex_unlock(self.at) })
+        sys::check_code(unsafe { libc::pthread_mutex_unlock(self.at) })
     }
 }

@@ -4,7 +4,7 @@ use std::hint;
 use std::io;
 
 use super::Lock;
-use crate::contract::Caps;
+use crate::contract::{Caps, InSuites};
 use crate::params::Wait;
 use crate::signal::page::Page;
 
@@ -17,6 +17,7 @@ impl Lock for Noop {
     const ABOUT: &'static str =
         "the harness itself: the loop without any lock, each role on a number of its own";
     const CAPS: Caps = Caps::HARNESS;
+    const IN_SUITES: InSuites = InSuites::Never("the harness itself, which is compared with nothing");
     const WAIT: &'static [Wait] = &[Wait::Block];
 
     fn attach(_page: &Page) -> Noop {

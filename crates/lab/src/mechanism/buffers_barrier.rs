@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use causeway_os::memory::{self, Access, Mapping};
 
-use super::backing;
-use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
+use super::backing::{self, Backing};
+use crate::axis::{Axis, Choice};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 use crate::signal::barrier::Crossing;
@@ -48,16 +48,16 @@ impl Mechanism for BuffersBarrier {
     const ABOUT: &'static str = "two buffers in shared memory, written and read in turn; both ends meet at a barrier for each message";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
     const WAITS: &'static [Wait] = &[Wait::Spin];
-    const AXES: &'static [Axis] = &[backing::AXIS];
+    const AXES: &'static [Axis] = &[Backing::AXIS];
     type End = BuffersEnd;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         match total_bytes(params) {
-            Some(_) => Fit::Yes,
-            None => Fit::No(format!(
+            Some(_) => Ok(()),
+            None => Err(Unsupported(format!(
                 "two buffers of {} bytes in each direction exceed memory; use a smaller size",
                 params.payload_bytes
-            )),
+            ))),
         }
     }
 
@@ -169,11 +169,11 @@ impl Endpoint for BuffersEnd {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([
             ("buffers".into(), BUFFERS.to_string()),
             ("buffer_bytes".into(), self.stride.to_string()),
             ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
-        ])
+        ]))
     }
 }

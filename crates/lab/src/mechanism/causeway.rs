@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber};
 use causeway_os::socket;
-use rustix::event::epoll;
+use rustix::event::epoll::EventFlags;
 
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
+use crate::axis::{Axis, Choice, Values, choice};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys::epoll::Set;
 
 /// How many may write to a log.
 pub trait Kind: 'static {
@@ -29,6 +30,8 @@ pub trait Kind: 'static {
     const ID: &'static str;
     /// One sentence.
     const ABOUT: &'static str;
+    /// Its part in the suites.
+    const IN_SUITES: InSuites = InSuites::AtEverySize;
     /// What makes a group of this kind.
     fn options() -> GroupOptions;
 }
@@ -55,19 +58,26 @@ impl Kind for ManyWriters {
     const ID: &'static str = "causeway-mw";
     const ABOUT: &'static str =
         "Causeway, a log in shared memory that several may write, in one order for all receivers";
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes(
+        "what one order for many writers costs beyond causeway-sw shows at small sizes",
+    );
 
     fn options() -> GroupOptions {
         GroupOptions::new().several_publishers()
     }
 }
 
-/// How a receiver gets at a message.
-pub(crate) const RECEIVE: Axis = Axis {
-    name: "receive",
-    default: "copy",
-    values: Values::OneOf(&["copy", "in-place"]),
-    about: "a receiver copies a message out, and need not trust its sender; or it reads where the message lies",
-};
+choice! {
+    /// How a subscriber gets at a message.
+    pub(crate) enum Receive {
+        /// It copies the message out of the log.
+        Copy = "copy",
+        /// It reads the message where it lies.
+        InPlace = "in-place",
+    }
+    axis "receive", default Copy: "the subscriber copies a message out, and need not trust the publisher; or it reads the \
+        message where it lies"
+}
 /// Bytes of the log.
 pub(crate) const CAPACITY: Axis = Axis {
     name: "capacity",
@@ -98,27 +108,28 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[CAPACITY, RECEIVE];
+    const AXES: &'static [Axis] = &[CAPACITY, Receive::AXIS];
+    const IN_SUITES: InSuites = K::IN_SUITES;
     type End = CausewayEnd;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (bytes, payload) = (capacity_bytes(params), params.payload_bytes);
         if bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
-            ));
+            )));
         }
         if payload.saturating_mul(4) > bytes {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {payload} bytes is more than a quarter of the log's {bytes}; raise it with \
                  capacity={}",
                 (payload * 4).next_power_of_two()
-            ));
+            )));
         }
-        Fit::Yes
+        Ok(())
     }
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
         Ok([EndResources::of([near]), EndResources::of([far])])
     }
@@ -131,7 +142,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
         invite(&own, &control_socket)?;
         let theirs = accept_invitation(&control_socket)?;
         let subscriber = theirs.subscribe(Policy::Reliable).map_err(io::Error::other)?;
-        let receiver = Receiver::new(subscriber, params, params.axis(RECEIVE.name) == "in-place")?;
+        let receiver = Receiver::new(subscriber, params, params.choice::<Receive>() == Receive::InPlace)?;
         // A message sent before the other end subscribed would not reach it.
         socket::send_with_fds(&control_socket, &[0], &[])?;
         hear(&control_socket)?;
@@ -172,7 +183,7 @@ pub(crate) fn accept_invitation(control_socket: &OwnedFd) -> io::Result<Group> {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     subscriber: Subscriber,
-    set: Option<OwnedFd>,
+    set: Option<Set>,
     wait: Wait,
     in_place: bool,
 }
@@ -184,10 +195,8 @@ impl Receiver {
         params: &CaseParams,
         in_place: bool,
     ) -> io::Result<Receiver> {
-        if params.wait != Wait::SpinBlock {
-            subscriber.spin_at_most(Duration::ZERO);
-        }
-        let set = if params.wait == Wait::Epoll { Some(watch(&subscriber)?) } else { None };
+        limit_spinning(&mut subscriber, params);
+        let set = watch(std::slice::from_ref(&subscriber), params)?;
         Ok(Receiver { subscriber, set, wait: params.wait, in_place })
     }
 
@@ -202,15 +211,14 @@ impl Receiver {
             }
         }
         if self.in_place {
-            let message = self.subscriber.receive_in_place().map_err(io::Error::other)?;
+            let message = self.subscriber.try_recv_in_place().map_err(io::Error::other)?.message();
             return message.map(Read::InPlace).ok_or_else(|| io::Error::other("messages were lost"));
         }
-        match self.subscriber.receive().map_err(io::Error::other)? {
+        match self.subscriber.try_recv().map_err(io::Error::other)? {
             Received::Message(message) => Ok(Read::Copied(message.bytes)),
             Received::Lost { messages, .. } => {
                 Err(io::Error::other(format!("{messages} messages were lost")))
             }
-            Received::Empty => Err(io::Error::other("a log that was ready is empty")),
         }
     }
 
@@ -226,34 +234,38 @@ impl Receiver {
     }
 
     fn sleep(&mut self) -> io::Result<()> {
-        let Some(set) = &self.set else {
+        let Some(set) = &mut self.set else {
             return self.subscriber.wait(None).map(|_| ()).map_err(io::Error::other);
         };
         if self.subscriber.arm().map_err(io::Error::other)? {
-            let mut events =
-                [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-            // Stopped and continued: the loop around this looks again.
-            match epoll::wait(set, &mut events[..], None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            set.wait()?;
         }
         Ok(())
     }
 }
 
-fn watch(subscriber: &Subscriber) -> io::Result<OwnedFd> {
-    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-    epoll::add(&set, subscriber.as_fd(), epoll::EventData::new_u64(0), flags)?;
-    Ok(set)
+/// Spins before it sleeps only where the case says so.
+pub(crate) fn limit_spinning(subscriber: &mut Subscriber, params: &CaseParams) {
+    if params.wait != Wait::SpinBlock {
+        subscriber.spin_at_most(Duration::ZERO);
+    }
+}
+
+/// The doorbells of all subscribers in one epoll set, where the case waits in epoll.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn watch(subscribers: &[Subscriber], params: &CaseParams) -> io::Result<Option<Set>> {
+    if params.wait != Wait::Epoll {
+        return Ok(None);
+    }
+    Set::new(subscribers.iter().map(AsFd::as_fd), EventFlags::ET, subscribers.len()).map(Some)
 }
 
 /// Room for a message, waiting for it.
 #[inline(always)]
 pub(crate) fn loan(publisher: &mut Publisher, len: usize) -> io::Result<Written<'_>> {
-    let loan = publisher.loan_within(len, None).map_err(io::Error::other)?;
-    loan.map(Written).ok_or_else(|| io::Error::other("a publisher that waits without end found the log full"))
+    publisher.loan(len).map(Written).map_err(io::Error::other)
 }
 
 /// One end: publisher of its own group, subscriber of the other's.
@@ -323,10 +335,10 @@ impl Endpoint for CausewayEnd {
         self.receiver.take()
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([
             ("capacity_bytes".into(), self.capacity_bytes.to_string()),
             ("payload_bytes_max".into(), self.publisher.payload_bytes_max().to_string()),
-        ])
+        ]))
     }
 }

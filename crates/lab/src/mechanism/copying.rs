@@ -54,8 +54,11 @@ pub trait Transport {
         0
     }
 
-    /// Effective settings, read back.
-    fn facts(&self) -> Facts;
+    /// Effective settings, read back before anything is exchanged.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn facts(&self) -> io::Result<Facts>;
 }
 
 /// An end of a copying mechanism.
@@ -142,10 +145,10 @@ impl<T: Transport> Endpoint for Copying<T> {
         self.transport.settle()
     }
 
-    fn facts(&self) -> Facts {
-        let mut facts = self.transport.facts();
+    fn facts(&self) -> io::Result<Facts> {
+        let mut facts = self.transport.facts()?;
         let is_locked = self.outgoing.is_locked() && self.incoming.is_locked();
         facts.insert("buffers_locked".into(), if is_locked { "yes" } else { "no" }.into());
-        facts
+        Ok(facts)
     }
 }

@@ -1,11 +1,7 @@
 //! What a side does that finds nothing to do in shared memory, and what the other side does about it.
-//!
-//! # Safety
-//! The one call takes pointer and length from one array and a descriptor that the doorbell owns.
-#![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 
@@ -13,8 +9,9 @@ use causeway_os::futex;
 use causeway_os::memory::Mapping;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::fd::{self, Reader};
+use super::fd::Reader;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// What a side does that finds nothing to do, and what the other does about it.
 pub trait Doorbell: Sized + 'static {
@@ -103,7 +100,7 @@ impl Doorbell for Spin {
         Ok([Vec::new(), Vec::new()])
     }
 
-    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _link: &CaseParams) -> io::Result<Spin> {
+    fn attach(_mine: Option<OwnedFd>, _theirs: Option<OwnedFd>, _params: &CaseParams) -> io::Result<Spin> {
         Ok(Spin)
     }
 
@@ -217,9 +214,7 @@ impl Doorbell for EventFd {
     #[inline]
     fn notify(&mut self, words: Words<'_>) -> io::Result<()> {
         if words.is_armed() {
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: pointer and length come from one array.
-            fd::check(unsafe { libc::write(self.theirs.as_raw_fd(), one.as_ptr().cast(), one.len()) })?;
+            sys::write(&self.theirs, &1u64.to_ne_bytes())?;
         }
         Ok(())
     }

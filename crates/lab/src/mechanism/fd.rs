@@ -1,19 +1,14 @@
 //! What mechanisms over descriptors share: one system call a step, waiting in one place, and two transports.
-//!
-//! # Safety
-//! The calls below take a pointer and a length from one slice that lives across the call, and a descriptor that the
-//! endpoint owns. They go straight through `libc`, so that exactly the call that is named is measured.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::epoll;
 
 use super::copying::Transport;
 use crate::contract::Facts;
 use crate::params::{CaseParams, Wait};
+use crate::sys::{self, uring::Ring};
 
 /// Ways to wait that every descriptor offers.
 pub const WAITS: &[Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Uring, Wait::Spin];
@@ -28,7 +23,7 @@ enum Way {
     Block,
     Poll,
     Epoll(OwnedFd),
-    Uring(Box<IoUring>),
+    Uring(Ring),
     Spin,
 }
 
@@ -43,7 +38,7 @@ impl Reader {
                 epoll::add(&set, &fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
                 Way::Epoll(set)
             }
-            Wait::Uring => Way::Uring(Box::new(IoUring::new(8)?)),
+            Wait::Uring => Way::Uring(Ring::new()?),
             Wait::Spin => {
                 rustix::io::ioctl_fionbio(&fd, true)?;
                 Way::Spin
@@ -55,20 +50,17 @@ impl Reader {
     /// One call that takes something, after waiting for it. Only what `call` does differs from one kind of descriptor to
     /// the next. Not for io_uring, which makes no call.
     #[inline]
-    pub fn wait_and(&mut self, mut call: impl FnMut(RawFd) -> isize) -> io::Result<usize> {
+    pub fn wait_and(&mut self, mut call: impl FnMut(RawFd) -> io::Result<usize>) -> io::Result<usize> {
         let fd = self.fd.as_raw_fd();
         loop {
             match &mut self.way {
                 Way::Block | Way::Spin | Way::Uring(_) => {}
                 Way::Poll => poll_one(fd, libc::POLLIN)?,
                 Way::Epoll(set) => {
-                    let mut event = libc::epoll_event { events: 0, u64: 0 };
-                    // SAFETY: `event` has room for the one event that is asked for.
-                    let waited = unsafe { libc::epoll_wait(set.as_raw_fd(), &mut event, 1, -1) };
-                    unless_interrupted(waited)?;
+                    let _ = sys::epoll_wait(set, &mut [libc::epoll_event { events: 0, u64: 0 }])?;
                 }
             }
-            match check(call(fd)) {
+            match call(fd) {
                 Ok(count) => return Ok(count),
                 Err(error) if is_transient(&error) => std::hint::spin_loop(),
                 Err(error) => return Err(error),
@@ -79,76 +71,26 @@ impl Reader {
     /// Some bytes of a byte stream.
     #[inline]
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (pointer, len) = (buffer.as_mut_ptr(), buffer.len());
         if let Way::Uring(ring) = &mut self.way {
-            let fd = types::Fd(self.fd.as_raw_fd());
-            let entry = opcode::Read::new(fd, pointer, len as u32).offset(u64::MAX).build();
-            // SAFETY: pointer and length come from one slice, which is borrowed until the call returns.
-            return unsafe { by_uring(ring, &entry) };
+            return ring.read(&self.fd, buffer);
         }
-        // SAFETY: pointer and length come from one slice.
-        self.wait_and(|fd| unsafe { libc::read(fd, pointer.cast(), len) })
+        self.wait_and(|fd| sys::read(&fd, buffer))
     }
 
     /// One message of a socket that keeps them apart, and its length, which may exceed that of `buffer`. An empty
     /// message needs a buffer of one byte: a socket that is asked for nothing gives nothing, without waiting.
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (pointer, len) = (buffer.as_mut_ptr(), buffer.len());
         if let Way::Uring(ring) = &mut self.way {
-            let fd = types::Fd(self.fd.as_raw_fd());
-            let entry = opcode::Recv::new(fd, pointer, len as u32).flags(libc::MSG_TRUNC).build();
-            // SAFETY: pointer and length come from one slice, which is borrowed until the call returns.
-            return unsafe { by_uring(ring, &entry) };
+            return ring.recv(&self.fd, buffer, libc::MSG_TRUNC);
         }
-        // SAFETY: pointer and length come from one slice.
-        self.wait_and(|fd| unsafe { libc::recv(fd, pointer.cast(), len, libc::MSG_TRUNC) })
-    }
-}
-
-/// Submits an entry and waits for its completion: one system call in all but the worst case.
-///
-/// # Safety
-/// What the entry points to lives and is not touched by others until this returns.
-unsafe fn by_uring(ring: &mut IoUring, entry: &squeue::Entry) -> io::Result<usize> {
-    // SAFETY: the caller's promise.
-    unsafe { ring.submission().push(entry) }.expect("the queue is empty: every entry is waited for");
-    loop {
-        match ring.submit_and_wait(1) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The entry may still be under way, and its memory must not be given back to the caller.
-            Err(error) => panic!("io_uring does not wait: {error}"),
-        }
-        if let Some(completion) = ring.completion().next() {
-            return match completion.result() {
-                count if count >= 0 => Ok(count as usize),
-                error => Err(io::Error::from_raw_os_error(-error)),
-            };
-        }
+        self.wait_and(|fd| sys::recv(&fd, buffer, libc::MSG_TRUNC))
     }
 }
 
 /// Waits until a descriptor is ready for `events`.
 fn poll_one(fd: RawFd, events: libc::c_short) -> io::Result<()> {
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: one entry is passed and one is announced.
-    unless_interrupted(unsafe { libc::poll(&mut entry, 1, -1) })
-}
-
-/// A wait that a signal ended is followed by a call that finds nothing or blocks. A process that was stopped and goes on
-/// sees this without any handler (signal(7)).
-fn unless_interrupted(result: libc::c_int) -> io::Result<()> {
-    match check(result as isize) {
-        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// A call's result: a count, or the error that the kernel left.
-#[inline]
-pub fn check(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+    sys::poll(&mut [libc::pollfd { fd, events, revents: 0 }]).map(drop)
 }
 
 /// Try again: nothing was there, or a signal came.
@@ -189,10 +131,10 @@ impl Writer {
 
     /// One call that gives something, again until there was room for at least some of it.
     #[inline]
-    pub fn call(&self, call: impl Fn(RawFd) -> isize) -> io::Result<usize> {
+    pub fn call(&self, call: impl Fn(RawFd) -> io::Result<usize>) -> io::Result<usize> {
         let fd = self.fd.as_raw_fd();
         loop {
-            match check(call(fd)) {
+            match call(fd) {
                 Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.spins => {
                     poll_one(fd, libc::POLLOUT)?;
@@ -206,20 +148,12 @@ impl Writer {
     /// Sends one message of a socket that keeps them apart.
     #[inline]
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
-        let (pointer, len) = (message.as_ptr().cast(), message.len());
-        // SAFETY: pointer and length come from one slice.
-        self.call(|fd| unsafe { libc::send(fd, pointer, len, libc::MSG_NOSIGNAL) })?;
-        Ok(())
+        self.call(|fd| sys::send(&fd, message)).map(drop)
     }
 }
 
 /// Reads settings of a descriptor back.
 pub type ReadFacts = fn(BorrowedFd<'_>) -> io::Result<Facts>;
-
-/// Facts of a descriptor that is open.
-pub fn facts_of(read: ReadFacts, fd: BorrowedFd<'_>) -> Facts {
-    read(fd).expect("reading settings of a descriptor that this end holds")
-}
 
 /// Fills a buffer from a byte stream.
 #[inline]
@@ -266,9 +200,7 @@ impl Transport for ByteStream {
     #[inline]
     fn send(&mut self, mut message: &[u8]) -> io::Result<()> {
         while !message.is_empty() {
-            let (pointer, len) = (message.as_ptr().cast(), message.len());
-            // SAFETY: pointer and length come from one slice.
-            let count = self.writer.call(|fd| unsafe { libc::write(fd, pointer, len) })?;
+            let count = self.writer.call(|fd| sys::write(&fd, message))?;
             message = &message[count..];
         }
         Ok(())
@@ -279,8 +211,8 @@ impl Transport for ByteStream {
         read_exactly(&mut self.reader, buffer)
     }
 
-    fn facts(&self) -> Facts {
-        facts_of(self.facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        (self.facts)(self.writer.fd())
     }
 }
 
@@ -325,7 +257,7 @@ impl Transport for Records {
         1
     }
 
-    fn facts(&self) -> Facts {
-        facts_of(self.facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        (self.facts)(self.writer.fd())
     }
 }

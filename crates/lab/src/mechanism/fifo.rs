@@ -17,7 +17,7 @@ use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::{pipe, stale};
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -31,9 +31,11 @@ impl Mechanism for Fifo {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
+    const IN_SUITES: InSuites =
+        InSuites::AtSmallSizes("it is the same code in the kernel as pipe, which is compared at every size");
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         pipe::fits_pipe_size(host, params)
     }
 

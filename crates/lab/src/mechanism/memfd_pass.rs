@@ -22,22 +22,22 @@ use causeway_os::memory::{self, Access, Mapping, Seals};
 use causeway_os::socket;
 
 use super::doorbell::{Doorbell, Futex, Spin, Words};
-use super::fd::{Reader, Writer, check, peer_gone};
-use crate::axis::{Axis, Values};
+use super::fd::{Reader, Writer, peer_gone};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys::{check, check_count, check_mapping};
 
 /// Memory files by descriptor.
 #[derive(Debug)]
 pub struct MemfdPass;
 
-const REUSE: Axis = Axis {
-    name: "reuse",
-    default: "yes",
-    values: Values::OneOf(&["yes", "no"]),
-    about: "memory files are used again once released, or each message is a fresh one, sealed",
-};
+choice! {
+    /// Are memory files used again?
+    enum Reuse { Yes = "yes", No = "no" }
+    axis "reuse", default Yes: "memory files are used again once released, or each message is a fresh one, sealed"
+}
 const DEPTH: Axis = Axis {
     name: "depth",
     default: "default",
@@ -52,10 +52,10 @@ impl Mechanism for MemfdPass {
         "payload in a memory file whose descriptor is sent; the receiver maps and unmaps it";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY).and(Caps::MAPS);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[REUSE, DEPTH];
+    const AXES: &'static [Axis] = &[Reuse::AXIS, DEPTH];
     type End = PassEnd;
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near, far) = socket::seqpacket_pair()?;
         let credit = memory::memfd("weighbridge-credit", CREDIT_BYTES as u64)?;
         let copy = credit.try_clone()?;
@@ -67,9 +67,9 @@ impl Mechanism for MemfdPass {
         let len = params.payload_bytes;
         let depth =
             params.number(DEPTH.name).unwrap_or_else(|| (DEFAULT_BYTES / len.max(1)).clamp(2, 16)) as u64;
-        let store = match params.axis(REUSE.name) {
-            "no" => Store::Fresh { flags: creation_flags()?, message: None },
-            _ => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),
+        let store = match params.choice() {
+            Reuse::No => Store::Fresh { flags: creation_flags()?, message: None },
+            Reuse::Yes => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),
         };
         let (outgoing, incoming) = match side {
             Side::Near => (0, CREDIT_BYTES / 2),
@@ -120,12 +120,12 @@ impl File {
     #[inline]
     fn fresh(len: usize, flags: libc::c_uint) -> io::Result<File> {
         // SAFETY: the name ends with zero.
-        let fd = check(unsafe { libc::memfd_create(c"weighbridge-message".as_ptr(), flags) } as isize)?;
+        let fd = check(unsafe { libc::memfd_create(c"weighbridge-message".as_ptr(), flags) })?;
         // SAFETY: the call made this descriptor, and nobody else has it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         if len > 0 {
             // SAFETY: only numbers are passed.
-            check(unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } as isize)?;
+            check(unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) })?;
         }
         let map = Map::new(fd.as_raw_fd(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
         Ok(File { fd, map })
@@ -136,7 +136,7 @@ impl File {
     fn seal(&mut self) -> io::Result<()> {
         self.map = None;
         // SAFETY: only numbers are passed.
-        check(unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } as isize)?;
+        check(unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
         Ok(())
     }
 
@@ -168,9 +168,7 @@ impl Map {
         }
         // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        check_mapping(base)?;
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0 unless asked to");
         Ok(Some(Map { base, len }))
     }
@@ -328,8 +326,8 @@ impl Endpoint for PassEnd {
             // Before Linux 6.7 a file that is sealed against writing cannot be mapped shared, not even for reading.
             Store::Fresh { .. } => {
                 // SAFETY: only numbers are passed.
-                let seals = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) } as isize)?;
-                if seals as i32 & SEALS != SEALS {
+                let seals = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })?;
+                if seals & SEALS != SEALS {
                     return Err(io::Error::other(format!("a message came with seals {seals:#x} only")));
                 }
                 libc::MAP_PRIVATE
@@ -354,13 +352,13 @@ impl Endpoint for PassEnd {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> io::Result<Facts> {
         let is_fresh = matches!(self.store, Store::Fresh { .. });
-        Facts::from([
+        Ok(Facts::from([
             ("memfds_under_way".into(), self.depth.to_string()),
             ("memfds_sealed".into(), if is_fresh { "yes" } else { "no" }.into()),
             ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
-        ])
+        ]))
     }
 }
 
@@ -398,8 +396,10 @@ fn send_descriptor(writer: &Writer, len: usize, fd: RawFd) -> io::Result<()> {
         (*first).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
         libc::CMSG_DATA(first).cast::<RawFd>().write_unaligned(fd);
     }
-    // SAFETY: the header points to what is above, all of which lives across the call.
-    writer.call(|socket| unsafe { libc::sendmsg(socket, &raw const header, libc::MSG_NOSIGNAL) })?;
+    writer.call(|socket| {
+        // SAFETY: the header points to what is above, all of which lives across the call.
+        check_count(unsafe { libc::sendmsg(socket, &raw const header, libc::MSG_NOSIGNAL) })
+    })?;
     Ok(())
 }
 
@@ -410,9 +410,10 @@ fn receive_descriptor(reader: &mut Reader) -> io::Result<(usize, OwnedFd)> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control([0; CONTROL_BYTES]);
     let mut header = header(&mut part, &mut control);
-    // SAFETY: the header points to what is above, all of which lives across the call.
-    let count = reader
-        .wait_and(|socket| unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) })?;
+    let count = reader.wait_and(|socket| {
+        // SAFETY: the header points to what is above, all of which lives across the call.
+        check_count(unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) })
+    })?;
     // SAFETY: the kernel has filled in as much control data as the header now says.
     let first = unsafe { libc::CMSG_FIRSTHDR(&raw const header).as_ref() };
     let Some(first) =

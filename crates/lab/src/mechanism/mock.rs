@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, Values, choice};
 use crate::buffer::Buffer;
-use crate::contract::{Caps, EndResources, Endpoint, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side};
 use crate::ctx::advance_virtual_time;
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -31,32 +31,37 @@ impl Mechanism for Mock {
             values: Values::Count,
             about: "virtual time of each KiB of it besides; default is none",
         },
-        Axis {
-            name: "fault",
-            default: "none",
-            values: Values::OneOf(&["none", "attach-fails", "dies", "stalls"]),
-            about: "what goes wrong in the second role",
-        },
+        Fault::AXIS,
     ];
+    const IN_SUITES: InSuites = InSuites::Never("its time is virtual");
     type End = MockEnd;
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok([EndResources::default(), EndResources::default()])
     }
 
-    fn attach(side: Side, _handoff: EndResources, params: &CaseParams) -> io::Result<MockEnd> {
-        match params.axis("fault") {
-            "attach-fails" if side == Side::Far => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-            "dies" if side == Side::Far => std::process::abort(),
-            "stalls" if side == Side::Far => loop {
+    fn attach(side: Side, _resources: EndResources, params: &CaseParams) -> io::Result<MockEnd> {
+        let fault = if side == Side::Far { params.choice() } else { Fault::None };
+        match fault {
+            Fault::AttachFails => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            Fault::Dies => std::process::abort(),
+            Fault::Stalls => loop {
                 std::thread::park();
             },
-            _ => Ok(MockEnd {
+            Fault::Panics => panic!("the mock was told to"),
+            Fault::None | Fault::FactsFail => Ok(MockEnd {
                 buffer: Buffer::new(params.payload_bytes.max(1))?,
                 latency_ns: latency_ns(params),
+                facts_fail: fault == Fault::FactsFail,
             }),
         }
     }
+}
+
+choice! {
+    /// What goes wrong in the second role.
+    enum Fault { None = "none", AttachFails = "attach-fails", Dies = "dies", Stalls = "stalls", Panics = "panics", FactsFail = "facts-fail" }
+    axis "fault", default None: "what goes wrong in the second role"
 }
 
 /// What a message costs.
@@ -71,6 +76,7 @@ fn latency_ns(params: &CaseParams) -> u64 {
 pub struct MockEnd {
     buffer: Buffer,
     latency_ns: u64,
+    facts_fail: bool,
 }
 
 /// The buffer, to be written.
@@ -98,5 +104,12 @@ impl Endpoint for MockEnd {
     fn take(&mut self, len: usize) -> io::Result<&[u8]> {
         advance_virtual_time(self.latency_ns);
         Ok(&self.buffer.bytes()[..len])
+    }
+
+    fn facts(&self) -> io::Result<Facts> {
+        match self.facts_fail {
+            true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            false => Ok(Facts::new()),
+        }
     }
 }

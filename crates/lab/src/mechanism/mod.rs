@@ -1,6 +1,6 @@
-//! The mechanisms: one file each, and one line in the list below.
+//! The mechanisms. Each has one line in the list below and one file, which those of one kind share.
 
-mod backing;
+pub(crate) mod backing;
 mod copying;
 mod doorbell;
 pub(crate) mod fd;
@@ -19,38 +19,45 @@ mod pipe;
 mod pipe_packet;
 mod process_vm;
 mod ring;
-mod tcp;
+pub(crate) mod tcp;
 mod udp;
-mod unix_dgram;
-mod unix_seqpacket;
-mod unix_stream;
+mod unix_socket;
 mod vmsplice;
 
-pub use stale::cleanup;
+#[cfg(test)]
+pub(crate) use noop::Noop;
 
-use crate::target::Target;
+use crate::contract::Target;
+use crate::pattern::target;
 
 /// Every mechanism, in the order in which people read of them.
 pub const ALL: &[Target] = &[
-    Target::of::<noop::Noop>(),
-    Target::of::<pipe::Pipe>(),
-    Target::of::<pipe_packet::PipePacket>(),
-    Target::of::<fifo::Fifo>(),
-    Target::of::<unix_stream::UnixStream>(),
-    Target::of::<unix_seqpacket::UnixSeqpacket>(),
-    Target::of::<unix_dgram::UnixDgram>(),
-    Target::of::<tcp::Tcp>(),
-    Target::of::<udp::Udp>(),
-    Target::of::<mq_posix::MqPosix>(),
-    Target::of::<msg_sysv::MsgSysv>(),
-    Target::of::<ring::Ring<doorbell::Spin>>(),
-    Target::of::<ring::Ring<doorbell::Futex>>(),
-    Target::of::<ring::Ring<doorbell::EventFd>>(),
-    Target::of::<buffers_barrier::BuffersBarrier>(),
-    Target::of::<causeway::Causeway<causeway::OneWriter>>(),
-    Target::of::<causeway::Causeway<causeway::ManyWriters>>(),
-    Target::of::<memfd_pass::MemfdPass>(),
-    Target::of::<vmsplice::Vmsplice>(),
-    Target::of::<process_vm::ProcessVm>(),
-    Target::of::<mock::Mock>(),
+    target::<noop::Noop>(),
+    target::<pipe::Pipe>(),
+    target::<pipe_packet::PipePacket>(),
+    target::<fifo::Fifo>(),
+    target::<unix_socket::UnixSocket<unix_socket::Stream>>(),
+    target::<unix_socket::UnixSocket<unix_socket::Seqpacket>>(),
+    target::<unix_socket::UnixSocket<unix_socket::Dgram>>(),
+    target::<tcp::Tcp>(),
+    target::<udp::Udp>(),
+    target::<mq_posix::MqPosix>(),
+    target::<msg_sysv::MsgSysv>(),
+    target::<ring::Ring<doorbell::Spin>>(),
+    target::<ring::Ring<doorbell::Futex>>(),
+    target::<ring::Ring<doorbell::EventFd>>(),
+    target::<buffers_barrier::BuffersBarrier>(),
+    target::<causeway::Causeway<causeway::OneWriter>>(),
+    target::<causeway::Causeway<causeway::ManyWriters>>(),
+    target::<memfd_pass::MemfdPass>(),
+    target::<vmsplice::Vmsplice>(),
+    target::<process_vm::ProcessVm>(),
+    target::<mock::Mock>(),
 ];
+
+/// Removes what dead processes of this user have left of mechanisms that need names.
+pub(crate) fn cleanup() {
+    fifo::cleanup();
+    mq_posix::cleanup();
+    msg_sysv::cleanup();
+}

@@ -18,12 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::process::{Resource, getrlimit};
 
 use super::copying::{Copying, Transport};
-use super::fd::{self, Reader, Writer};
+use super::fd::{Reader, Writer};
 use super::stale;
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `mq_open(3)`.
 #[derive(Debug)]
@@ -45,34 +46,35 @@ impl Mechanism for MqPosix {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
     const AXES: &'static [Axis] = &[DEPTH];
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("fs.mqueue.msgsize_max is 8 KiB by default");
     type End = Copying<Queues>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let (Some(size_max), Some(depth_max)) =
             (host.sysctl_number(MSGSIZE_MAX), host.sysctl_number(MSG_MAX))
         else {
-            return Fit::No("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into());
+            return Err(Unsupported("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)".into()));
         };
         let (size, depth) = (message_bytes(params), depth(host, params));
         if size > size_max {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {size} bytes exceeds fs.mqueue.msgsize_max = {size_max}; \
                  raise it with sysctl fs.mqueue.msgsize_max={size}"
-            ));
+            )));
         }
         if depth > depth_max {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "depth={depth} exceeds fs.mqueue.msg_max = {depth_max}; raise it with sysctl fs.mqueue.msg_max={depth}"
-            ));
+            )));
         }
         let (needed, most) = (2 * queue_bytes(size, depth), rlimit());
         if needed > most {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "two queues of {depth} messages of {size} bytes take {needed} bytes, more than RLIMIT_MSGQUEUE = \
                  {most}; raise it with ulimit -q {needed}, or lower depth"
-            ));
+            )));
         }
-        Fit::Yes
+        Ok(())
     }
 
     fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
@@ -125,11 +127,11 @@ fn make(size: u64, depth: u64) -> io::Result<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the name ends with zero; mode and attributes are what O_CREAT asks for.
     let queue = unsafe { libc::mq_open(name.as_ptr(), flags, 0o600 as libc::mode_t, &raw const attributes) };
-    let queue = fd::check(queue as isize).map_err(explain)?;
+    let queue = sys::check(queue).map_err(explain)?;
     // SAFETY: the call made this descriptor, and nobody else has it.
-    let queue = unsafe { OwnedFd::from_raw_fd(queue as i32) };
+    let queue = unsafe { OwnedFd::from_raw_fd(queue) };
     // SAFETY: the name ends with zero.
-    fd::check(unsafe { libc::mq_unlink(name.as_ptr()) } as isize)?;
+    sys::check(unsafe { libc::mq_unlink(name.as_ptr()) })?;
     Ok(queue)
 }
 
@@ -158,7 +160,7 @@ pub fn cleanup() {
 fn attributes(queue: &impl AsRawFd) -> io::Result<libc::mq_attr> {
     let mut attributes = MaybeUninit::<libc::mq_attr>::zeroed();
     // SAFETY: the kernel writes the structure that is passed.
-    fd::check(unsafe { libc::mq_getattr(queue.as_raw_fd(), attributes.as_mut_ptr()) } as isize)?;
+    sys::check(unsafe { libc::mq_getattr(queue.as_raw_fd(), attributes.as_mut_ptr()) })?;
     // SAFETY: zeroed, then written by the kernel; any numbers are a valid value.
     Ok(unsafe { attributes.assume_init() })
 }
@@ -175,23 +177,26 @@ impl Transport for Queues {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let (pointer, len) = (message.as_ptr().cast(), message.len());
         // SAFETY: pointer and length come from one slice.
-        self.writer.call(|queue| unsafe { libc::mq_send(queue, pointer, len, 0) } as isize)?;
-        Ok(())
+        self.writer
+            .call(|queue| sys::check_count(unsafe { libc::mq_send(queue, pointer, len, 0) } as isize))
+            .map(drop)
     }
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (pointer, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: pointer and length come from one slice; no priority is asked for.
-        self.reader.wait_and(|queue| unsafe { libc::mq_receive(queue, pointer, len, std::ptr::null_mut()) })
+        self.reader.wait_and(|queue| {
+            // SAFETY: pointer and length come from one slice; no priority is asked for.
+            sys::check_count(unsafe { libc::mq_receive(queue, pointer, len, std::ptr::null_mut()) })
+        })
     }
 
     fn least_buffer_bytes(&self) -> usize {
         self.most_bytes
     }
 
-    fn facts(&self) -> Facts {
-        fd::facts_of(facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        facts(self.writer.fd())
     }
 }
 

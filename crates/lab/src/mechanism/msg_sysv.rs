@@ -15,9 +15,10 @@ use std::mem::MaybeUninit;
 
 use super::copying::{Copying, Transport};
 use super::{fd, stale};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `msgget(2)`.
 #[derive(Debug)]
@@ -28,26 +29,29 @@ impl Mechanism for MsgSysv {
     const ABOUT: &'static str = "System V message queues, one for each direction, all messages of one type";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Spin];
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("kernel.msgmax is 8 KiB by default");
     type End = Copying<Queues>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let size = params.payload_bytes as u64;
         for (path, what) in [("kernel/msgmax", "a message"), ("kernel/msgmnb", "a queue")] {
             let name = path.replace('/', ".");
             let Some(most) = host.sysctl_number(path) else {
-                return Fit::No("this kernel has no System V message queues (CONFIG_SYSVIPC)".into());
+                return Err(Unsupported(
+                    "this kernel has no System V message queues (CONFIG_SYSVIPC)".into(),
+                ));
             };
             if size > most {
-                return Fit::No(format!(
+                return Err(Unsupported(format!(
                     "a message of {size} bytes exceeds {name} = {most}, the most that {what} holds; \
                      raise it with sysctl {name}={size}"
-                ));
+                )));
             }
         }
-        Fit::Yes
+        Ok(())
     }
 
-    fn create(host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (request, reply) = (Queue::make()?, Queue::make()?);
         let private = u64::from(host.has_private_ipc);
         let ids = [request.0 as u64, reply.0 as u64];
@@ -88,8 +92,8 @@ impl Queue {
             let key = KEY_TAG | count << PID_BITS | std::process::id() as i32;
             // SAFETY: only numbers are passed.
             let made = unsafe { libc::msgget(key, libc::IPC_CREAT | libc::IPC_EXCL | MODE) };
-            match fd::check(made as isize) {
-                Ok(_) => return Ok(Queue(made)),
+            match sys::check(made) {
+                Ok(made) => return Ok(Queue(made)),
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                     return Err(io::Error::other(
@@ -144,7 +148,7 @@ pub struct Queues {
 #[inline]
 fn until_done(call: impl Fn() -> isize) -> io::Result<usize> {
     loop {
-        match fd::check(call()) {
+        match sys::check_count(call()) {
             Ok(count) => return Ok(count),
             Err(error) if fd::is_transient(&error) || error.raw_os_error() == Some(libc::ENOMSG) => {
                 std::hint::spin_loop();
@@ -173,20 +177,20 @@ impl Transport for Queues {
         until_done(|| unsafe { libc::msgrcv(self.incoming, pointer, len, 0, self.flags) })
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> io::Result<Facts> {
         let namespace = if self.is_private { "private" } else { "shared" };
-        let queue_bytes = queue_bytes(self.outgoing).expect("reading settings of a queue that this end uses");
-        Facts::from([
+        let queue_bytes = queue_bytes(self.outgoing)?;
+        Ok(Facts::from([
             ("ipc_namespace".into(), namespace.into()),
             ("queue_bytes".into(), queue_bytes.to_string()),
-        ])
+        ]))
     }
 }
 
 fn queue_bytes(id: i32) -> io::Result<u64> {
     let mut state = MaybeUninit::<libc::msqid_ds>::zeroed();
     // SAFETY: the kernel writes the structure that is passed.
-    fd::check(unsafe { libc::msgctl(id, libc::IPC_STAT, state.as_mut_ptr()) } as isize)?;
+    sys::check(unsafe { libc::msgctl(id, libc::IPC_STAT, state.as_mut_ptr()) })?;
     // SAFETY: zeroed, then written by the kernel; any numbers are a valid value.
     Ok(unsafe { state.assume_init() }.msg_qbytes)
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::buffer::Buffer;
-use crate::contract::{Caps, EndResources, Endpoint, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, InSuites, Mechanism, Side};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -16,13 +16,14 @@ impl Mechanism for Noop {
     const ABOUT: &'static str = "the harness itself: loops and touching without any exchange";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::HARNESS);
     const WAITS: &'static [Wait] = &[Wait::Block];
+    const IN_SUITES: InSuites = InSuites::Never("the harness itself, which each suite measures once");
     type End = NoopEnd;
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok([EndResources::default(), EndResources::default()])
     }
 
-    fn attach(_side: Side, _handoff: EndResources, params: &CaseParams) -> io::Result<NoopEnd> {
+    fn attach(_side: Side, _resources: EndResources, params: &CaseParams) -> io::Result<NoopEnd> {
         Ok(NoopEnd { buffer: Buffer::new(params.payload_bytes.max(1))? })
     }
 }

@@ -8,7 +8,7 @@ use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with}
 use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -32,7 +32,7 @@ impl Mechanism for Pipe {
     const AXES: &'static [Axis] = &[PIPE_SIZE];
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fits_pipe_size(host, params)
     }
 
@@ -63,13 +63,13 @@ pub fn create_two(
 }
 
 /// May this case have a pipe of the size that it asks for?
-pub fn fits_pipe_size(host: &Host, params: &CaseParams) -> Fit {
+pub fn fits_pipe_size(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let most = host.sysctl_number("fs/pipe-max-size").unwrap_or(u64::MAX);
     match params.number(PIPE_SIZE.name) {
-        Some(bytes) if bytes as u64 > most => Fit::No(format!(
+        Some(bytes) if bytes as u64 > most => Err(Unsupported(format!(
             "a pipe of {bytes} bytes exceeds fs.pipe-max-size = {most}; raise it with sysctl fs.pipe-max-size={bytes}"
-        )),
-        _ => Fit::Yes,
+        ))),
+        _ => Ok(()),
     }
 }
 

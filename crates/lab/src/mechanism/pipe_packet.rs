@@ -4,10 +4,6 @@
 //! write is not refused by the kernel but split into several packets, and what of a packet does not fit the reader's buffer
 //! is thrown away in silence (pipe(2)). So messages above `PIPE_BUF` are refused here, and packets are received into a
 //! buffer that takes any.
-//!
-//! # Safety
-//! The call below takes a pointer and a length from one slice that lives across the call.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,9 +15,10 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::pipe;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `pipe2(2)` with `O_DIRECT`.
 #[derive(Debug)]
@@ -37,15 +34,16 @@ impl Mechanism for PipePacket {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::NEVER_EMPTY);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("a packet of a pipe holds at most a page");
     type End = Copying<Packets>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {} bytes exceeds PIPE_BUF = {MOST_BYTES}, above which a pipe splits a packet; no setting \
                  raises that, use a smaller size",
                 params.payload_bytes
-            ));
+            )));
         }
         pipe::fits_pipe_size(host, params)
     }
@@ -70,10 +68,7 @@ pub struct Packets {
 impl Transport for Packets {
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let (pointer, len) = (message.as_ptr().cast(), message.len());
-        // SAFETY: pointer and length come from one slice.
-        self.writer.call(|fd| unsafe { libc::write(fd, pointer, len) })?;
-        Ok(())
+        self.writer.call(|fd| sys::write(&fd, message)).map(drop)
     }
 
     #[inline]
@@ -88,8 +83,8 @@ impl Transport for Packets {
         MOST_BYTES
     }
 
-    fn facts(&self) -> Facts {
-        fd::facts_of(facts, self.writer.fd())
+    fn facts(&self) -> io::Result<Facts> {
+        facts(self.writer.fd())
     }
 }
 

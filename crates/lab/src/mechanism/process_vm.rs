@@ -3,11 +3,6 @@
 //! A notice says where it lies; an acknowledgement, once it is copied, gives the buffer back. Both travel over Unix
 //! sockets that keep messages apart, one pair for each direction. The sender looks for acknowledgements only when it
 //! needs a buffer again, so in a round trip it never waits for one.
-//!
-//! # Safety
-//! Remote addresses come from the other end, which this laboratory trusts; the kernel checks them, so that a wrong one is
-//! an error and no access of ours. Local pointers and lengths come from one slice.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,9 +13,10 @@ use causeway_os::{process, socket};
 use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer, peer_gone};
 use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `process_vm_readv(2)`.
 #[derive(Debug)]
@@ -44,16 +40,16 @@ impl Mechanism for ProcessVm {
     const AXES: &'static [Axis] = &[DEPTH];
     type End = Copying<Remote>;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         match params.number(DEPTH.name) {
-            Some(depth) if depth > MOST_DEPTH => Fit::No(format!(
+            Some(depth) if depth > MOST_DEPTH => Err(Unsupported(format!(
                 "depth={depth} exceeds the {MOST_DEPTH} acknowledgements that surely find room in a socket; lower depth"
-            )),
-            _ => Fit::Yes,
+            ))),
+            _ => Ok(()),
         }
     }
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (near_out, far_in) = socket::seqpacket_pair()?;
         let (far_out, near_in) = socket::seqpacket_pair()?;
         Ok([EndResources::of([near_in, near_out]), EndResources::of([far_in, far_out])])
@@ -173,8 +169,8 @@ impl Transport for Remote {
         self.depth * self.stride
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([("sender_buffers".into(), self.depth.to_string())])
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([("sender_buffers".into(), self.depth.to_string())]))
     }
 }
 
@@ -182,12 +178,7 @@ impl Transport for Remote {
 #[inline]
 fn copy_from(pid: u64, mut address: usize, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
-        let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let remote =
-            libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: buffer.len() };
-        // SAFETY: one part each is passed and announced; the local one is a slice that is borrowed for writing.
-        let copied = unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) };
-        match fd::check(copied).map_err(explain)? {
+        match sys::process_vm_read(pid as libc::pid_t, address, buffer).map_err(explain)? {
             0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
             count => {
                 address += count;

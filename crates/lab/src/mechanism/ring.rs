@@ -19,15 +19,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway_os::memory::{self, Access, Mapping};
 
-use super::backing;
+use super::backing::{self, Backing};
 use super::doorbell::{Doorbell, Words};
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Endpoint, Facts, Fit, Mechanism, Side};
+use crate::axis::{Axis, Choice, Values};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
 const AXES: &[Axis] = &[
-    backing::AXIS,
+    Backing::AXIS,
     Axis {
         name: "depth",
         default: "default",
@@ -83,14 +83,17 @@ impl<D: Doorbell> Mechanism for Ring<D> {
     const AXES: &'static [Axis] = AXES;
     type End = RingEnd<D>;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let slots = params.number("depth").unwrap_or(2);
         let stride = (SLOT_HEADER + params.payload_bytes).checked_next_multiple_of(LINES);
         let fits = stride.and_then(|stride| stride.checked_mul(slots)).is_some_and(|bytes| bytes < 1 << 40);
         if fits {
-            Fit::Yes
+            Ok(())
         } else {
-            Fit::No(format!("{slots} slots of {} bytes exceed memory; lower depth", params.payload_bytes))
+            Err(Unsupported(format!(
+                "{slots} slots of {} bytes exceed memory; lower depth",
+                params.payload_bytes
+            )))
         }
     }
 
@@ -261,11 +264,11 @@ impl<D: Doorbell> Endpoint for RingEnd<D> {
         Ok(())
     }
 
-    fn facts(&self) -> Facts {
-        Facts::from([
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::from([
             ("ring_slots".into(), self.shape.slots.to_string()),
             ("ring_bytes".into(), self.shape.ring_bytes().to_string()),
             ("buffers_locked".into(), if self.is_locked { "yes" } else { "no" }.into()),
-        ])
+        ]))
     }
 }

@@ -1,12 +1,12 @@
 //! What mechanisms over sockets share: the sizes of their buffers, and how long a message may be in them.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use causeway_os::socket;
 
 use crate::axis::{Axis, Values};
-use crate::contract::{EndResources, Facts, Fit};
+use crate::contract::{Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -27,21 +27,21 @@ const RCVBUF: Axis = Axis {
 pub const AXES: &[Axis] = &[SNDBUF, RCVBUF];
 
 /// May this case have buffers of the size that it asks for?
-pub fn fits_buffers(host: &Host, params: &CaseParams) -> Fit {
+pub fn fits_buffers(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     for (axis, path) in [(SNDBUF, "net/core/wmem_max"), (RCVBUF, "net/core/rmem_max")] {
         let most = host.sysctl_number(path).unwrap_or(u64::MAX);
         let name = path.replace('/', ".");
         match params.number(axis.name) {
             Some(bytes) if bytes as u64 > most => {
-                return Fit::No(format!(
+                return Err(Unsupported(format!(
                     "{}={bytes} exceeds {name} = {most}; raise it with sysctl {name}={bytes}",
                     axis.name
-                ));
+                )));
             }
             _ => {}
         }
     }
-    Fit::Yes
+    Ok(())
 }
 
 /// Sets the sizes that the case asks for.
@@ -75,11 +75,8 @@ pub fn set_buffers(socket: impl AsFd, params: &CaseParams) -> io::Result<()> {
 const OVERHEAD_BYTES: u64 = 32;
 
 /// May a Unix socket that keeps messages apart carry those of this case, with the buffers that it asks for?
-pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Fit {
-    let not_these_buffers = fits_buffers(host, params);
-    if not_these_buffers != Fit::Yes {
-        return not_these_buffers;
-    }
+pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    fits_buffers(host, params)?;
     let payload = params.payload_bytes as u64;
     let (name, buffer) = match params.number(SNDBUF.name) {
         Some(bytes) => ("sndbuf", 2 * bytes as u64),
@@ -87,7 +84,7 @@ pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Fit {
     };
     let most = buffer.saturating_sub(OVERHEAD_BYTES);
     if payload <= most {
-        return Fit::Yes;
+        return Ok(());
     }
     let wanted = payload.saturating_add(OVERHEAD_BYTES).div_ceil(2);
     let wmem_max = host.sysctl_number("net/core/wmem_max").unwrap_or(u64::MAX);
@@ -95,24 +92,10 @@ pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Fit {
         true => format!("raise net.core.wmem_max = {wmem_max} with sysctl net.core.wmem_max={wanted}, then "),
         false => String::new(),
     };
-    Fit::No(format!(
+    Err(Unsupported(format!(
         "a message of {payload} bytes exceeds the send buffer ({name}: {buffer} bytes, of which it takes {most}); \
          {first}set the axis sndbuf={wanted}"
-    ))
-}
-
-/// Two connected Unix sockets with the buffers that the case asks for.
-///
-/// # Errors
-/// The kernel's.
-pub fn create_unix(
-    pair: impl Fn() -> causeway_os::Result<(OwnedFd, OwnedFd)>,
-    params: &CaseParams,
-) -> io::Result<[EndResources; 2]> {
-    let (near, far) = pair()?;
-    set_buffers(&near, params)?;
-    set_buffers(&far, params)?;
-    Ok([EndResources::of([near]), EndResources::of([far])])
+    )))
 }
 
 /// Sizes of the buffers, as they are.

@@ -9,18 +9,6 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// Takes away what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed,
-/// System V queues and semaphores, and what the families of other crates leave. What cannot be taken away stays; the next one tries again.
-pub fn cleanup() {
-    super::fifo::cleanup();
-    super::mq_posix::cleanup();
-    super::msg_sysv::cleanup();
-    crate::signal::cleanup();
-    for family in crate::target::further() {
-        (family.cleanup)();
-    }
-}
-
 /// The beginning of every name that we give.
 pub const PREFIX: &str = "weighbridge-";
 

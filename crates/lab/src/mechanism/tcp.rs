@@ -1,12 +1,8 @@
 //! TCP over the loopback interface.
-//!
-//! # Safety
-//! `getsockopt` is given a local number with its true size.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt::{set_tcp_nodelay, tcp_congestion, tcp_nodelay};
 use rustix::net::{
@@ -17,31 +13,36 @@ use rustix::net::{
 use super::copying::Copying;
 use super::fd::{self, ByteStream};
 use super::socket;
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::axis::{Axis, Choice, choice};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// A connection to 127.0.0.1.
 #[derive(Debug)]
 pub struct Tcp;
 
-const NODELAY: Axis = Axis {
-    name: "nodelay",
-    default: "yes",
-    values: Values::OneOf(&["yes", "no"]),
-    about: "TCP_NODELAY: send small pieces at once instead of collecting them (Nagle's algorithm)",
-};
+choice! {
+    /// Is Nagle's algorithm off?
+    pub(crate) enum Nodelay {
+        /// Small pieces are sent at once.
+        Yes = "yes",
+        /// Small pieces are collected while data is unacknowledged.
+        No = "no",
+    }
+    axis "nodelay", default Yes: "TCP_NODELAY: send small pieces at once instead of collecting them (Nagle's algorithm)"
+}
 
 impl Mechanism for Tcp {
     const ID: &'static str = "tcp";
     const ABOUT: &'static str = "a TCP connection over loopback, without Nagle's delay unless nodelay=no";
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
     const WAITS: &'static [Wait] = fd::WAITS;
-    const AXES: &'static [Axis] = &[NODELAY, socket::AXES[0], socket::AXES[1]];
+    const AXES: &'static [Axis] = &[Nodelay::AXIS, socket::AXES[0], socket::AXES[1]];
     type End = Copying<ByteStream>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         socket::fits_buffers(host, params)
     }
 
@@ -56,7 +57,7 @@ impl Mechanism for Tcp {
             return Err(io::Error::other("somebody else connected to the port of this run"));
         }
         for socket in [&near, &far] {
-            set_tcp_nodelay(socket, params.axis(NODELAY.name) == "yes")?;
+            set_tcp_nodelay(socket, params.choice::<Nodelay>() == Nodelay::Yes)?;
         }
         Ok([EndResources::of([near]), EndResources::of([far])])
     }
@@ -82,18 +83,7 @@ fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
     let nodelay = if tcp_nodelay(socket)? { "yes" } else { "no" };
     facts.insert("nodelay".into(), nodelay.into());
     facts.insert("congestion_control".into(), tcp_congestion(socket)?);
-    facts.insert("mss_bytes".into(), mss_bytes(socket)?.to_string());
+    let mss_bytes = sys::socket_option(&socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
+    facts.insert("mss_bytes".into(), mss_bytes.to_string());
     Ok(facts)
-}
-
-fn mss_bytes(socket: BorrowedFd<'_>) -> io::Result<i32> {
-    let mut bytes: libc::c_int = 0;
-    let mut len = size_of_val(&bytes) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes into `bytes`, which has them.
-    let done = unsafe {
-        let value = std::ptr::from_mut(&mut bytes).cast();
-        libc::getsockopt(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, value, &mut len)
-    };
-    fd::check(done as isize)?;
-    Ok(bytes)
 }

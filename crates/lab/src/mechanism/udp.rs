@@ -8,7 +8,7 @@ use super::copying::Copying;
 use super::fd::{self, Records};
 use super::{socket, tcp};
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, InSuites, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -26,15 +26,16 @@ impl Mechanism for Udp {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::LOSSY);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = socket::AXES;
+    const IN_SUITES: InSuites = InSuites::AtSmallSizes("a datagram holds less than 64 KiB");
     type End = Copying<Records>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         if params.payload_bytes > MOST_BYTES {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "a message of {} bytes exceeds the {MOST_BYTES} that the 16-bit length of an IPv4 packet leaves to \
                  UDP; no setting raises that, use a smaller size",
                 params.payload_bytes
-            ));
+            )));
         }
         socket::fits_buffers(host, params)
     }

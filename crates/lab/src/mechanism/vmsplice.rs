@@ -20,9 +20,10 @@ use super::copying::{Copying, Transport};
 use super::fd::{self, Reader, Writer};
 use super::pipe;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Facts, Mechanism, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `vmsplice(2)`.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Mechanism for Vmsplice {
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<Pages>;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         pipe::fits_pipe_size(host, params)
     }
 
@@ -93,7 +94,9 @@ impl Transport for Pages {
             let part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
             // SAFETY: one part is passed and one is announced; its pointer and length come from one slice, which is
             // only read.
-            let count = self.writer.call(|pipe| unsafe { libc::vmsplice(pipe, &part, 1, flags) })?;
+            let count = self
+                .writer
+                .call(|pipe| sys::check_count(unsafe { libc::vmsplice(pipe, &part, 1, flags) }))?;
             message = &message[count..];
         }
         self.next = if self.next + 1 == self.buffers.count { 0 } else { self.next + 1 };
@@ -109,10 +112,10 @@ impl Transport for Pages {
         self.buffers.count * self.buffers.stride
     }
 
-    fn facts(&self) -> Facts {
-        let mut facts = fd::facts_of(pipe::facts, self.writer.fd());
+    fn facts(&self) -> io::Result<Facts> {
+        let mut facts = pipe::facts(self.writer.fd())?;
         facts.insert("sender_buffers".into(), self.buffers.count.to_string());
-        facts
+        Ok(facts)
     }
 }
 

@@ -13,9 +13,9 @@ use std::hint;
 use std::io;
 
 use super::{Op, OpContext};
-use crate::allocator::{self, ALLOCATOR};
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Facts, Fit};
+use crate::allocator::{self, Allocator};
+use crate::axis::{Axis, Choice, Values};
+use crate::contract::{Caps, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -41,9 +41,9 @@ pub(super) unsafe fn free(object: *mut c_void) {
 }
 
 /// May this allocator allocate so much here?
-pub(super) fn fit(params: &CaseParams) -> Fit {
+pub(super) fn fit(params: &CaseParams) -> Result<(), Unsupported> {
     match params.payload_bytes {
-        0 => Fit::No("an object of no bytes is none; the smallest size is 1".into()),
+        0 => Err(Unsupported("an object of no bytes is none; the smallest size is 1".into())),
         _ => allocator::fit(params),
     }
 }
@@ -64,9 +64,9 @@ impl Op for Reuse {
     const ID: &'static str = "alloc-reuse";
     const ABOUT: &'static str = "malloc and free of one object, over and over: the fast path";
     const CAPS: Caps = CAPS;
-    const AXES: &'static [Axis] = &[ALLOCATOR];
+    const AXES: &'static [Axis] = &[Allocator::AXIS];
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         fit(params)
     }
 
@@ -148,10 +148,10 @@ macro_rules! batch {
             const ID: &'static str = $id;
             const ABOUT: &'static str = $about;
             const CAPS: Caps = CAPS;
-            const AXES: &'static [Axis] = &[Self::COUNT, ALLOCATOR];
+            const AXES: &'static [Axis] = &[Self::COUNT, Allocator::AXIS];
             const PARTS: &'static [&'static str] = $parts;
 
-            fn fit(_host: &Host, params: &CaseParams) -> Fit {
+            fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
                 fit(params)
             }
 
@@ -175,7 +175,7 @@ macro_rules! batch {
             }
 
             /// Whether a large batch gives its memory back to the kernel in between is the allocator's business.
-            fn faults(_link: &CaseParams) -> Option<f64> {
+            fn faults(_params: &CaseParams) -> Option<f64> {
                 None
             }
 

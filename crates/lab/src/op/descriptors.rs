@@ -10,21 +10,14 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::syscalls::sys;
 use super::{Op, OpContext};
-
-/// The result of a call of the C library.
-#[inline]
-fn call(result: c_int) -> io::Result<c_int> {
-    sys(result.into())?;
-    Ok(result)
-}
+use crate::sys::check;
 
 /// Closes what was just opened.
 #[inline]
 fn close(fd: c_int) -> io::Result<()> {
     // SAFETY: the callers have opened it, and forget it.
-    call(unsafe { libc::close(fd) }).map(drop)
+    check(unsafe { libc::close(fd) }).map(drop)
 }
 
 /// An operation without settings that is this block, and returns 1.
@@ -67,7 +60,7 @@ pub(super) use cycle;
 pub(super) unsafe fn pipe_and_close() -> io::Result<()> {
     let mut ends = [0; 2];
     // SAFETY: room for two numbers.
-    call(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
     close(ends[0])?;
     close(ends[1])
 }
@@ -79,7 +72,7 @@ pub(super) unsafe fn pipe_and_close() -> io::Result<()> {
 #[inline]
 pub(super) unsafe fn eventfd_and_close() -> io::Result<()> {
     // SAFETY: two numbers.
-    close(call(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?)
+    close(check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?)
 }
 
 cycle!(
@@ -92,7 +85,7 @@ cycle!(
     /// `socketpair(2)`.
     SocketpairCycle, "socketpair-cycle", "socketpair of Unix stream sockets and close of both", {
         let mut ends = [0; 2];
-        call(libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()))?;
+        check(libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()))?;
         close(ends[0])?;
         close(ends[1])?;
     }
@@ -106,14 +99,14 @@ cycle!(
 cycle!(
     /// `memfd_create(2)`.
     MemfdCycle, "memfd-cycle", "memfd_create, without a byte in it, and close", {
-        close(call(libc::memfd_create(c"weighbridge".as_ptr(), libc::MFD_CLOEXEC))?)?;
+        close(check(libc::memfd_create(c"weighbridge".as_ptr(), libc::MFD_CLOEXEC))?)?;
     }
 );
 cycle!(
     /// `openat(2)`.
     OpenClose, "open-close", "open of /dev/null and close", {
         const PATH: &CStr = c"/dev/null";
-        close(call(libc::open(PATH.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC))?)?;
+        close(check(libc::open(PATH.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC))?)?;
     }
 );
 
@@ -141,8 +134,8 @@ impl Op for EpollAddRemove {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
         // SAFETY: the event is ours.
         unsafe {
-            call(libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, watched, &mut event))?;
-            call(libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, watched, &mut event))?;
+            check(libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, watched, &mut event))?;
+            check(libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, watched, &mut event))?;
         }
         Ok(1)
     }
@@ -168,16 +161,16 @@ impl Op for AcceptCycle {
         // SAFETY: the address is ours; with no more than its family given, the kernel chooses an abstract name, which is
         // gone with the socket.
         unsafe {
-            let listener = call(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))?;
+            let listener = check(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))?;
             let listener = OwnedFd::from_raw_fd(listener);
             let mut address: libc::sockaddr_un = std::mem::zeroed();
             address.sun_family = libc::AF_UNIX as _;
             let family_len = size_of::<libc::sa_family_t>() as libc::socklen_t;
-            call(libc::bind(listener.as_raw_fd(), (&raw const address).cast(), family_len))?;
-            call(libc::listen(listener.as_raw_fd(), 1))?;
+            check(libc::bind(listener.as_raw_fd(), (&raw const address).cast(), family_len))?;
+            check(libc::listen(listener.as_raw_fd(), 1))?;
             let mut address = MaybeUninit::<libc::sockaddr_un>::zeroed();
             let mut address_len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-            call(libc::getsockname(listener.as_raw_fd(), address.as_mut_ptr().cast(), &mut address_len))?;
+            check(libc::getsockname(listener.as_raw_fd(), address.as_mut_ptr().cast(), &mut address_len))?;
             Ok(AcceptCycle { listener, address: address.assume_init(), address_len })
         }
     }
@@ -187,10 +180,10 @@ impl Op for AcceptCycle {
         let address = (&raw const self.address).cast();
         // SAFETY: the address is ours and as long as is said; nobody asks for the other's.
         unsafe {
-            let near = call(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))?;
-            call(libc::connect(near, address, self.address_len))?;
+            let near = check(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))?;
+            check(libc::connect(near, address, self.address_len))?;
             let none = std::ptr::null_mut();
-            let far = call(libc::accept4(
+            let far = check(libc::accept4(
                 self.listener.as_raw_fd(),
                 none,
                 std::ptr::null_mut(),

@@ -16,9 +16,9 @@ use crossbeam_queue::ArrayQueue;
 
 use super::alloc::{self, CAPS, allocate, free};
 use super::{Op, OpContext, parallel};
-use crate::allocator::ALLOCATOR;
-use crate::axis::Axis;
-use crate::contract::{Caps, Facts, Fit};
+use crate::allocator::Allocator;
+use crate::axis::{Axis, Choice};
+use crate::contract::{Caps, Facts, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -116,14 +116,14 @@ macro_rules! hand_over {
             const ID: &'static str = $id;
             const ABOUT: &'static str = $about;
             const CAPS: Caps = CAPS;
-            const AXES: &'static [Axis] = &[ALLOCATOR];
+            const AXES: &'static [Axis] = &[Allocator::AXIS];
             const HAS_SOLO: bool = false;
             // Where objects are freed.
             const COUNTS: fn(usize) -> bool = |role| (role == 0) != $first_gives;
 
-            fn fit(_host: &Host, params: &CaseParams) -> Fit {
+            fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
                 match parallel::roles(params) {
-                    0 | 1 => Fit::No("one role has nobody to hand anything over to; use roles=2 or more".into()),
+                    0 | 1 => Err(Unsupported("one role has nobody to hand anything over to; use roles=2 or more".into())),
                     _ => alloc::fit(params),
                 }
             }
@@ -142,7 +142,7 @@ macro_rules! hand_over {
             }
 
             /// How far the heap grows depends on who is ahead.
-            fn faults(_link: &CaseParams) -> Option<f64> {
+            fn faults(_params: &CaseParams) -> Option<f64> {
                 None
             }
 
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_is_given_is_taken_and_nobody_waits() {
         let id = CaseId::new("parallel", "alloc-remote-free", 64, "free").with("roles", "3");
-        let axes = [ALLOCATOR, Axis { name: "roles", ..super::super::alloc::Bulk::AXES[0] }];
+        let axes = [Allocator::AXIS, Axis { name: "roles", ..super::super::alloc::Bulk::AXES[0] }];
         let params = CaseParams::new(&id, &axes, &[]).unwrap();
         let role = |role| RemoteFree::setup(&OpContext { params: &params, role, roles: 3 }).unwrap();
         let (mut taker, mut first, mut second) = (role(0), role(1), role(2));

@@ -17,20 +17,12 @@ use std::io;
 use std::marker::PhantomData;
 
 use super::{Op, OpContext};
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, MemoryState};
 use crate::buffer::Buffer;
-use crate::contract::{Caps, Facts, Fit};
-use crate::host::Host;
+use crate::contract::{Caps, Facts, Unit, Unsupported};
+use crate::host::{self, Host};
 use crate::params::{CaseParams, Touch};
-use crate::pattern::Unit;
 use crate::touch;
-
-const MEMORY: Axis = Axis {
-    name: "memory",
-    default: "warm",
-    values: Values::OneOf(&["warm", "fresh"]),
-    about: "the block that is written was touched before, or is given back to the kernel before each operation",
-};
 
 /// The word that source blocks are filled with.
 const WORD: u64 = 0x5b4a_3928_1706_f5e4;
@@ -79,7 +71,7 @@ impl Blocks {
 }
 
 fn is_fresh(params: &CaseParams) -> bool {
-    params.axes.get(MEMORY.name).is_some_and(|memory| memory == "fresh")
+    params.choice_if_declared() == Some(MemoryState::Fresh)
 }
 
 /// Bytes of the last-level cache, as the kernel tells them of the first CPU.
@@ -100,8 +92,8 @@ pub trait Work: 'static {
     /// Does it read, and how does it store?
     const TRAFFIC: Traffic;
     /// Does the processor have what it needs?
-    fn fit() -> Fit {
-        Fit::Yes
+    fn fit() -> Result<(), Unsupported> {
+        Ok(())
     }
     /// Does it, and returns what [`Work::result`] foretells.
     fn act(blocks: &mut Blocks) -> u64;
@@ -135,24 +127,22 @@ impl<W: Work> Op for Memory<W> {
     const ID: &'static str = W::ID;
     const ABOUT: &'static str = W::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD;
-    const AXES: &'static [Axis] = if matches!(W::TRAFFIC, Traffic::Read) { &[] } else { &[MEMORY] };
+    const AXES: &'static [Axis] =
+        if matches!(W::TRAFFIC, Traffic::Read) { &[] } else { &[MemoryState::AXIS] };
     const UNIT: Unit = Unit::BytesPerSecond;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let len = params.payload_bytes as u64;
         if len == 0 {
-            return Fit::No("an operation on no bytes does nothing; the smallest size is 1".into());
+            return Err(Unsupported("an operation on no bytes does nothing; the smallest size is 1".into()));
         }
         let roles = params.axes.get(crate::axis::ROLES).and_then(|roles| roles.parse().ok()).unwrap_or(1);
         let needed = len.saturating_mul(2).saturating_mul(roles);
-        match available_bytes() {
-            Some(available) if needed > available / 4 => Fit::No(format!(
+        match host::available_bytes() {
+            Some(available) if needed > available / 4 => Err(Unsupported(format!(
                 "two blocks of {len} bytes for each of {roles} roles are more than a quarter of MemAvailable = {available}"
-            )),
-            _ => {
-                let _ = host;
-                W::fit()
-            }
+            ))),
+            _ => W::fit(),
         }
     }
 
@@ -204,13 +194,6 @@ impl<W: Work> Op for Memory<W> {
     }
 }
 
-/// Bytes of memory that programs may still take, as the kernel estimates it.
-pub(crate) fn available_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
-}
-
 /// What the last byte of a block is that was filled with [`WORD`].
 fn last_byte(len: usize) -> u64 {
     u64::from(WORD.to_le_bytes()[(len - 1) % 8])
@@ -228,7 +211,7 @@ macro_rules! copying {
             const ABOUT: &'static str = $about;
             const TRAFFIC: Traffic = $traffic;
 
-            fn fit() -> Fit {
+            fn fit() -> Result<(), Unsupported> {
                 $fit
             }
 
@@ -255,7 +238,7 @@ macro_rules! copying {
 
 copying!(
     /// The C library's.
-    Memcpy, "memcpy", "memcpy of the C library", Traffic::Copy, Fit::Yes,
+    Memcpy, "memcpy", "memcpy of the C library", Traffic::Copy, Ok(()),
     |from, to, len| libc::memcpy(to.cast(), from.cast(), len)
 );
 copying!(
@@ -269,10 +252,10 @@ copying!(
     x86_64_only("movntdq"), |from, to, len| copy_nt(from, to, len)
 );
 
-fn x86_64_only(instruction: &str) -> Fit {
+fn x86_64_only(instruction: &str) -> Result<(), Unsupported> {
     match cfg!(target_arch = "x86_64") {
-        true => Fit::Yes,
-        false => Fit::No(format!("this processor has no {instruction}: it is not an x86-64")),
+        true => Ok(()),
+        false => Err(Unsupported(format!("this processor has no {instruction}: it is not an x86-64"))),
     }
 }
 

@@ -18,13 +18,10 @@ use std::io;
 use std::marker::PhantomData;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit};
+use crate::contract::{Caps, Facts, InSuites, PatternInfo, Target, Unit, Unsupported, carries_nothing};
 use crate::counter_check::Quiet;
 use crate::host::Host;
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit};
-use crate::signal::carries_nothing;
-use crate::target::Target;
 
 /// Something to do over and over.
 pub trait Op: Sized + 'static {
@@ -47,9 +44,12 @@ pub trait Op: Sized + 'static {
     /// Names of the parts of an operation that are timed apart as well, with their unit.
     const PARTS: &'static [&'static str] = &[];
 
-    /// May this case run here?
-    fn fit(_host: &Host, _link: &CaseParams) -> Fit {
-        Fit::Yes
+    /// Can this case run here?
+    ///
+    /// # Errors
+    /// It cannot: one sentence with the limit's name and how to raise it.
+    fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        Ok(())
     }
 
     /// Makes ready for one role, in its thread, after it is pinned.
@@ -80,17 +80,17 @@ pub trait Op: Sized + 'static {
     }
 
     /// How many operations one call of [`once`](Op::once) stands for.
-    fn ops_of_once(_link: &CaseParams) -> u64 {
+    fn ops_of_once(_params: &CaseParams) -> u64 {
         1
     }
 
     /// Bytes of payload of one operation.
-    fn op_bytes(_link: &CaseParams) -> u64 {
+    fn op_bytes(_params: &CaseParams) -> u64 {
         0
     }
 
     /// How often a byte of payload crosses the memory bus, by counting: an estimate, where one can be made.
-    fn bus_crossings(_link: &CaseParams) -> Option<f64> {
+    fn bus_crossings(_params: &CaseParams) -> Option<f64> {
         None
     }
 
@@ -103,7 +103,7 @@ pub trait Op: Sized + 'static {
     }
 
     /// Page faults of one operation; `None` where that is not known.
-    fn faults(_link: &CaseParams) -> Option<f64> {
+    fn faults(_params: &CaseParams) -> Option<f64> {
         Some(0.0)
     }
 
@@ -195,7 +195,7 @@ pub const ALL: &[Target] = &[
 struct Patterns<O>(PhantomData<O>);
 
 impl<O: Op> Patterns<O> {
-    const ALL: &'static [Info] = match O::HAS_SOLO {
+    const ALL: &'static [PatternInfo] = match O::HAS_SOLO {
         true => &[solo::info(O::UNIT), parallel::info(O::UNIT)],
         false => &[parallel::info(O::UNIT)],
     };
@@ -210,31 +210,29 @@ const fn of<O: Op>() -> Target {
         axes: O::AXES,
         patterns: Patterns::<O>::ALL,
         fit: fit::<O>,
-        create: |_, params| {
-            let roles = if params.id.pattern == solo::ID { 1 } else { parallel::roles(params) };
-            Ok((0..roles).map(|_| EndResources::default()).collect())
-        },
+        create: |_, _| Ok(Vec::new()),
         drive: |pattern, _, params, cx| match pattern {
-            solo::ID => solo::drive::<O>(params, cx),
-            _ => parallel::drive::<O>(params, cx),
+            solo::ID => solo::drive_solo::<O>(params, cx),
+            _ => parallel::drive_parallel::<O>(params, cx),
         },
         counter_check: |case, per_op| O::QUIET.check(per_op, O::faults(&case.params)),
+        in_suites: InSuites::Never("no suite compares every operation with every other"),
     }
 }
 
-fn fit<O: Op>(host: &Host, params: &CaseParams) -> Fit {
+fn fit<O: Op>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let is_alone = params.id.pattern == solo::ID;
     match params.id.placement.as_str() {
         "same-cpu" | "free" => {}
         placement if is_alone => {
-            return Fit::No(format!(
+            return Err(Unsupported(format!(
                 "one role alone has no {placement}; use same-cpu, which pins it, or free"
-            ));
+            )));
         }
         _ => {}
     }
-    match if O::CAPS.has(Caps::PAYLOAD) { Fit::Yes } else { carries_nothing(params) } {
-        Fit::Yes => O::fit(host, params),
-        no => no,
+    if !O::CAPS.has(Caps::PAYLOAD) {
+        carries_nothing(params)?;
     }
+    O::fit(host, params)
 }

@@ -5,16 +5,15 @@ use std::io;
 
 use super::{Op, OpContext, check, run, solo};
 use crate::axis::{Axis, ROLES, Values};
-use crate::contract::{Caps, Facts};
+use crate::contract::{Caps, Facts, PatternInfo, Unit, role_names};
 use crate::ctx::{Concurrent, Ctx};
 use crate::lock::contend;
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit, role_names};
 use crate::shared::Step;
 
 /// The pattern, for an operation that has this unit alone: a rate in any case.
-pub(super) const fn info(unit: Unit) -> Info {
-    Info {
+pub(super) const fn info(unit: Unit) -> PatternInfo {
+    PatternInfo {
         id: "parallel",
         about: "several roles do the same operation, each by itself: what all of them do in a second",
         needs: Caps::NONE,
@@ -39,7 +38,7 @@ pub(super) fn roles(params: &CaseParams) -> usize {
 }
 
 /// Does one role's part.
-pub(super) fn drive<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive_parallel<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let mut op = O::setup(&OpContext { params, role: cx.role, roles: cx.roles })?;
     cx.set_step(Step::Verify);
@@ -49,9 +48,9 @@ pub(super) fn drive<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<
     }
     cx.set_ops_each(O::ops_of_once(params));
     let allowed = std::thread::available_parallelism()?.get();
-    let crowd =
+    let work_of_all =
         Concurrent { counts: O::COUNTS, op_bytes: O::op_bytes(params), cpus: contend::cpus(allowed, params) };
-    cx.crowd(crowd, |ops| {
+    cx.concurrent(work_of_all, |ops| {
         let (done, sum) = op.up_to(ops)?;
         check(each, done, sum)?;
         Ok(done)

@@ -13,7 +13,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::alloc::allocate;
 use super::{Op, OpContext};
-use crate::contract::{Caps, Fit};
+use crate::contract::{Caps, Unsupported};
 use crate::host::Host;
 use crate::params::CaseParams;
 
@@ -45,10 +45,10 @@ impl Op for PoolArrayQueue {
         "an object taken out of a pool of 1024 and put back, through crossbeam's ArrayQueue as a free list";
     const CAPS: Caps = super::alloc::CAPS;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         match params.payload_bytes {
-            0 => Fit::No("an object of no bytes is none; the smallest size is 1".into()),
-            _ => Fit::Yes,
+            0 => Err(Unsupported("an object of no bytes is none; the smallest size is 1".into())),
+            _ => Ok(()),
         }
     }
 

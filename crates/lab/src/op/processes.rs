@@ -15,14 +15,13 @@ use std::ptr;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::syscalls::sys;
 use super::{Op, OpContext};
-use crate::axis::{Axis, Values};
-use crate::contract::{Facts, Fit};
+use crate::axis::{Axis, Choice, Values, choice};
+use crate::contract::{Facts, Unsupported};
 use crate::counter_check::Quiet;
 use crate::host::Host;
 use crate::params::CaseParams;
-use crate::signal::check;
+use crate::sys::{self, check_code};
 
 /// `mmap(2)`, one write to each page, `munmap(2)`.
 #[derive(Debug)]
@@ -53,9 +52,7 @@ impl Op for MmapTouchMunmap {
         // SAFETY: the kernel chooses the address; every write lies inside the mapping, which is ours.
         unsafe {
             let base = libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0);
-            if base == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
+            sys::check_mapping(base)?;
             if self.pages > 1 {
                 // A kernel without huge pages does not know the advice, and needs none.
                 libc::madvise(base, len, libc::MADV_NOHUGEPAGE);
@@ -63,7 +60,7 @@ impl Op for MmapTouchMunmap {
             for page in 0..self.pages {
                 base.cast::<u8>().add(page * self.page_bytes).write_volatile(1);
             }
-            sys(libc::munmap(base, len).into())?;
+            sys::check(libc::munmap(base, len))?;
         }
         Ok(self.pages as u64)
     }
@@ -104,8 +101,8 @@ impl Op for ThreadCycle {
         let argument = ptr::without_provenance_mut(7);
         // SAFETY: the thread is joined before anything that it was given ends.
         unsafe {
-            check(libc::pthread_create(thread.as_mut_ptr(), ptr::null(), nothing, argument))?;
-            check(libc::pthread_join(thread.assume_init(), &mut result))?;
+            check_code(libc::pthread_create(thread.as_mut_ptr(), ptr::null(), nothing, argument))?;
+            check_code(libc::pthread_join(thread.assume_init(), &mut result))?;
         }
         Ok(result.addr() as u64)
     }
@@ -119,14 +116,11 @@ impl Op for ThreadCycle {
 #[inline]
 fn reap(pid: libc::pid_t) -> io::Result<u64> {
     let mut status: c_int = 0;
-    loop {
-        // SAFETY: a child of ours that nobody else waits for; `status` is ours.
-        match sys(unsafe { libc::waitpid(pid, &mut status, 0) }.into()) {
-            Ok(_) if libc::WIFEXITED(status) => return Ok(libc::WEXITSTATUS(status) as u64),
-            Ok(_) => return Err(io::Error::other(format!("a child ended with status {status:#x}"))),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    // SAFETY: a child of ours that no other code waits for; `status` is ours.
+    sys::retry(|| sys::check(unsafe { libc::waitpid(pid, &mut status, 0) }))?;
+    match libc::WIFEXITED(status) {
+        true => Ok(libc::WEXITSTATUS(status) as u64),
+        false => Err(io::Error::other(format!("a child ended with status {status:#x}"))),
     }
 }
 
@@ -151,7 +145,7 @@ impl Op for ForkCycle {
             // SAFETY: this is the child.
             unsafe { libc::_exit(7) }
         }
-        sys(pid.into())?;
+        sys::check(pid)?;
         reap(pid)
     }
 
@@ -160,15 +154,11 @@ impl Op for ForkCycle {
     }
 }
 
-const PROGRAM: Axis = Axis {
-    name: "program",
-    default: "tiny",
-    values: Values::OneOf(&["tiny", "true"]),
-    about: "what is spawned: a program of 132 bytes in memory, which ends at once, or /bin/true, which loads the C library",
-};
-
-fn is_tiny(params: &CaseParams) -> bool {
-    params.axis(PROGRAM.name) == "tiny"
+choice! {
+    /// What is spawned.
+    enum Program { Tiny = "tiny", True = "true" }
+    axis "program", default Tiny: "what is spawned: a program of 132 bytes in memory, which ends at once, or /bin/true, which \
+        loads the C library"
 }
 
 /// The program of coreutils.
@@ -255,23 +245,23 @@ impl Op for PosixSpawnCycle {
     const ID: &'static str = "posix-spawn-cycle";
     const ABOUT: &'static str =
         "posix_spawn of a program that ends at once, with an empty environment, and waitpid";
-    const AXES: &'static [Axis] = &[PROGRAM];
+    const AXES: &'static [Axis] = &[Program::AXIS];
     const QUIET: Quiet = WAITS;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
-        match is_tiny(params) {
-            true if TINY.1.is_empty() => {
-                Fit::No("the tiny program is not known for this processor; use program=true".into())
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+        match params.choice() {
+            Program::Tiny if TINY.1.is_empty() => {
+                Err(Unsupported("the tiny program is not known for this processor; use program=true".into()))
             }
-            false if !Path::new("/bin/true").exists() => {
-                Fit::No("there is no /bin/true here; the package coreutils has it; use program=tiny".into())
-            }
-            _ => Fit::Yes,
+            Program::True if !Path::new("/bin/true").exists() => Err(Unsupported(
+                "there is no /bin/true here; the package coreutils has it; use program=tiny".into(),
+            )),
+            Program::Tiny | Program::True => Ok(()),
         }
     }
 
     fn setup(context: &OpContext<'_>) -> io::Result<PosixSpawnCycle> {
-        if !is_tiny(context.params) {
+        if context.params.choice::<Program>() == Program::True {
             let bytes = std::fs::metadata("/bin/true")?.len();
             return Ok(PosixSpawnCycle { path: TRUE.to_owned(), code: 0, bytes, _program: None });
         }
@@ -290,7 +280,7 @@ impl Op for PosixSpawnCycle {
         let environment = [ptr::null_mut()];
         let mut pid = 0;
         // SAFETY: both arrays end with null; neither attributes nor file actions are asked for.
-        check(unsafe {
+        check_code(unsafe {
             libc::posix_spawn(
                 &mut pid,
                 self.path.as_ptr(),

@@ -7,15 +7,15 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::descriptors::{cycle, eventfd_and_close, pipe_and_close};
-use super::syscalls::sys;
 use super::{Op, OpContext};
-use crate::contract::{Caps, Facts, Fit};
+use crate::contract::{Caps, Facts, Unsupported};
 use crate::host::Host;
 use crate::mechanism::msg_sysv::Queue;
 use crate::params::CaseParams;
+use crate::sys;
 
 cycle!(
     /// A small object and a file.
@@ -51,11 +51,8 @@ impl Op for DgramByte {
     #[inline]
     fn once(&mut self) -> io::Result<u64> {
         let (sent, mut received) = ([7u8], [0u8]);
-        // SAFETY: one byte each.
-        unsafe {
-            sys(libc::write(self.near.as_raw_fd(), sent.as_ptr().cast(), 1) as _)?;
-            sys(libc::read(self.far.as_raw_fd(), received.as_mut_ptr().cast(), 1) as _)?;
-        }
+        sys::write(&self.near, &sent)?;
+        sys::read(&self.far, &mut received)?;
         Ok(received[0].into())
     }
 
@@ -80,15 +77,17 @@ impl Op for SysvMessage {
     const ABOUT: &'static str = "a System V message sent and received in one role: a proxy for kmalloc of its size (and 48 bytes), with two copies";
     const CAPS: Caps = Caps::PAYLOAD;
 
-    fn fit(host: &Host, params: &CaseParams) -> Fit {
+    fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let most = ["kernel/msgmax", "kernel/msgmnb"].map(|path| host.sysctl_number(path));
         match most {
-            [Some(max), Some(mnb)] if params.payload_bytes as u64 > max.min(mnb) => Fit::No(format!(
-                "a message of {} bytes exceeds kernel.msgmax = {max} or kernel.msgmnb = {mnb}; raise both with sysctl",
-                params.payload_bytes
-            )),
-            [Some(_), Some(_)] => Fit::Yes,
-            _ => Fit::No("this kernel has no System V message queues (CONFIG_SYSVIPC)".into()),
+            [Some(max), Some(mnb)] if params.payload_bytes as u64 > max.min(mnb) => {
+                Err(Unsupported(format!(
+                    "a message of {} bytes exceeds kernel.msgmax = {max} or kernel.msgmnb = {mnb}; raise both with sysctl",
+                    params.payload_bytes
+                )))
+            }
+            [Some(_), Some(_)] => Ok(()),
+            _ => Err(Unsupported("this kernel has no System V message queues (CONFIG_SYSVIPC)".into())),
         }
     }
 
@@ -103,8 +102,9 @@ impl Op for SysvMessage {
         let len = self.message.len() - TYPE.len();
         // SAFETY: both arrays hold a type and `len` bytes.
         unsafe {
-            sys(libc::msgsnd(self.queue.0, self.message.as_ptr().cast(), len, 0).into())?;
-            sys(libc::msgrcv(self.queue.0, self.received.as_mut_ptr().cast(), len, 0, 0) as _)
+            sys::check(libc::msgsnd(self.queue.0, self.message.as_ptr().cast(), len, 0))?;
+            sys::check(libc::msgrcv(self.queue.0, self.received.as_mut_ptr().cast(), len, 0, 0))
+                .map(|count| count as u64)
         }
     }
 

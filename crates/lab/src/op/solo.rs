@@ -6,18 +6,17 @@
 use std::io;
 
 use super::{Op, OpContext, check, noop, run};
-use crate::contract::{Caps, Facts};
+use crate::contract::{Caps, Facts, PatternInfo, Unit};
 use crate::ctx::{Ctx, Tally};
 use crate::params::CaseParams;
-use crate::pattern::{Info, Unit};
 use crate::shared::Step;
 
 /// Name in case ids.
 pub(super) const ID: &str = "solo";
 
 /// The pattern, for an operation with this unit.
-pub(super) const fn info(unit: Unit) -> Info {
-    Info {
+pub(super) const fn info(unit: Unit) -> PatternInfo {
+    PatternInfo {
         id: ID,
         about: "one role does an operation over and over: what one costs",
         needs: Caps::NONE,
@@ -32,7 +31,7 @@ pub(super) const fn info(unit: Unit) -> Info {
 pub(super) const VERIFIED: u64 = 2;
 
 /// Does it.
-pub(super) fn drive<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+pub(super) fn drive_solo<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let context = OpContext { params, role: 0, roles: 1 };
     let mut op = O::setup(&context)?;

@@ -5,7 +5,7 @@
 //! that is as large as the call expects.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_long};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,16 +15,11 @@ use std::process;
 use io_uring::{IoUring, opcode};
 
 use super::{Op, OpContext};
-use crate::contract::{Caps, Fit};
+use crate::contract::{Caps, Unsupported};
 use crate::counter_check::Quiet;
 use crate::host::Host;
 use crate::params::CaseParams;
-
-/// What a system call returned, or the error that it left.
-#[inline]
-pub(super) fn sys(result: c_long) -> io::Result<u64> {
-    u64::try_from(result).map_err(|_| io::Error::last_os_error())
-}
+use crate::sys;
 
 /// What the calls that take a path are given.
 const PATH: &CStr = c"/";
@@ -51,7 +46,7 @@ macro_rules! call {
             fn once(&mut self) -> io::Result<u64> {
                 let $op = self;
                 // SAFETY: see the module's text.
-                sys(unsafe { $call })
+                sys::check(unsafe { $call }).map(|result| result as u64)
             }
 
             fn each(&self) -> Option<u64> {
@@ -126,7 +121,7 @@ impl Op for SchedYield {
     #[inline]
     fn once(&mut self) -> io::Result<u64> {
         // SAFETY: no arguments.
-        sys(unsafe { libc::syscall(libc::SYS_sched_yield) })
+        sys::check(unsafe { libc::syscall(libc::SYS_sched_yield) }).map(|result| result as u64)
     }
 
     fn each(&self) -> Option<u64> {
@@ -152,7 +147,8 @@ impl Op for ClockVdso {
     #[inline]
     fn once(&mut self) -> io::Result<u64> {
         // SAFETY: the call fills our structure.
-        sys(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut self.time) }.into())
+        sys::check(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut self.time) })
+            .map(|result| result as u64)
     }
 
     fn each(&self) -> Option<u64> {
@@ -167,8 +163,8 @@ impl Op for UringNop {
     const ID: &'static str = "uring-nop";
     const ABOUT: &'static str = "an io_uring no-op: submitted and completed in one io_uring_enter";
 
-    fn fit(host: &Host, _link: &CaseParams) -> Fit {
-        host.uring_refused.clone().map_or(Fit::Yes, Fit::No)
+    fn fit(host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        host.uring_refused.clone().map_or(Ok(()), |why| Err(Unsupported(why)))
     }
 
     fn setup(_seat: &OpContext<'_>) -> io::Result<UringNop> {

@@ -5,16 +5,16 @@ mod stream;
 pub(crate) mod working_set;
 
 use std::io;
-use std::sync::LazyLock;
 
 pub use roundtrip::Roundtrip;
 pub use stream::Stream;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Endpoint, Mechanism};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, PatternInfo, Side, Target, Unit};
+use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::params::CaseParams;
-use crate::shared::MAX_ROLES;
+use crate::shared::Step;
 
 /// How two ends of a mechanism talk.
 pub trait Pattern {
@@ -38,68 +38,11 @@ pub trait Pattern {
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()>;
 }
 
-/// What a sample is turned into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Nanoseconds of an operation, with the name of one.
-    NanosPer(&'static str),
-    /// Bytes that arrived in a second; messages where they are empty.
-    BytesPerSecond,
-    /// Operations in a second, with the name of many.
-    PerSecond(&'static str),
-}
-
-impl Unit {
-    /// As the record spells it.
-    pub fn name(self, payload_bytes: u64) -> String {
-        match self {
-            Unit::NanosPer(op) => format!("ns/{op}"),
-            Unit::BytesPerSecond if payload_bytes == 0 => "messages/s".into(),
-            Unit::BytesPerSecond => "bytes/s".into(),
-            Unit::PerSecond(ops) => format!("{ops}/s"),
-        }
-    }
-
-    /// Is more better?
-    pub fn higher_is_better(self) -> bool {
-        !matches!(self, Unit::NanosPer(_))
-    }
-}
-
-/// Which pattern, once types are erased. Signals, operations and whatever else has patterns of its own describe them with
-/// this too.
-#[derive(Clone, Copy, Debug)]
-pub struct Info {
-    /// Name in case ids.
-    pub id: &'static str,
-    /// One sentence.
-    pub about: &'static str,
-    /// Needs of a mechanism.
-    pub needs: Caps,
-    /// Names of the roles of a case; how many there are may depend on an axis.
-    pub roles: fn(&CaseParams) -> Vec<&'static str>,
-    /// Settings of its own.
-    pub axes: &'static [Axis],
-    /// Unit of its values.
-    pub unit: Unit,
-    /// Do all roles do the same? Then they take the CPUs of a placement in turn; otherwise the first role has the first
-    /// CPU, and all others the second.
-    pub is_symmetric: bool,
-}
-
-/// Names of `count` roles that all do the same: `role-0`, `role-1` …
-pub fn role_names(count: usize) -> Vec<&'static str> {
-    static NAMES: LazyLock<Vec<String>> =
-        LazyLock::new(|| (0..MAX_ROLES).map(|role| format!("role-{role}")).collect());
-    // More than there can be are refused before anybody is named.
-    (0..count).map(|role| NAMES.get(role).map_or("role", String::as_str)).collect()
-}
-
 /// Lists the patterns once; everything that asks "which" goes through what this makes.
 macro_rules! patterns {
     ($($pattern:ident),+ $(,)?) => {
         /// Every pattern of two ends that exchange messages.
-        pub const ALL: &[Info] = &[$(Info {
+        pub const ALL: &[PatternInfo] = &[$(PatternInfo {
             id: $pattern::ID,
             about: $pattern::ABOUT,
             needs: $pattern::NEEDS,
@@ -116,9 +59,9 @@ macro_rules! patterns {
         ///
         /// # Panics
         /// If there is no such pattern: cases are checked before a peer is started.
-        pub fn drive<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+        pub fn drive_mechanism<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
             match id {
-                $($pattern::ID => drive_as::<M, $pattern>(resources, params, cx),)+
+                $($pattern::ID => drive_pattern::<M, $pattern>(resources, params, cx),)+
                 _ => unreachable!("a case with the unknown pattern {id} passed the check"),
             }
         }
@@ -127,10 +70,27 @@ macro_rules! patterns {
 
 patterns!(Roundtrip, Stream);
 
-use crate::contract::{Facts, Side};
-use crate::shared::Step;
+/// The entry of a mechanism in the catalogue.
+pub const fn target<M: Mechanism>() -> Target {
+    Target {
+        id: M::ID,
+        about: M::ABOUT,
+        caps: M::CAPS,
+        waits: M::WAITS,
+        axes: M::AXES,
+        patterns: ALL,
+        fit: M::fit,
+        create: |host, params| M::create(host, params).map(Vec::from),
+        drive: drive_mechanism::<M>,
+        counter_check: match M::COUNTER_CHECK {
+            Some(own) => own,
+            None => counter_check::of_messages,
+        },
+        in_suites: M::IN_SUITES,
+    }
+}
 
-fn drive_as<M: Mechanism, P: Pattern>(
+fn drive_pattern<M: Mechanism, P: Pattern>(
     resources: EndResources,
     params: &CaseParams,
     cx: &mut Ctx<'_>,
@@ -140,8 +100,59 @@ fn drive_as<M: Mechanism, P: Pattern>(
     let mut end = M::attach(side, resources, params)?;
     cx.set_step(Step::Prefault);
     end.prefault()?;
+    let facts = end.facts().map_err(|error| {
+        io::Error::new(error.kind(), format!("reading back the settings of {}: {error}", M::ID))
+    })?;
     cx.set_step(Step::Verify);
     P::drive(&mut end, M::CAPS, cx)?;
     end.settle()?;
-    Ok(end.facts())
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+    use crate::contract::{CounterCheck, Prepared};
+    use crate::host::Host;
+    use crate::mechanism;
+    use crate::params::Wait;
+    use weighbridge_record::PerOp;
+
+    /// The harness with a counter check of its own.
+    struct Judged;
+
+    impl Mechanism for Judged {
+        const ID: &'static str = "judged";
+        const ABOUT: &'static str = "";
+        const CAPS: Caps = Caps::PAYLOAD;
+        const WAITS: &'static [Wait] = &[Wait::Block];
+        const COUNTER_CHECK: Option<CounterCheck> = Some(|_, per_op| match per_op.minor_faults {
+            1.0 => Vec::new(),
+            faults => vec![format!("{faults} page faults, where this mechanism takes one")],
+        });
+        type End = <mechanism::Noop as Mechanism>::End;
+
+        fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]> {
+            mechanism::Noop::create(host, params)
+        }
+
+        fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End> {
+            mechanism::Noop::attach(side, resources, params)
+        }
+    }
+
+    #[test]
+    fn a_mechanism_may_judge_its_counters_itself() {
+        static JUDGED: Target = target::<Judged>();
+        let (pipe, pattern, params) = catalogue::resolve(&"roundtrip/pipe/1/free".parse().unwrap()).unwrap();
+        let faults = |minor_faults| PerOp { minor_faults, ..PerOp::default() };
+        let said = |target, faults: &PerOp| {
+            let case = Prepared { params: params.clone(), target, pattern, resolved_placement: "free" };
+            counter_check::check(&case, faults, 1e6)
+        };
+        assert_eq!(said(&JUDGED, &faults(1.0)), [""; 0]);
+        assert!(said(pipe, &faults(1.0))[0].contains("page faults"), "the common check of messages");
+        assert!(said(&JUDGED, &faults(2.0))[0].contains("where this mechanism takes one"));
+    }
 }

@@ -4,10 +4,10 @@
 
 use std::io;
 
-use super::{Pattern, Unit};
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, Endpoint};
-use crate::ctx::{Batch, Ctx, RATE, TIME, Tally};
+use super::Pattern;
+use crate::axis::{Axis, Choice, choice};
+use crate::contract::{Caps, Endpoint, Unit};
+use crate::ctx::{Batch, Ctx, RATE, Tally, TimedUnit};
 use crate::params::{CaseParams, Touch};
 use crate::touch;
 
@@ -15,12 +15,12 @@ use crate::touch;
 #[derive(Debug)]
 pub struct Roundtrip;
 
-const DIRECTION: Axis = Axis {
-    name: "direction",
-    default: "both",
-    values: Values::OneOf(&["both", "request"]),
-    about: "the payload travels both ways, or the reply is empty (one byte where a mechanism cannot send none)",
-};
+choice! {
+    /// Where the payload travels.
+    enum Direction { Both = "both", Request = "request" }
+    axis "direction", default Both: "the payload travels both ways, or the reply is empty (one byte where a mechanism cannot \
+        send none)"
+}
 
 const CLIENT: u64 = 0;
 const SERVER: u64 = 1;
@@ -30,7 +30,7 @@ impl Pattern for Roundtrip {
     const ABOUT: &'static str = "a request and its echo, one message in flight: latency both ways";
     const NEEDS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const ROLES: [&'static str; 2] = ["client", "server"];
-    const AXES: &'static [Axis] = &[DIRECTION, TIME, RATE];
+    const AXES: &'static [Axis] = &[Direction::AXIS, TimedUnit::AXIS, RATE];
     const UNIT: Unit = Unit::NanosPer("roundtrip");
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {
@@ -62,8 +62,10 @@ struct Trip {
 
 impl Trip {
     fn new(params: &CaseParams, caps: Caps) -> Trip {
-        let least = usize::from(caps.has(Caps::NEVER_EMPTY));
-        let reply_bytes = if params.axis("direction") == "both" { params.payload_bytes } else { least };
+        let reply_bytes = match params.choice() {
+            Direction::Both => params.payload_bytes,
+            Direction::Request => usize::from(caps.has(Caps::NEVER_EMPTY)),
+        };
         Trip { request_bytes: params.payload_bytes, reply_bytes, touch: params.touch }
     }
 

@@ -5,11 +5,11 @@
 
 use std::io;
 
+use super::Pattern;
 use super::roundtrip::{expected, receive, send, verify, verify_count};
-use super::working_set::{self, MEMORY, Source, Store, WORKING_SET};
-use super::{Pattern, Unit};
-use crate::axis::Axis;
-use crate::contract::{Caps, Endpoint};
+use super::working_set::{self, Source, Store, WORKING_SET};
+use crate::axis::{Axis, Choice, MemoryState};
+use crate::contract::{Caps, Endpoint, Unit};
 use crate::ctx::{Batch, Ctx, Tally};
 use crate::touch;
 
@@ -25,7 +25,7 @@ impl Pattern for Stream {
     const NEEDS: Caps = Caps::PAYLOAD;
     // The near end of a params speaks first; the receiver leads, but as the far end.
     const ROLES: [&'static str; 2] = ["sender", "receiver"];
-    const AXES: &'static [Axis] = &[WORKING_SET, MEMORY];
+    const AXES: &'static [Axis] = &[WORKING_SET, MemoryState::AXIS];
     const UNIT: Unit = Unit::BytesPerSecond;
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {

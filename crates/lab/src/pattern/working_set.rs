@@ -5,10 +5,10 @@
 
 use std::io;
 
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, MemoryState, Values};
 use crate::buffer::Buffer;
-use crate::contract::Fit;
-use crate::op::memory::available_bytes;
+use crate::contract::Unsupported;
+use crate::host;
 use crate::params::{CaseParams, Touch};
 use crate::touch;
 
@@ -21,14 +21,6 @@ pub const WORKING_SET: Axis = Axis {
             payloads are not touched otherwise. Default is none: one place for each message, hot in a cache",
 };
 
-/// Was the memory that the receiver copies to touched before?
-pub const MEMORY: Axis = Axis {
-    name: "memory",
-    default: "warm",
-    values: Values::OneOf(&["warm", "fresh"]),
-    about: "fresh: the receiver copies each message to memory that is touched for the first time, page by page",
-};
-
 /// The receiver's block where only fresh memory is asked for.
 const DEFAULT_BYTES: usize = 64 << 20;
 
@@ -38,23 +30,23 @@ fn block_bytes(params: &CaseParams) -> Option<usize> {
 }
 
 fn is_fresh(params: &CaseParams) -> bool {
-    params.axis(MEMORY.name) == "fresh"
+    params.choice::<MemoryState>() == MemoryState::Fresh
 }
 
 /// Is there room for the blocks?
-pub fn fit(params: &CaseParams) -> Fit {
-    let Some(block) = block_bytes(params) else { return Fit::Yes };
+pub fn fit(params: &CaseParams) -> Result<(), Unsupported> {
+    let Some(block) = block_bytes(params) else { return Ok(()) };
     if block < params.payload_bytes.max(1) {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "a working set of {block} bytes does not hold a message of {}; raise working-set",
             params.payload_bytes
-        ));
+        )));
     }
-    match available_bytes() {
-        Some(available) if (block as u64).saturating_mul(2) > available / 2 => Fit::No(format!(
+    match host::available_bytes() {
+        Some(available) if (block as u64).saturating_mul(2) > available / 2 => Err(Unsupported(format!(
             "two blocks of {block} bytes are more than half of MemAvailable = {available}; lower working-set"
-        )),
-        _ => Fit::Yes,
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -210,13 +202,14 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::axis::Choice;
     use weighbridge_record::CaseId;
 
     fn params(working_set: &str, memory: &str) -> CaseParams {
         let id = CaseId::new("stream", "pipe", 1000, "free")
             .with("working-set", working_set)
             .with("memory", memory);
-        CaseParams::new(&id, &[WORKING_SET, MEMORY], &[]).unwrap()
+        CaseParams::new(&id, &[WORKING_SET, MemoryState::AXIS], &[]).unwrap()
     }
 
     fn ends(memory: &str) -> (Source, Store) {
@@ -250,8 +243,8 @@ mod tests {
 
     #[test]
     fn a_working_set_that_holds_no_message_is_refused() {
-        assert_eq!(fit(&params("default", "fresh")), Fit::Yes);
-        let Fit::No(why) = fit(&params("999", "warm")) else { panic!("it does not fit") };
+        assert_eq!(fit(&params("default", "fresh")), Ok(()));
+        let Err(Unsupported(why)) = fit(&params("999", "warm")) else { panic!("it does not fit") };
         assert!(why.contains("raise working-set"), "{why}");
     }
 }

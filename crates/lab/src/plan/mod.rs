@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use weighbridge_record::CaseId;
 
+use crate::catalogue;
+use crate::contract::InSuites;
 use crate::planner::Timing;
 use crate::session::expected_run;
-use crate::target;
 
 /// A list of cases with the timing and the budget that suit it.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ pub struct Suite {
     pub precision: f64,
     /// Two mechanisms; the size at which they are equally fast is searched for when all cases have been measured.
     pub crossover: Option<(&'static str, &'static str)>,
+    /// Do its cases take turns with a hub? Those that repeat another tool are measured as that tool does.
+    pub in_turn: bool,
     groups: &'static [Group],
 }
 
@@ -40,10 +43,38 @@ pub struct Suite {
 #[derive(Clone, Copy, Debug)]
 struct Group {
     patterns: &'static [&'static str],
-    mechanisms: &'static [&'static str],
+    mechanisms: Which,
     sizes: Sizes,
     placements: &'static [&'static str],
     axes: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// Which mechanisms, signals or locks a group takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Which {
+    These(&'static [&'static str]),
+    /// Every one of the pattern's that does not declare [`InSuites::Never`].
+    Every,
+    /// Of those, the ones that declare [`InSuites::AtEverySize`].
+    EveryAtLargeSizes,
+}
+
+impl Which {
+    /// Their names, in the order of the catalogue.
+    fn names(self, pattern: &str) -> Vec<&'static str> {
+        let is_in = |part: InSuites| match self {
+            Which::EveryAtLargeSizes => part == InSuites::AtEverySize,
+            _ => !matches!(part, InSuites::Never(_)),
+        };
+        match self {
+            Which::These(names) => names.to_vec(),
+            _ => catalogue::own()
+                .filter(|target| target.patterns.iter().any(|known| known.id == pattern))
+                .filter(|target| is_in(target.in_suites))
+                .map(|target| target.id)
+                .collect(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +95,16 @@ impl Group {
     const fn of(
         pattern: &'static [&'static str; 1],
         mechanisms: &'static [&'static str],
+        sizes: Sizes,
+        placements: &'static [&'static str],
+    ) -> Group {
+        Group::every(pattern, Which::These(mechanisms), sizes, placements)
+    }
+
+    /// Every mechanism in one pattern, with nothing but their defaults.
+    const fn every(
+        pattern: &'static [&'static str; 1],
+        mechanisms: Which,
         sizes: Sizes,
         placements: &'static [&'static str],
     ) -> Group {
@@ -150,7 +191,7 @@ impl Group {
             self.axes.iter().map(|(axis, values)| ((*axis).to_owned(), owned(values))).collect();
         let mut ids = Vec::new();
         for pattern in self.patterns {
-            for mechanism in self.mechanisms {
+            for mechanism in self.mechanisms.names(pattern) {
                 for size in &sizes {
                     for placement in &placements {
                         let id = CaseId::new(pattern, mechanism, *size, placement);
@@ -173,7 +214,7 @@ pub fn of_further_families(changes: &Changes) -> Vec<CaseId> {
         None => BOTH.to_vec(),
     };
     let mut ids = Vec::new();
-    for target in target::further().iter().flat_map(|family| family.targets) {
+    for target in catalogue::further().iter().flat_map(|family| family.targets) {
         for pattern in target.patterns {
             for size in &sizes {
                 for placement in &placements {
@@ -200,7 +241,7 @@ pub fn with_axes(id: CaseId, axes: &[(String, Vec<String>)]) -> Vec<CaseId> {
 
 /// One case has one spelling: axes that stand at their default are not in it.
 pub fn without_defaults(mut id: CaseId) -> CaseId {
-    let Ok((target, pattern, _)) = target::resolve(&id) else { return id };
+    let Ok((target, pattern, _)) = catalogue::resolve(&id) else { return id };
     let declared = target.axes_in(pattern);
     let own_wait = target.waits.first().map_or("block", |wait| wait.name());
     id.axes.retain(|name, value| {
@@ -229,6 +270,7 @@ pub fn estimate(cases: usize, timing: Timing, budget: Duration, max_runs: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{lock, mechanism, signal};
     use std::collections::BTreeSet;
 
     #[test]
@@ -236,19 +278,57 @@ mod tests {
         for suite in SUITES {
             for id in suite.cases(&Changes::default()) {
                 // An axis or a wait that a mechanism lacks would be a mistake in the list above.
-                assert!(target::resolve(&id).is_ok(), "{}: {:?}", suite.name, target::resolve(&id).err());
+                assert!(
+                    catalogue::resolve(&id).is_ok(),
+                    "{}: {:?}",
+                    suite.name,
+                    catalogue::resolve(&id).err()
+                );
             }
         }
     }
 
     #[test]
-    fn the_quick_suite_has_every_mechanism_and_at_least_sixty_cases_and_fits_its_budget() {
+    fn every_mechanism_is_in_quick_and_full_or_says_why_not() {
+        let names = |suite: &str| -> BTreeSet<String> {
+            let cases = Suite::find(suite).unwrap().cases(&Changes::default());
+            cases.into_iter().map(|id| format!("{}/{}", id.pattern, id.mechanism)).collect()
+        };
+        let (quick, full) = (names("quick"), names("full"));
+        let compared =
+            [(mechanism::ALL, &quick), (mechanism::ALL, &full), (signal::ALL, &full), (lock::ALL, &full)];
+        for (targets, suite) in compared {
+            for target in targets {
+                for pattern in target.patterns {
+                    let name = format!("{}/{}", pattern.id, target.id);
+                    match target.in_suites {
+                        InSuites::Never(why) => assert!(why.len() > 10, "{name}: {why}"),
+                        _ => assert!(suite.contains(&name), "{name} is missing"),
+                    }
+                }
+            }
+        }
+        // The list that this test compares with is not empty of what people look for.
+        for name in ["roundtrip/pipe", "stream/buffers-barrier", "roundtrip/causeway-mw"] {
+            assert!(quick.contains(name), "{name} is not in quick");
+        }
+    }
+
+    #[test]
+    fn a_mechanism_that_is_compared_at_small_sizes_only_says_why() {
+        for target in catalogue::own() {
+            if let InSuites::AtSmallSizes(why) = target.in_suites {
+                let large = Which::EveryAtLargeSizes.names("roundtrip");
+                assert!(!large.contains(&target.id) && why.len() > 10, "{}: {why}", target.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_quick_suite_has_at_least_sixty_cases_and_fits_its_budget() {
         let suite = Suite::find("quick").unwrap();
         let cases = suite.cases(&Changes::default());
         assert!(cases.len() >= 60, "{}", cases.len());
-        let mechanisms: BTreeSet<_> = cases.iter().map(|id| id.mechanism.as_str()).collect();
-        let mut wanted = general::EVERY.iter().chain(&["causeway-sw", "causeway-mw"]);
-        assert!(wanted.all(|mechanism| mechanisms.contains(mechanism)), "{mechanisms:?}");
         let unbounded = estimate(cases.len(), suite.timing, Duration::MAX, 40);
         assert!(unbounded.least < suite.budget, "{unbounded:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Group, Sizes, Suite};
+use super::{Group, Sizes, Suite, Which};
 use crate::planner::Timing;
 
 pub(super) const SUITE: Suite = Suite {
@@ -12,9 +12,10 @@ pub(super) const SUITE: Suite = Suite {
     budget: Duration::from_secs(3 * 60),
     precision: 0.05,
     crossover: None,
+    in_turn: false,
     groups: &[Group {
         patterns: &["fan-in"],
-        mechanisms: &["pipe"],
+        mechanisms: Which::These(&["pipe"]),
         sizes: Sizes::These(&[1]),
         placements: &["two-cpus"],
         axes: &[

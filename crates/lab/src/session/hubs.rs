@@ -3,13 +3,13 @@
 use weighbridge_record::{self as record, CaseId, SliceSeries};
 use weighbridge_stats::duet::{self as estimate, Party, Slice};
 
+use crate::catalogue::{self, Refusal};
+use crate::contract::{Prepared, Unit};
 use crate::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
 use crate::duet::{self, LEAST_BLOCKS, Random, WARM_BLOCKS};
 use crate::host::Host;
-use crate::pattern::Unit;
 use crate::planner::Timing;
 use crate::shared::Sample;
-use crate::target::{self, Prepared, Refusal};
 
 /// A slice: long against a switch between parties, short against what disturbs a machine.
 const SLICE_NS: u64 = 2_000_000;
@@ -54,7 +54,7 @@ impl Hubs {
         if let Some(index) = self.hubs.iter().position(|hub| hub.case.params.id == id) {
             return Ok(index);
         }
-        let hub = target::prepare(&id, host).map_err(|refusal| match refusal {
+        let hub = catalogue::prepare(&id, host).map_err(|refusal| match refusal {
             Refusal::NotHere(why) | Refusal::NoSuchCase(why) => {
                 format!("its hub {id} cannot run here: {why}")
             }

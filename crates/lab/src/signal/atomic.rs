@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::Signal;
 use super::page::{LINES, Page, Word};
-use crate::axis::{Axis, Values};
+use crate::axis::{Axis, Choice, choice};
 use crate::contract::{EndResources, Side};
 use crate::params::{CaseParams, Wait};
 
@@ -18,11 +18,16 @@ pub struct Atomic {
     order: Order,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Order {
-    SeqCst,
-    AcqRel,
-    Relaxed,
+choice! {
+    /// Memory order of the stores and loads.
+    enum Order { SeqCst = "seqcst", AcqRel = "acqrel", Relaxed = "relaxed" }
+    axis "order", default SeqCst: "memory order of stores and loads"
+}
+
+choice! {
+    /// Where the two words lie.
+    enum Layout { TwoLines = "two-lines", OneLine = "one-line" }
+    axis "layout", default TwoLines: "the two words stand on cache lines of their own, or share one"
 }
 
 /// The word that an end writes, the word that it reads, and how far each has come.
@@ -65,33 +70,18 @@ impl Signal for Atomic {
     const ABOUT: &'static str =
         "a word in shared memory for each direction, stored by one and spun on by the other";
     const WAITS: &'static [Wait] = &[Wait::Spin];
-    const AXES: &'static [Axis] = &[
-        Axis {
-            name: "layout",
-            default: "two-lines",
-            values: Values::OneOf(&["two-lines", "one-line"]),
-            about: "the two words stand on cache lines of their own, or share one",
-        },
-        Axis {
-            name: "order",
-            default: "seqcst",
-            values: Values::OneOf(&["seqcst", "acqrel", "relaxed"]),
-            about: "memory order of stores and loads",
-        },
-    ];
+    const AXES: &'static [Axis] = &[Layout::AXIS, Order::AXIS];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|_| Ok(()))
     }
 
     fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Atomic> {
-        let apart = if params.axis("layout") == "one-line" { size_of::<AtomicU32>() } else { LINES };
-        let order = match params.axis("order") {
-            "relaxed" => Order::Relaxed,
-            "acqrel" => Order::AcqRel,
-            _ => Order::SeqCst,
+        let apart = match params.choice() {
+            Layout::TwoLines => LINES,
+            Layout::OneLine => size_of::<AtomicU32>(),
         };
-        Ok(Atomic { words: Turns::attach(side, resources, apart)?, order })
+        Ok(Atomic { words: Turns::attach(side, resources, apart)?, order: params.choice() })
     }
 
     #[inline]

@@ -87,11 +87,11 @@ impl Signal for Barrier {
     const ABOUT: &'static str = "a sense-reversing barrier in shared memory, its count guarded by a POSIX semaphore; waits by spinning";
     const WAITS: &'static [Wait] = &[Wait::Spin];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Crossing::create()
     }
 
-    fn attach(_side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Barrier> {
+    fn attach(_side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Barrier> {
         Ok(Barrier(Crossing::attach(&mut resources)?))
     }
 

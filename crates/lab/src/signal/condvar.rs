@@ -12,6 +12,7 @@ use super::Signal;
 use super::page::{LINES, Page};
 use crate::contract::{EndResources, Side};
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 const MUTEX: usize = 0;
 const NEAR: usize = LINES;
@@ -40,7 +41,7 @@ impl Signal for Condvar {
         "a process-shared pthread mutex and a condition variable for each direction, in shared memory";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| {
             init_mutex(page, MUTEX)?;
             init_condition(page, NEAR)?;
@@ -48,7 +49,7 @@ impl Signal for Condvar {
         })
     }
 
-    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Condvar> {
+    fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Condvar> {
         let page = Page::attach(&mut resources)?;
         let (mine, theirs) = match side {
             Side::Near => (NEAR, FAR),
@@ -67,11 +68,11 @@ impl Signal for Condvar {
     fn post(&mut self) -> io::Result<()> {
         // SAFETY: initialised by `plan`; the turn is written with the mutex held.
         unsafe {
-            check(libc::pthread_mutex_lock(self.mutex))?;
+            sys::check_code(libc::pthread_mutex_lock(self.mutex))?;
             (*self.mine).turn = (*self.mine).turn.wrapping_add(1);
-            check(libc::pthread_mutex_unlock(self.mutex))?;
+            sys::check_code(libc::pthread_mutex_unlock(self.mutex))?;
             // Not with the mutex held: who is woken on the same CPU would run into it, and be switched away again.
-            check(libc::pthread_cond_signal(&raw mut (*self.mine).condition))
+            sys::check_code(libc::pthread_cond_signal(&raw mut (*self.mine).condition))
         }
     }
 
@@ -81,11 +82,11 @@ impl Signal for Condvar {
         // SAFETY: initialised by `plan`; the turn is read with the mutex held. It is read anew each time, because the
         // call in between may write anything.
         unsafe {
-            check(libc::pthread_mutex_lock(self.mutex))?;
+            sys::check_code(libc::pthread_mutex_lock(self.mutex))?;
             while (*self.theirs).turn != self.seen {
-                check(libc::pthread_cond_wait(&raw mut (*self.theirs).condition, self.mutex))?;
+                sys::check_code(libc::pthread_cond_wait(&raw mut (*self.theirs).condition, self.mutex))?;
             }
-            check(libc::pthread_mutex_unlock(self.mutex))
+            sys::check_code(libc::pthread_mutex_unlock(self.mutex))
         }
     }
 }
@@ -95,9 +96,9 @@ pub(crate) fn init_mutex(page: &Page, offset: usize) -> io::Result<()> {
     // SAFETY: the attributes are initialised before use and destroyed after; the object lies in the page.
     unsafe {
         let mut attributes = std::mem::zeroed();
-        check(libc::pthread_mutexattr_init(&mut attributes))?;
-        check(libc::pthread_mutexattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED))?;
-        let done = check(libc::pthread_mutex_init(page.object(offset), &attributes));
+        sys::check_code(libc::pthread_mutexattr_init(&mut attributes))?;
+        sys::check_code(libc::pthread_mutexattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED))?;
+        let done = sys::check_code(libc::pthread_mutex_init(page.object(offset), &attributes));
         libc::pthread_mutexattr_destroy(&mut attributes);
         done
     }
@@ -107,17 +108,11 @@ fn init_condition(page: &Page, offset: usize) -> io::Result<()> {
     // SAFETY: as in `init_mutex`; the condition variable is the first field of its object.
     unsafe {
         let mut attributes = std::mem::zeroed();
-        check(libc::pthread_condattr_init(&mut attributes))?;
-        check(libc::pthread_condattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED))?;
+        sys::check_code(libc::pthread_condattr_init(&mut attributes))?;
+        sys::check_code(libc::pthread_condattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED))?;
         let at = &raw mut (*page.object::<Announced>(offset)).condition;
-        let done = check(libc::pthread_cond_init(at, &attributes));
+        let done = sys::check_code(libc::pthread_cond_init(at, &attributes));
         libc::pthread_condattr_destroy(&mut attributes);
         done
     }
-}
-
-/// These functions return their error.
-#[inline]
-pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }

@@ -21,11 +21,11 @@ impl Signal for Futex {
         "a word in shared memory for each direction: each post stores and wakes, each wait looks and sleeps";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, resources: EndResources, _link: &CaseParams) -> io::Result<Futex> {
+    fn attach(side: Side, resources: EndResources, _params: &CaseParams) -> io::Result<Futex> {
         Ok(Futex(Turns::attach(side, resources, LINES)?))
     }
 

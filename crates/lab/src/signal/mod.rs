@@ -1,4 +1,5 @@
-//! Signals: primitives that wake somebody and carry nothing. One file each, and one line in the list below.
+//! Signals: primitives that wake a process and carry nothing. Each has one line in the list below and one file, which those
+//! of one kind share.
 //!
 //! They are driven by `pingpong`: two roles that hand a token back and forth.
 
@@ -6,29 +7,25 @@ mod atomic;
 pub(crate) mod barrier;
 mod condvar;
 mod descriptor;
-mod eventfd;
 mod futex;
 mod noop;
-pub(crate) mod page;
 mod pingpong;
-mod pipe_byte;
 mod sem_posix;
 mod sem_sysv;
 mod sigqueue;
-mod socket_byte;
 mod spin_yield;
 mod uring_msg;
 
-pub(crate) use condvar::{check, init_mutex};
+pub(crate) use crate::page;
+pub(crate) use condvar::init_mutex;
 pub use sem_sysv::cleanup;
 
 use std::io;
 
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Facts, Fit, Side};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Side, Target, Unsupported, carries_nothing};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
-use crate::target::Target;
 
 /// One end of a way to wake somebody.
 ///
@@ -46,9 +43,15 @@ pub trait Signal: Sized + 'static {
     /// Settings of its own.
     const AXES: &'static [Axis] = &[];
 
-    /// May this case run here?
-    fn fit(_host: &Host, _link: &CaseParams) -> Fit {
-        Fit::Yes
+    /// Its part in the suites that compare every signal.
+    const IN_SUITES: InSuites = InSuites::AtEverySize;
+
+    /// Can this case run here?
+    ///
+    /// # Errors
+    /// It cannot: one sentence with the limit's name and how to raise it.
+    fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        Ok(())
     }
 
     /// In the coordinator: creates what the two ends share, near end first.
@@ -91,9 +94,9 @@ pub const ALL: &[Target] = &[
     of::<sem_posix::SemPosix>(),
     of::<sem_sysv::SemSysv>(),
     of::<condvar::Condvar>(),
-    of::<eventfd::EventFd>(),
-    of::<pipe_byte::PipeByte>(),
-    of::<socket_byte::SocketByte>(),
+    of::<descriptor::Descriptor<descriptor::EventFd>>(),
+    of::<descriptor::Descriptor<descriptor::PipeByte>>(),
+    of::<descriptor::Descriptor<descriptor::SocketByte>>(),
     of::<sigqueue::Sigqueue>(),
     of::<uring_msg::UringMsg>(),
 ];
@@ -106,20 +109,13 @@ const fn of<S: Signal>() -> Target {
         waits: S::WAITS,
         axes: S::AXES,
         patterns: &[pingpong::INFO],
-        fit: |host, params| match carries_nothing(params) {
-            Fit::Yes => S::fit(host, params),
-            no => no,
+        fit: |host, params| {
+            carries_nothing(params)?;
+            S::fit(host, params)
         },
         create: |_, params| S::create(params).map(Vec::from),
-        drive: pingpong::drive::<S>,
+        drive: pingpong::drive_pingpong::<S>,
         counter_check: pingpong::counter_check,
-    }
-}
-
-/// The third part of the id of a case without payload is 0.
-pub(crate) fn carries_nothing(params: &CaseParams) -> Fit {
-    match params.payload_bytes {
-        0 => Fit::Yes,
-        _ => Fit::No(format!("{} carries no payload; the third part of its id is 0", params.id.mechanism)),
+        in_suites: S::IN_SUITES,
     }
 }

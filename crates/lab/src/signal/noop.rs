@@ -4,7 +4,7 @@ use std::hint;
 use std::io;
 
 use super::Signal;
-use crate::contract::{Caps, EndResources, Side};
+use crate::contract::{Caps, EndResources, InSuites, Side};
 use crate::params::{CaseParams, Wait};
 
 /// The harness itself.
@@ -17,13 +17,14 @@ impl Signal for Noop {
     const ID: &'static str = "noop";
     const ABOUT: &'static str = "the harness itself: the loop without any signal";
     const CAPS: Caps = Caps::HARNESS;
+    const IN_SUITES: InSuites = InSuites::Never("the harness itself, which is compared with nothing");
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Ok([EndResources::default(), EndResources::default()])
     }
 
-    fn attach(_side: Side, _handoff: EndResources, _link: &CaseParams) -> io::Result<Noop> {
+    fn attach(_side: Side, _resources: EndResources, _params: &CaseParams) -> io::Result<Noop> {
         Ok(Noop { count: 0 })
     }
 

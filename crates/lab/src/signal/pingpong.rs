@@ -1,4 +1,4 @@
-//! EndResources: two roles hand a token back and forth; one operation is one hop, from a post to the return of the wait for it.
+//! Ping-pong: two roles hand a token back and forth; one operation is one hop, from a post to the return of the wait for it.
 //!
 //! Measures latency one way, as half of a way there and back. The counters beside it say what the hop really was: a
 //! signal that completes several rounds for one wake-up shows as fewer than one context switch per hop.
@@ -9,16 +9,14 @@ use std::io;
 use weighbridge_record::PerOp;
 
 use super::Signal;
-use crate::contract::{Caps, EndResources, Facts, Side};
+use crate::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Side, Unit};
 use crate::counter_check;
 use crate::ctx::{Batch, Ctx, Tally};
 use crate::params::{CaseParams, Wait};
-use crate::pattern::{Info, Unit};
 use crate::shared::Step;
-use crate::target::Prepared;
 
 /// The pattern.
-pub(super) const INFO: Info = Info {
+pub(super) const INFO: PatternInfo = PatternInfo {
     id: "pingpong",
     about: "two roles hand a token back and forth: latency of a wake-up, one way",
     needs: Caps::NONE,
@@ -31,7 +29,7 @@ pub(super) const INFO: Info = Info {
 const HOPS_OF_A_ROUND: u64 = 2;
 
 /// Attaches and drives one role.
-pub(super) fn drive<S: Signal>(
+pub(super) fn drive_pingpong<S: Signal>(
     _pattern: &str,
     resources: EndResources,
     params: &CaseParams,
@@ -157,11 +155,11 @@ mod tests {
         const ABOUT: &'static str = "";
         const WAITS: &'static [Wait] = &[Wait::Block];
 
-        fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+        fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
             Ok([EndResources::default(), EndResources::default()])
         }
 
-        fn attach(_side: Side, _handoff: EndResources, _link: &CaseParams) -> io::Result<ToItself> {
+        fn attach(_side: Side, _resources: EndResources, _params: &CaseParams) -> io::Result<ToItself> {
             Ok(ToItself)
         }
 

@@ -11,6 +11,7 @@ use super::Signal;
 use super::page::{LINES, Page};
 use crate::contract::{EndResources, Side};
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// A process-shared `sem_t`.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Semaphore {
     /// Initialises the one at `offset`.
     pub fn init(page: &Page, offset: usize, value: u32) -> io::Result<()> {
         // SAFETY: the object lies in the page, which is nobody else's yet.
-        check(unsafe { libc::sem_init(page.object(offset), 1, value) })
+        sys::check(unsafe { libc::sem_init(page.object(offset), 1, value) }).map(drop)
     }
 
     /// The one at `offset`.
@@ -37,24 +38,14 @@ impl Semaphore {
     #[inline]
     pub fn post(&self) -> io::Result<()> {
         // SAFETY: an initialised semaphore (see `attach`).
-        check(unsafe { libc::sem_post(self.at) })
+        sys::check(unsafe { libc::sem_post(self.at) }).map(drop)
     }
 
     #[inline]
     pub fn wait(&self) -> io::Result<()> {
-        loop {
-            // SAFETY: as in `post`.
-            match check(unsafe { libc::sem_wait(self.at) }) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => return other,
-            }
-        }
+        // SAFETY: as in `post`.
+        sys::retry(|| sys::check(unsafe { libc::sem_wait(self.at) })).map(drop)
     }
-}
-
-#[inline]
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// `sem_post` and `sem_wait`.
@@ -70,14 +61,14 @@ impl Signal for SemPosix {
         "a process-shared POSIX semaphore (sem_t in shared memory) for each direction";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| {
             Semaphore::init(page, 0, 0)?;
             Semaphore::init(page, LINES, 0)
         })
     }
 
-    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<SemPosix> {
+    fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<SemPosix> {
         let page = Page::attach(&mut resources)?;
         let (mine, theirs) = match side {
             Side::Near => (0, LINES),

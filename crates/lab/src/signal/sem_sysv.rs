@@ -19,6 +19,7 @@ use super::Signal;
 use crate::contract::{EndResources, Side};
 use crate::mechanism::stale;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `semop(2)`.
 #[derive(Debug)]
@@ -33,14 +34,14 @@ impl Signal for SemSysv {
     const ABOUT: &'static str = "System V semaphores, one for each direction, with one operation in each semop: one post is one wake-up";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let set = Set::make()?;
         let words = vec![set.0 as u64];
         let far = EndResources { words: words.clone(), ..EndResources::default() };
         Ok([EndResources { words, guard: Some(Box::new(set)), ..EndResources::default() }, far])
     }
 
-    fn attach(side: Side, resources: EndResources, _link: &CaseParams) -> io::Result<SemSysv> {
+    fn attach(side: Side, resources: EndResources, _params: &CaseParams) -> io::Result<SemSysv> {
         let [set] = resources.words[..] else { unreachable!("plan hands over one word") };
         let (mine, theirs) = if side == Side::Near { (0, 1) } else { (1, 0) };
         Ok(SemSysv { set: set as i32, mine, theirs })
@@ -60,16 +61,8 @@ impl Signal for SemSysv {
 #[inline]
 fn operate(set: i32, number: u16, change: i16) -> io::Result<()> {
     let mut operation = libc::sembuf { sem_num: number, sem_op: change, sem_flg: 0 };
-    loop {
-        // SAFETY: one operation is passed and one is announced.
-        if unsafe { libc::semop(set, &mut operation, 1) } == 0 {
-            return Ok(());
-        }
-        match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => {}
-            error => return Err(error),
-        }
-    }
+    // SAFETY: one operation is passed and one is announced.
+    sys::retry(|| sys::check(unsafe { libc::semop(set, &mut operation, 1) })).map(drop)
 }
 
 /// First byte of our keys; below it a process id, which has 22 bits at most.
@@ -88,17 +81,15 @@ impl Set {
         let key = KEY_TAG | process::id() as i32;
         // SAFETY: only numbers are passed.
         let made = unsafe { libc::semget(key, 2, libc::IPC_CREAT | libc::IPC_EXCL | MODE) };
-        if made >= 0 {
-            return Ok(Set(made));
-        }
-        match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::ENOSPC) => Err(io::Error::other(
+        match sys::check(made) {
+            Ok(made) => Ok(Set(made)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => Err(io::Error::other(
                 "there are as many semaphores as kernel.sem allows; remove some (ipcs -s), or raise it with sysctl",
             )),
-            error if error.raw_os_error() == Some(libc::ENOSYS) => {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
                 Err(io::Error::other("this kernel has no System V semaphores (CONFIG_SYSVIPC)"))
             }
-            error => Err(error),
+            Err(error) => Err(error),
         }
     }
 }
@@ -159,10 +150,10 @@ mod tests {
         // The last process id that there can be; the kernel gives out small ones first.
         let key = KEY_TAG | PID_MASK;
         // SAFETY: only numbers are passed.
-        let set = unsafe { libc::semget(key, 2, libc::IPC_CREAT | MODE) };
-        if set < 0 {
-            return eprintln!("skipped: {}", io::Error::last_os_error());
-        }
+        let set = match sys::check(unsafe { libc::semget(key, 2, libc::IPC_CREAT | MODE) }) {
+            Ok(set) => set,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
         cleanup();
         assert!(!exists(set));
     }

@@ -13,6 +13,7 @@ use super::Signal;
 use super::page::Page;
 use crate::contract::{EndResources, Facts, Side};
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// `sigqueue` and `sigwaitinfo`.
 pub struct Sigqueue {
@@ -35,11 +36,11 @@ impl Signal for Sigqueue {
     const ABOUT: &'static str = "a queued real-time signal: sigqueue (to a thread of the same process: rt_tgsigqueueinfo) and sigwaitinfo";
     const WAITS: &'static [Wait] = &[Wait::Block];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<Sigqueue> {
+    fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<Sigqueue> {
         let number = libc::SIGRTMIN();
         // SAFETY: sigemptyset initialises the set; the mask belongs to this thread.
         let set = unsafe {
@@ -47,7 +48,7 @@ impl Signal for Sigqueue {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), number);
             let set = set.assume_init();
-            super::condvar::check(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()))?;
+            sys::check_code(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()))?;
             set
         };
         // Only once the signal is blocked may the other end know whom to send it to.
@@ -67,22 +68,14 @@ impl Signal for Sigqueue {
             }
             Whom::Thread(tid) => to_thread(tid, self.number),
         };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        sys::check(done).map(drop)
     }
 
     #[inline]
     fn wait(&mut self) -> io::Result<()> {
-        loop {
-            let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
-            // SAFETY: the set is initialised, and the call fills `info`.
-            match unsafe { libc::sigwaitinfo(&self.set, info.as_mut_ptr()) } {
-                number if number == self.number => return Ok(()),
-                _ => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
-            }
-        }
+        let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+        // SAFETY: the set is initialised, and the call fills `info`. The set holds one signal, so no other is returned.
+        sys::retry(|| sys::check(unsafe { libc::sigwaitinfo(&self.set, info.as_mut_ptr()) })).map(drop)
     }
 
     fn facts(&self) -> Facts {

@@ -21,11 +21,11 @@ impl Signal for SpinYield {
     const CAPS: Caps = Caps::YIELDS;
     const WAITS: &'static [Wait] = &[Wait::Yield];
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, resources: EndResources, _link: &CaseParams) -> io::Result<SpinYield> {
+    fn attach(side: Side, resources: EndResources, _params: &CaseParams) -> io::Result<SpinYield> {
         Ok(SpinYield(Turns::attach(side, resources, LINES)?))
     }
 

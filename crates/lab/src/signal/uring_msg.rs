@@ -17,9 +17,10 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Signal;
 use super::page::Page;
-use crate::contract::{EndResources, Fit, Side};
+use crate::contract::{EndResources, Side, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
+use crate::sys;
 
 /// What stands in a completion that is a signal.
 const SIGNAL: u64 = 1;
@@ -35,15 +36,15 @@ impl Signal for UringMsg {
     const ABOUT: &'static str = "io_uring's MSG_RING: a post submits a message to the other ring, a wait waits for a completion in its own";
     const WAITS: &'static [Wait] = &[Wait::Uring];
 
-    fn fit(host: &Host, _link: &CaseParams) -> Fit {
-        host.uring_refused.clone().map_or(Fit::Yes, Fit::No)
+    fn fit(host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        host.uring_refused.clone().map_or(Ok(()), |why| Err(Unsupported(why)))
     }
 
-    fn create(_link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_params: &CaseParams) -> io::Result<[EndResources; 2]> {
         Page::create_two(|_| Ok(()))
     }
 
-    fn attach(side: Side, mut resources: EndResources, _link: &CaseParams) -> io::Result<UringMsg> {
+    fn attach(side: Side, mut resources: EndResources, _params: &CaseParams) -> io::Result<UringMsg> {
         let ring = IoUring::new(8)?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe)?;
@@ -98,10 +99,7 @@ fn copy_of(pid: u32, number: i32) -> io::Result<OwnedFd> {
     }
     let process = causeway_os::process::pidfd_open(pid)?;
     // SAFETY: three numbers.
-    let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
-    if copy < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let copy = sys::check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })?;
     // SAFETY: the kernel has just made it for us.
     Ok(unsafe { OwnedFd::from_raw_fd(copy as i32) })
 }

@@ -1,9 +1,8 @@
 //! Messages arrive whole, in order and once: peers check each of the first byte by byte, and the sum of every batch.
 
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, Target};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use crate::runs::{SHORT, anywhere, everywhere, measure, prepare};

@@ -6,21 +6,21 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Deadlines, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
-use weighbridge_lab::target::{Prepared, Target};
 use weighbridge_record::CaseId;
 
 use crate::runs::{self, SHORT, anywhere, prepare, run_within};
 
 /// Long enough to be caught in it.
 const LONG: Timing = Timing { sample_ns: 2_000_000, samples: 50, least_samples: 50, run_ns: 100_000_000 };
-/// A stall is waited for twice as long at most.
+/// A stall is waited for no longer than this; peers start in this time on a busy machine, too.
 const SOON: Deadlines = Deadlines {
-    setup: Duration::from_millis(700),
+    setup: Duration::from_secs(3),
     run: Duration::from_millis(100),
     grace: Duration::from_millis(100),
 };
@@ -237,21 +237,42 @@ pub fn stopped_for_good(host: &Host) {
     });
 }
 
+/// A run that is longer than the peers may take to start: the deadline for that does not wake the coordinator meanwhile.
+pub fn coordinator_sleeps_past_the_start(host: &Host) {
+    const EARLY: Deadlines =
+        Deadlines { setup: SOON.setup, run: Duration::from_secs(60), grace: Duration::from_millis(100) };
+    const LONGER: Timing =
+        Timing { sample_ns: 100_000_000, samples: 40, least_samples: 40, run_ns: 4_000_000_000 };
+    let case = prepare(host, &CaseId::new("roundtrip", "pipe", 64, "two-cpus"))
+        .or_else(|_| prepare(host, &CaseId::new("roundtrip", "pipe", 64, "same-cpu")))
+        .expect("a pipe runs everywhere");
+    match run_within(host, &case, LONGER, EARLY) {
+        Outcome::Measured(measured) => {
+            assert!(measured.elapsed_ms > EARLY.setup.as_millis() as f64, "{} ms", measured.elapsed_ms);
+            assert_eq!(measured.roles[0].counted.coordinator_switches, Some(0));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What a mechanism itself may do to its peer.
 pub fn mock_faults(host: &Host) {
-    for (fault, words) in [
-        ("attach-fails", "server: permission denied"),
-        ("dies", "server ended: signal 6 (SIGABRT)"),
-        ("stalls", "no progress: stopped after"),
+    for (fault, step_of_fault, words) in [
+        ("attach-fails", "attach", "server: permission denied"),
+        ("dies", "attach", "server ended: signal 6 (SIGABRT)"),
+        ("stalls", "attach", "no progress: stopped after"),
+        ("panics", "attach", "server: a defect of this program: it panicked: the mock was told to"),
+        ("facts-fail", "prefault", "server: reading back the settings of mock: permission denied"),
     ] {
         for peers in ["process", "thread"] {
             let id = CaseId::new("roundtrip", "mock", 1, "free").with("fault", fault).with("peers", peers);
-            let outcome = run_within(host, &prepare(host, &id).unwrap(), SHORT, SOON);
+            let deadlines = if fault == "stalls" { SOON } else { Deadlines::default() };
+            let outcome = run_within(host, &prepare(host, &id).unwrap(), SHORT, deadlines);
             let Outcome::Failed { step, why } = outcome else { panic!("{id}: {outcome:?}") };
             // All roles of one process end with it, and the first of them speaks for it.
             let why = if peers == "thread" { why.replace("client ended", "server ended") } else { why };
             assert!(why.starts_with(words), "{id}: {why}");
-            assert!(peers == "thread" || step == "attach", "{id}: {step}");
+            assert!(peers == "thread" || step == step_of_fault, "{id}: {step}");
         }
     }
 }

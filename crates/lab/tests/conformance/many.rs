@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::catalogue;
+use weighbridge_lab::contract::{Caps, Prepared, Target};
 use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::{self, Prepared, Target};
 use weighbridge_record::CaseId;
 
 use crate::runs::{SHORT, prepare, run};
@@ -36,7 +36,7 @@ fn resident_anonymous_kib() -> i64 {
 /// Descriptors, threads, children and names are counted after every test, this one included; here it is memory, too.
 pub fn nothing_is_left(host: &Host) {
     let runs = std::env::var(RUNS).map_or(USUAL_RUNS, |runs| runs.parse().expect("a number of runs"));
-    let cases: Vec<Prepared> = target::all()
+    let cases: Vec<Prepared> = catalogue::all()
         .filter(|target| !target.caps.has(Caps::VIRTUAL_TIME))
         .filter_map(|target| case(host, target))
         .collect();

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
+use weighbridge_lab::catalogue::{self, Refusal};
+use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome, SetOutcome, SliceTiming};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
-use weighbridge_lab::target::{self, Prepared, Refusal, Target};
 use weighbridge_record::CaseId;
 
 /// Short: what is promised does not depend on how long it is measured.
@@ -41,15 +42,19 @@ pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
 /// Promises that each target of a kind keeps, by name.
 pub type Promises = &'static [(&'static str, fn(&Host, &'static Target))];
 
-/// A test of each promise of a target, after which nothing is left.
+/// A test of each promise of a target, after which nothing is left. Its name begins with `mechanism/NAME/`, or with the
+/// pattern in place of `mechanism` where the target has one of its own, so that `mechanism/pipe/` selects one mechanism.
 pub fn trials_of(
     host: &'static Host,
     target: &'static Target,
     promises: Promises,
 ) -> impl Iterator<Item = Trial> {
-    let pattern = target.patterns[0].id;
+    let kind = match target.patterns[0].id {
+        "roundtrip" => "mechanism",
+        pattern => pattern,
+    };
     promises.iter().map(move |(promise, test)| {
-        trial(format!("{pattern}::{}::{promise}", target.id), move || test(host, target))
+        trial(format!("{kind}/{}/{promise}", target.id), move || test(host, target))
     })
 }
 
@@ -63,7 +68,7 @@ pub fn trial(name: impl Into<String>, test: impl FnOnce() + Send + 'static) -> T
 
 /// Prepares a case that exists, or says why the machine has no place for it.
 pub fn prepare(host: &Host, id: &CaseId) -> Result<Prepared, String> {
-    target::prepare(id, host).map_err(|refusal| match refusal {
+    catalogue::prepare(id, host).map_err(|refusal| match refusal {
         Refusal::NotHere(why) => why,
         Refusal::NoSuchCase(why) => panic!("{id}: {why}"),
     })
@@ -190,14 +195,17 @@ pub fn children() -> Vec<i32> {
 pub fn leaving_nothing(test: impl FnOnce()) {
     let before = Belongings::now();
     test();
-    // A thread that was joined may be listed for a moment longer.
-    for _ in 0..100 {
-        if Belongings::now() == before {
-            break;
+    // A thread that was joined may be listed for a moment longer, and tests beside this one may have queues of their own.
+    const DEADLINE: Duration = Duration::from_secs(30);
+    let since = Instant::now();
+    loop {
+        let now = Belongings::now();
+        if now == before {
+            return;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(since.elapsed() < DEADLINE, "left behind: {now:?}, before: {before:?}");
+        std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(Belongings::now(), before);
 }
 
 /// One set with default deadlines.

@@ -1,7 +1,7 @@
 //! Many streams, or many publishers, into one reader.
 
+use weighbridge_lab::contract::Target;
 use weighbridge_lab::host::Host;
-use weighbridge_lab::target::Target;
 use weighbridge_record::CaseId;
 
 use crate::killed::killed;
@@ -85,6 +85,15 @@ fn sizes(host: &Host, target: &'static Target) {
             let id = fan_in_case(target, payload_bytes, "free").with("wait", wait).with("streams", "7");
             // Without optimisation, reading all that TCP keeps in its buffers takes long.
             read_all(host, &if payload_bytes > 5_000 { id.with("touch", "none") } else { id });
+        }
+    }
+    // Reads that end inside a message, in every order in which streams may be written to. That blocking reads never wait
+    // for a writer that waits for them is tested over many more sizes and numbers of streams beside the reader itself.
+    for (wait, order) in [("epoll-et", "random"), ("epoll-lt", "cyclic"), ("none", "cyclic")] {
+        for (payload_bytes, streams, writers) in [(1023, "2", "1"), (700, "13", "3"), (4097, "50", "50")] {
+            let id =
+                fan_in_case(target, payload_bytes, "free").with("streams", streams).with("touch", "none");
+            read_all(host, &id.with("writers", writers).with("wait", wait).with("order", order));
         }
     }
 }

@@ -128,8 +128,8 @@ impl Endpoint for Iceoryx2End {
         }
     }
 
-    fn facts(&self) -> Facts {
-        self.outgoing.facts()
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(self.outgoing.facts())
     }
 }
 

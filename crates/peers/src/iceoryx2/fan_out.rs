@@ -5,7 +5,7 @@ use std::io;
 use ::iceoryx2::node::Node;
 use ::iceoryx2::prelude::ipc;
 use causeway_os::socket;
-use weighbridge_lab::contract::{Caps, EndResources, Facts, Fit};
+use weighbridge_lab::contract::{Caps, EndResources, Facts, Unsupported};
 use weighbridge_lab::fan_out::{Multicast, MulticastReceiver, MulticastSender, burst, pairs, receivers};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
@@ -34,12 +34,12 @@ impl Multicast for Iceoryx2 {
     type Sender = Sender;
     type Receiver = Receiver;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let messages = depth(params).saturating_add(BORROWED).saturating_mul(receivers(params));
         place::fits(messages, params, "use fewer receivers or a smaller burst")
     }
 
-    fn create(_link: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
+    fn create(_params: &CaseParams, receivers: usize) -> io::Result<Vec<EndResources>> {
         let (place, guard) = Place::create()?;
         let mut resources_by_role = pairs(receivers, socket::seqpacket_pair)?;
         for resources in &mut resources_by_role {

@@ -19,19 +19,20 @@ use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::contract::{Caps, EndResources, Fit, Mechanism, Side};
-use weighbridge_lab::fan_out::target;
+use weighbridge_lab::contract::{Caps, EndResources, Family, Mechanism, Side, Unsupported};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
-use weighbridge_lab::target::{Family, Target};
+use weighbridge_lab::pattern;
 
 pub use end::Iceoryx2End;
 use place::Place;
 pub use port::{Received, Written};
 
 /// What the laboratory is handed.
-pub const FAMILY: Family =
-    Family { targets: &[Target::of::<Iceoryx2>(), target::<fan_out::Iceoryx2>()], cleanup: place::cleanup };
+pub const FAMILY: Family = Family {
+    targets: &[pattern::target::<Iceoryx2>(), weighbridge_lab::fan_out::target::<fan_out::Iceoryx2>()],
+    cleanup: place::cleanup,
+};
 
 /// Its name in case ids.
 const ID: &str = "iceoryx2";
@@ -69,12 +70,12 @@ impl Mechanism for Iceoryx2 {
     const AXES: &'static [Axis] = &[DEPTH];
     type End = Iceoryx2End;
 
-    fn fit(_host: &Host, params: &CaseParams) -> Fit {
+    fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
         let messages = depth(params).saturating_add(BORROWED).saturating_mul(2);
         place::fits(messages, params, "lower depth")
     }
 
-    fn create(_host: &Host, _link: &CaseParams) -> io::Result<[EndResources; 2]> {
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
         let (place, guard) = Place::create()?;
         let (near, far) = socket::seqpacket_pair()?;
         let resources = |control_socket| EndResources {

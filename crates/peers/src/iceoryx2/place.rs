@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::iceoryx2::prelude::{Config, FileName, Path as IoxPath, SemanticString};
-use weighbridge_lab::contract::Fit;
+use weighbridge_lab::contract::Unsupported;
 use weighbridge_lab::mechanism::stale;
 use weighbridge_lab::params::{CaseParams, Wait};
 
@@ -117,17 +117,17 @@ pub fn cleanup() {
 
 /// Is there shared memory for so many messages, and is the temporary directory near enough for the sockets of those who
 /// block? `remedy` is what a user can do about too many messages.
-pub(super) fn fits(messages: usize, params: &CaseParams, remedy: &str) -> Fit {
+pub(super) fn fits(messages: usize, params: &CaseParams, remedy: &str) -> Result<(), Unsupported> {
     let message = params.payload_bytes.saturating_add(HEADER_BYTES);
     let needed = messages.saturating_mul(message).saturating_add(OTHER_BYTES);
     match shared_memory_bytes() {
         Ok(free) if (needed as u64) < free => fits_address(params.wait),
-        Ok(free) => Fit::No(format!(
+        Ok(free) => Err(Unsupported(format!(
             "queues for {messages} messages of {} bytes take {needed} bytes in {SHARED_MEMORY}, where {free} are free; \
              {remedy}, or raise it with mount -o remount,size=… {SHARED_MEMORY}",
             params.payload_bytes
-        )),
-        Err(error) => Fit::No(format!("{SHARED_MEMORY} cannot be used: {error}")),
+        ))),
+        Err(error) => Err(Unsupported(format!("{SHARED_MEMORY} cannot be used: {error}"))),
     }
 }
 
@@ -138,17 +138,17 @@ fn shared_memory_bytes() -> io::Result<u64> {
 }
 
 /// Is the temporary directory near enough for the socket that a listener needs?
-fn fits_address(wait: Wait) -> Fit {
+fn fits_address(wait: Wait) -> Result<(), Unsupported> {
     let place = Place { maker: std::process::id(), count: 9_999 };
     let len = place.root().as_os_str().len() + 1 + place.prefix().len() + SOCKET_NAME.len();
     if wait == Wait::Block && len > ADDRESS_BYTES {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "the sockets of its event service would have addresses of {len} bytes below {}, and {ADDRESS_BYTES} is the \
              most; set TMPDIR to a shorter path",
             std::env::temp_dir().display()
-        ));
+        )));
     }
-    Fit::Yes
+    Ok(())
 }
 
 #[cfg(test)]

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn modes_of_pairs_of_processes_are_printed_as_two() {
-        let mode = |set: usize| if set % 3 == 0 { 0.2 } else { 0.0 } + 0.001 * ((set * 7 % 12) as f64);
+        let mode =
+            |set: usize| if set.is_multiple_of(3) { 0.2 } else { 0.0 } + 0.001 * ((set * 7 % 12) as f64);
         let sets: Vec<f64> = (0..12).map(mode).collect();
         let [low, high] = modes_between_sets(&sets, 0.01).unwrap();
         assert!((low - 1.0).abs() < 0.02 && (high - 0.2_f64.exp()).abs() < 0.02, "{low}, {high}");

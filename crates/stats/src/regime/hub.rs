@@ -11,15 +11,17 @@ const NEARLY_INDEPENDENT: f64 = 0.2;
 /// Fewest blocks of a set that takes part.
 const FEWEST_BLOCKS: usize = 9;
 
+/// Fewest sets: eight signed ranks can reach a probability of 0.008.
+const FEWEST_SETS: usize = 8;
+
 /// A trend of its own within sets, or two modes of its own, of a case against its hub: `sets` are the log ratios of the blocks
 /// of each set, in order of time ([`block_log_ratios`](crate::duet::block_log_ratios)). What is smaller than `threshold` on
 /// logarithms is not reported; half of the half-width of the interval that is printed is a good one, because less does not
 /// change what is read.
 ///
-/// Neighbouring blocks may be correlated as they like; sets must be independent of each other.
+/// Neighbouring blocks may be correlated as they like; sets must be independent of each other. Nothing is said below eight sets.
 /// * Trend ([`RegimeKind::Slope`]): each set gives one number, the median of its last third less that of its first. Where the case has no
-///   trend of its own these are symmetric about 0, whatever the correlation within a set; the signed-rank test over the sets decides. It
-///   takes eight sets.
+///   trend of its own these are symmetric about 0, whatever the correlation within a set; the signed-rank test over the sets decides.
 /// * Two modes ([`RegimeKind::TwoModes`], levels as ratios to the hub): [`gap_test`] on the sets' medians, and if they have one mode, on
 ///   blocks that are so far apart that their correlation is at most 0.2, by the correlation pooled over the sets.
 ///
@@ -29,7 +31,11 @@ pub fn against_hub<S: AsRef<[f64]>>(sets: &[S], threshold: f64) -> Vec<Regime> {
     assert!(threshold >= 0.0, "a threshold of {threshold}");
     let sets: Vec<&[f64]> = sets.iter().map(AsRef::as_ref).filter(|set| set.len() >= FEWEST_BLOCKS).collect();
     sets.iter().for_each(|set| assert_finite(set));
-    two_modes(&sets, threshold).into_iter().chain(trend(&sets, threshold)).collect()
+    if sets.len() < FEWEST_SETS {
+        return vec![];
+    }
+    let trend = trend(&sets, threshold);
+    two_modes(&sets, threshold, trend.is_none()).into_iter().chain(trend).collect()
 }
 
 fn trend(sets: &[&[f64]], threshold: f64) -> Option<Regime> {
@@ -52,7 +58,8 @@ fn trend(sets: &[&[f64]], threshold: f64) -> Option<Regime> {
     Some(Regime { kind: RegimeKind::Slope, levels: None, p, detail })
 }
 
-fn two_modes(sets: &[&[f64]], threshold: f64) -> Option<Regime> {
+/// `looks_within` is false where a trend explains why the beginning and the end of the sets differ.
+fn two_modes(sets: &[&[f64]], threshold: f64, looks_within: bool) -> Option<Regime> {
     let ratios = |logs: Vec<f64>| logs.into_iter().map(f64::exp).collect::<Vec<_>>();
     let far =
         |values: &Vec<f64>| gap_test(values).filter(|gap| (gap.levels[1] / gap.levels[0]).ln() >= threshold);
@@ -63,6 +70,7 @@ fn two_modes(sets: &[&[f64]], threshold: f64) -> Option<Regime> {
     };
     let (gap, n, what) = match far(&medians) {
         Some(gap) => (gap, medians.len(), "sets"),
+        None if !looks_within => return None,
         None => {
             let blocks = thinned();
             (far(&blocks)?, blocks.len(), "blocks far apart")
@@ -95,7 +103,7 @@ mod tests {
 
     #[test]
     fn modes_of_sets_and_modes_within_sets_are_told_apart() {
-        let of_sets = against_hub(&sets(|set, _| if set % 3 == 0 { 0.3 } else { 0.0 }), 0.01);
+        let of_sets = against_hub(&sets(|set, _| if set.is_multiple_of(3) { 0.3 } else { 0.0 }), 0.01);
         assert!(of_sets[0].detail.starts_with("of the ratios to the hub of sets, 8 of 12"), "{of_sets:?}");
         let within = against_hub(&sets(|set, block| if (block + set) % 10 < 5 { 0.3 } else { 0.0 }), 0.01);
         assert_eq!(within[0].kind, RegimeKind::TwoModes);

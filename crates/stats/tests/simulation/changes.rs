@@ -51,7 +51,6 @@ fn five_looks_together_claim_a_difference_of_equals_in_at_most_one_of_twenty() {
                 !matches!(compare(0.0, 0.01, 0.0, noise, &mut random).0, Verdict::Inconclusive { .. })
             })
             .count();
-        println!("{name}: {claims}");
         assert!(claims <= 118, "{name}: {claims} of 2000");
     }
 }
@@ -67,14 +66,12 @@ fn differences_at_and_below_the_margin_have_their_verdicts() {
     };
     // 2 % more, each set known to 1 %: regressed.
     let (regressed, sets) = share(0.02, 0.01, 0.01, Verdict::is_regression);
-    println!("{regressed} in {sets}");
     assert!(regressed >= 0.98 && sets < 25.0, "{regressed} in {sets} sets");
     // 0.5 % more is never equivalent at a margin of 0.3 %.
     let (equivalent, _) = share(0.005, 0.005, 0.003, |found| found == Verdict::Equivalent);
     assert!(equivalent <= 0.005, "{equivalent}");
     // No difference at a wide margin: equivalent, early.
     let (equivalent, sets) = share(0.0, 0.003, 0.02, |found| found == Verdict::Equivalent);
-    println!("{equivalent} in {sets}");
     assert!(equivalent >= 0.99 && sets < 10.0, "{equivalent} in {sets} sets");
     // A factor of 2 stops at the first look, and in the right direction.
     let (doubled, sets) = share(0.69, 0.03, 0.02, |found| found == Verdict::Regressed(Size::BeyondMargin));
@@ -96,7 +93,6 @@ fn what_is_foretold_of_the_number_of_sets_comes_true() {
         let (found, sets) = compare(0.0, 0.01, 0.015, normal, &mut random);
         right += usize::from(found == Verdict::Equivalent && sets <= needed);
     }
-    println!("{right}");
     assert!(right >= 140, "{right} of 200");
 }
 
@@ -114,7 +110,6 @@ fn the_control_is_void_and_the_shape_changed_seldom_by_chance() {
         };
         both += usize::from(shape_changed(&bimodal(&mut random), &bimodal(&mut random), 0.02).is_some());
     }
-    println!("{void} {shape} {both}");
     assert!(void <= 20 && shape <= 30 && both <= 50, "{void}, {shape}, {both} of 1000");
 }
 
@@ -132,7 +127,6 @@ fn a_history_without_change_has_none_and_a_change_of_three_deviations_is_found_w
         let changed = change_points(&history(|i| if i < 18 { 100.0 } else { 106.0 }, 30, &mut random));
         found += usize::from(changed.iter().any(|change| change.at.abs_diff(18) <= 2 && change.ratio > 1.03));
     }
-    println!("{false_alarms} {found}");
     assert!(false_alarms <= 18, "{false_alarms} of 200");
     assert!(found >= 180, "{found} of 200");
 }

@@ -40,7 +40,6 @@ fn the_ratio_is_narrow_and_covers_where_each_side_alone_moves_by_half() {
         let session = hub_session(&sets).unwrap();
         assert!(session.range_ns[1] > 1.4 * session.range_ns[0], "{session:?}");
     }
-    println!("{covered}, ± {width}");
     assert!(covered >= 275, "{covered} of 300");
     assert!(width < 0.006, "± {width}");
 }
@@ -64,7 +63,6 @@ fn correlation_of_0_85_is_neither_a_trend_nor_two_modes() {
     for sets in [8, 12, 24] {
         let flagged =
             (0..1000).filter(|_| !against_hub(&wandering(sets, &mut random), 0.0).is_empty()).count();
-        println!("{sets}: {flagged}");
         assert!(flagged <= 25, "{sets} sets: {flagged} of 1000");
     }
 }
@@ -92,7 +90,6 @@ fn a_trend_and_two_modes_of_the_case_alone_are_found_through_that_correlation() 
         let medians: Vec<f64> = (0..16).map(|_| pair(&mut random)).collect();
         between += usize::from(modes_between_sets(&medians, 0.01).is_some());
     }
-    println!("{trends} {modes} {between}");
     assert!(trends >= 180 && modes >= 180 && between >= 180, "{trends}, {modes}, {between} of 200");
 }
 

@@ -6,7 +6,7 @@ use weighbridge_stats::{Interval, interpolated_median_interval, median_interval}
 
 use crate::peers::{log_normal, normal};
 
-const EXPERIMENTS: usize = 6000;
+const EXPERIMENTS: usize = 4000;
 
 type Draw = fn(&mut Rng) -> f64;
 type Method = fn(&[f64], f64) -> Option<Interval>;
@@ -35,13 +35,13 @@ fn measured(method: Method, draw: Draw, n: usize) -> (f64, f64) {
     (width / EXPERIMENTS as f64, covered as f64 / EXPERIMENTS as f64)
 }
 
-/// Six thousand experiments scatter by ± 0.3 %, one deviation.
+/// Four thousand experiments scatter by ± 0.3 %, one deviation.
 #[test]
 fn the_interpolated_interval_has_the_confidence_asked_for_and_gets_narrower_with_each_value() {
     for (name, draw) in SHAPES {
         for n in [6, 7, 8, 9, 12, 13, 19, 28, 40] {
             let (_, covered) = measured(interpolated_median_interval, draw, n);
-            assert!((0.938..0.962).contains(&covered), "{name}, {n}: {covered}");
+            assert!((0.937..0.963).contains(&covered), "{name}, {n}: {covered}");
         }
     }
     let width = |method: Method, n: usize| measured(method, normal, n).0;

@@ -8,22 +8,22 @@ use crate::peers::log_normal;
 /// A run: 400 observations that are log-normal around a level of the run.
 fn run(between: f64, random: &mut Rng) -> Vec<(f64, u64)> {
     let level = log_normal(random, between);
-    let mut values: Vec<f64> = (0..400).map(|_| level * log_normal(random, 0.5)).collect();
+    let mut values: Vec<f64> = (0..250).map(|_| level * log_normal(random, 0.5)).collect();
     values.sort_unstable_by(f64::total_cmp);
     values.into_iter().map(|value| (value, 1)).collect()
 }
 
-/// Both scatters together are log-normal again, so the truth is known. Four hundred experiments scatter by ± 1.1 %. The last two
+/// Both scatters together are log-normal again, so the truth is known. Two hundred and fifty experiments scatter by ± 1.4 %. The last two
 /// rows are where 95 % is not reached, as the documentation says.
 #[test]
 fn the_interval_of_a_pooled_percentile_covers_it_where_runs_are_alike() {
     for (between, runs, least) in [
-        (0.0, FEWEST_RUNS, 0.93),
-        (0.05, FEWEST_RUNS, 0.93),
-        (0.1, FEWEST_RUNS, 0.92),
-        (0.1, 40, 0.93),
-        (0.2, FEWEST_RUNS, 0.89),
-        (0.3, 40, 0.87),
+        (0.0, FEWEST_RUNS, 0.915),
+        (0.05, FEWEST_RUNS, 0.915),
+        (0.1, FEWEST_RUNS, 0.91),
+        (0.1, 40, 0.915),
+        (0.2, FEWEST_RUNS, 0.85),
+        (0.3, 40, 0.85),
     ] {
         let mut random = Rng::with_seed(30);
         let truth = (2.326_348 * f64::hypot(0.5, between)).exp();
@@ -33,7 +33,7 @@ fn the_interval_of_a_pooled_percentile_covers_it_where_runs_are_alike() {
             assert!(found.is_pooled);
             found.interval.map(|interval| interval.contains(truth))
         };
-        let with: Vec<bool> = (0..400).filter_map(|_| covers(&mut random)).collect();
+        let with: Vec<bool> = (0..250).filter_map(|_| covers(&mut random)).collect();
         let covered = with.iter().filter(|covered| **covered).count() as f64 / with.len() as f64;
         assert!(covered >= least, "{runs} runs, {between} between: {covered} of {}", with.len());
     }

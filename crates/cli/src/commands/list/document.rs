@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use weighbridge_lab::axis::{self, Axis};
+use weighbridge_lab::catalogue;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::placement;
 use weighbridge_lab::plan::{Changes, SUITES};
-use weighbridge_lab::target;
 
 use super::{caps, pattern_ids, takes, waits};
 
@@ -19,11 +19,11 @@ pub fn all(host: &Host) -> Value {
         };
         axes.iter().map(axis).collect()
     };
-    let patterns: Vec<Value> = target::patterns()
+    let patterns: Vec<Value> = catalogue::patterns()
         .into_iter()
         .map(|pattern| json!({ "name": pattern.id, "about": pattern.about, "axes": axes(pattern.axes) }))
         .collect();
-    let mechanisms: Vec<Value> = target::all()
+    let mechanisms: Vec<Value> = catalogue::all()
         .map(|target| {
             json!({
                 "name": target.id,

@@ -6,13 +6,12 @@ mod document;
 mod text;
 
 use weighbridge_lab::axis::Values;
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::contract::{Caps, PatternInfo, Target};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::pattern;
-use weighbridge_lab::target::Target;
 
 use super::look_at_host;
 use crate::args::{List, TextOrJson};
+use crate::old_spellings::{self, Kind};
 use crate::{Exit, Failure, nearest, output};
 
 /// What a capability means to somebody who chooses a mechanism.
@@ -49,6 +48,9 @@ pub fn list(args: &List) -> Result<Exit, Failure> {
 
 fn details(name: &str, host: &Host) -> Result<String, Failure> {
     text::details(name, host).ok_or_else(|| {
+        if let Some(renamed) = old_spellings::in_case(name).or_else(|| old_spellings::now(Kind::Axis, name)) {
+            return Failure::new(renamed);
+        }
         let near = nearest::words(name, &text::names());
         let near =
             if near.is_empty() { String::new() } else { format!("; the nearest is {}", near.join(", ")) };
@@ -68,7 +70,7 @@ fn caps(target: &Target) -> Vec<&'static str> {
 }
 
 fn pattern_ids(target: &Target) -> Vec<&'static str> {
-    let can = |pattern: &&pattern::Info| target.caps.has(pattern.needs);
+    let can = |pattern: &&PatternInfo| target.caps.has(pattern.needs);
     target.patterns.iter().filter(can).map(|pattern| pattern.id).collect()
 }
 

@@ -3,12 +3,11 @@
 use std::fmt::Write;
 
 use weighbridge_lab::axis::{self, Axis};
-use weighbridge_lab::contract::Caps;
+use weighbridge_lab::catalogue;
+use weighbridge_lab::contract::{Caps, PatternInfo, Target};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::pattern;
 use weighbridge_lab::placement;
 use weighbridge_lab::plan::{Changes, SUITES, Suite};
-use weighbridge_lab::target::{self, Target};
 
 use super::{caps, pattern_ids, takes, waits};
 
@@ -18,7 +17,7 @@ const NAME: usize = 26;
 /// Everything there is, in a line each.
 pub fn overview(host: &Host) -> String {
     let mut out = String::from("Patterns: how the ends talk\n");
-    for pattern in target::patterns() {
+    for pattern in catalogue::patterns() {
         line(&mut out, pattern.id, pattern.about);
     }
     for (patterns, targets) in by_patterns() {
@@ -48,10 +47,10 @@ pub fn overview(host: &Host) -> String {
 /// Everything about what has this name, in whichever role it has it; nothing where there is no such thing.
 pub fn details(name: &str, host: &Host) -> Option<String> {
     let mut out = String::new();
-    for pattern in target::patterns().into_iter().filter(|pattern| pattern.id == name) {
+    for pattern in catalogue::patterns().into_iter().filter(|pattern| pattern.id == name) {
         pattern_details(&mut out, pattern);
     }
-    for target in target::all().filter(|target| target.id == name) {
+    for target in catalogue::all().filter(|target| target.id == name) {
         subject_details(&mut out, target);
     }
     for axis in axis::COMMON.iter().filter(|axis| axis.name == name) {
@@ -71,9 +70,9 @@ pub fn details(name: &str, host: &Host) -> Option<String> {
 
 /// Every name that [`details`] knows.
 pub fn names() -> Vec<&'static str> {
-    let patterns = target::patterns().into_iter().map(|pattern| pattern.id);
+    let patterns = catalogue::patterns().into_iter().map(|pattern| pattern.id);
     let mut names: Vec<&str> = patterns
-        .chain(target::all().map(|target| target.id))
+        .chain(catalogue::all().map(|target| target.id))
         .chain(axis::COMMON.iter().map(|axis| axis.name))
         .chain(placement::ALL.iter().map(|placement| placement.name))
         .chain(SUITES.iter().map(|suite| suite.name))
@@ -95,7 +94,7 @@ fn suite_line(out: &mut String, suite: &Suite) {
 /// The targets, those together that the same patterns drive.
 fn by_patterns() -> Vec<(Vec<&'static str>, Vec<&'static Target>)> {
     let mut groups: Vec<(Vec<&str>, Vec<&Target>)> = Vec::new();
-    for target in target::all() {
+    for target in catalogue::all() {
         let patterns = pattern_ids(target);
         match groups.iter_mut().find(|(known, _)| *known == patterns) {
             Some((_, targets)) => targets.push(target),
@@ -105,10 +104,10 @@ fn by_patterns() -> Vec<(Vec<&'static str>, Vec<&'static Target>)> {
     groups
 }
 
-fn pattern_details(out: &mut String, pattern: &pattern::Info) {
+fn pattern_details(out: &mut String, pattern: &PatternInfo) {
     let _ = writeln!(out, "pattern {}: {}", pattern.id, pattern.about);
     let drives = |target: &&Target| pattern_ids(target).contains(&pattern.id);
-    let targets: Vec<&Target> = target::all().filter(drives).collect();
+    let targets: Vec<&Target> = catalogue::all().filter(drives).collect();
     let _ = writeln!(out, "  drives {}", ids(&targets));
     for (waits, who) in together(&targets, |target| waits_line(target).into_iter().collect()) {
         if who.iter().any(is_meant) {

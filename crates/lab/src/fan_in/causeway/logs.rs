@@ -6,16 +6,13 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
-use causeway::{Received, Subscriber};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
+use causeway::{Received, Subscriber, TryRecvError};
 
 use super::accounts::Seen;
-use crate::mechanism::causeway::RECEIVE;
+use crate::mechanism::causeway::{Receive, limit_spinning, watch};
 use crate::params::{CaseParams, Wait};
+use crate::sys::epoll::Set;
 
 /// Most messages of one look, as many as one wait of the streams returns.
 const MOST_MESSAGES: usize = 1024;
@@ -26,7 +23,7 @@ const MOST_BYTES: usize = 1 << 20;
 pub(super) struct Logs {
     logs: Vec<Log>,
     wait: Wait,
-    set: Option<(OwnedFd, Vec<Event>)>,
+    set: Option<Set>,
     in_place: bool,
     /// Most messages that a look takes from each log.
     most: usize,
@@ -40,15 +37,13 @@ struct Log {
 
 impl Logs {
     pub(super) fn new(subscribers: Vec<Subscriber>, params: &CaseParams) -> io::Result<Logs> {
-        let set = if params.wait == Wait::Epoll { Some(watch(&subscribers)?) } else { None };
+        let set = watch(&subscribers, params)?;
         let most = MOST_MESSAGES.min(MOST_BYTES / params.payload_bytes.max(1)) / subscribers.len();
         let logs = subscribers.into_iter().map(|mut subscriber| {
-            if params.wait != Wait::SpinBlock {
-                subscriber.spin_at_most(Duration::ZERO);
-            }
+            limit_spinning(&mut subscriber, params);
             Log { subscriber, is_armed: false }
         });
-        let in_place = params.axis(RECEIVE.name) == "in-place";
+        let in_place = params.choice::<Receive>() == Receive::InPlace;
         Ok(Logs { logs: logs.collect(), wait: params.wait, set, in_place, most: most.max(1) })
     }
 
@@ -76,7 +71,7 @@ impl Logs {
 
     #[inline(never)]
     fn sleep(&mut self) -> io::Result<()> {
-        let Some((set, events)) = &mut self.set else {
+        let Some(set) = &mut self.set else {
             // `fit` lets nobody block who has several logs.
             return self.logs[0].subscriber.wait(None).map(drop).map_err(io::Error::other);
         };
@@ -86,16 +81,9 @@ impl Logs {
                 return Ok(());
             }
         }
-        let count = match epoll::wait(set, &mut events[..], None) {
-            Ok(count) => count,
-            // Stopped and continued: the caller looks again.
-            Err(Errno::INTR) => 0,
-            Err(error) => return Err(error.into()),
-        };
-        // It has rung, if only for a message that was given up, and does not ring again until it is armed again.
-        for event in &events[..count] {
-            let index = { event.data }.u64() as usize;
-            self.logs[index].disarm();
+        // A doorbell that has rung, if only for a message that was abandoned, does not ring again until it is armed again.
+        for event in set.wait()? {
+            self.logs[event.u64 as usize].disarm();
         }
         Ok(())
     }
@@ -140,24 +128,26 @@ impl Log {
     ) -> io::Result<bool> {
         let subscriber = &mut self.subscriber;
         if !in_place {
-            return match subscriber.receive().map_err(io::Error::other)? {
-                Received::Message(message) => {
+            return match subscriber.try_recv() {
+                Ok(Received::Message(message)) => {
                     let (publisher, sequence) = (message.publisher, message.sequence);
                     each(Seen { log, publisher, sequence, payload: message.bytes }).map(|()| true)
                 }
-                Received::Empty => Ok(false),
-                Received::Lost { messages, .. } => Err(lost(messages)),
+                Err(TryRecvError::Empty) => Ok(false),
+                Ok(Received::Lost { messages, .. }) => Err(lost(messages)),
+                Err(error) => Err(io::Error::other(error)),
             };
         }
-        if let Some(message) = subscriber.receive_in_place().map_err(io::Error::other)? {
-            // SAFETY: trusted publishers, a reliable receiver; see above.
-            let payload = unsafe { message.bytes() };
-            each(Seen { log, publisher: message.publisher(), sequence: message.sequence(), payload })?;
-            return if message.finish() { Ok(true) } else { Err(lost(1)) };
-        }
-        match subscriber.lost_messages() {
-            0 => Ok(false),
-            messages => Err(lost(messages)),
+        match subscriber.try_recv_in_place() {
+            Ok(Received::Message(message)) => {
+                // SAFETY: trusted publishers, a reliable receiver; see above.
+                let payload = unsafe { message.bytes() };
+                each(Seen { log, publisher: message.publisher(), sequence: message.sequence(), payload })?;
+                if message.finish() { Ok(true) } else { Err(lost(1)) }
+            }
+            Err(TryRecvError::Empty) => Ok(false),
+            Ok(Received::Lost { messages, .. }) => Err(lost(messages)),
+            Err(error) => Err(io::Error::other(error)),
         }
     }
 }
@@ -165,15 +155,4 @@ impl Log {
 #[cold]
 fn lost(messages: u64) -> io::Error {
     io::Error::other(format!("{messages} messages were lost although publishers wait for this reader"))
-}
-
-/// The descriptors of all subscribers in one set, and room for what it tells.
-fn watch(subscribers: &[Subscriber]) -> io::Result<(OwnedFd, Vec<Event>)> {
-    let set = epoll::create(CreateFlags::CLOEXEC)?;
-    for (index, subscriber) in subscribers.iter().enumerate() {
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&set, subscriber.as_fd(), EventData::new_u64(index as u64), flags)?;
-    }
-    let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-    Ok((set, vec![nothing; subscribers.len()]))
 }

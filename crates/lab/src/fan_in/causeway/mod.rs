@@ -21,21 +21,19 @@ use causeway_os::socket;
 
 use super::limits::{EACH_ROLE, OTHERS};
 use super::writers;
-use crate::axis::{Axis, Values};
-use crate::contract::{Caps, EndResources, Facts, Fit, Mechanism};
+use crate::axis::{Axis, Choice, Values};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, PatternInfo, Target, Unsupported};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
 use crate::host::Host;
 use crate::mechanism::causeway::{
-    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, RECEIVE, accept_invitation, capacity_bytes, create,
+    CAPACITY, Causeway, Kind, ManyWriters, OneWriter, Receive, accept_invitation, capacity_bytes, create,
     hear, invite,
 };
 use crate::params::{CaseParams, Wait};
-use crate::pattern::Info;
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
-use crate::target::Target;
 
 /// A log for each writer.
 pub(super) const ONE_WRITER: Target = target(
@@ -56,17 +54,18 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         about,
         caps: Caps::PAYLOAD,
         waits,
-        axes: &[WRITERS, CAPACITY, RECEIVE],
+        axes: &[WRITERS, CAPACITY, Receive::AXIS],
         patterns: &[FAN_IN],
         fit,
         create: super::create,
         drive: |_, resources, params, cx| drive(resources, params, cx),
         counter_check: |_, per_op| counter_check::faulted(per_op.minor_faults).into_iter().collect(),
+        in_suites: InSuites::AtEverySize,
     }
 }
 
 /// The pattern, without the axes of streams.
-const FAN_IN: Info = Info { axes: &[], ..super::FAN_IN };
+const FAN_IN: PatternInfo = PatternInfo { axes: &[], ..super::FAN_IN };
 
 const WRITERS: Axis = Axis {
     name: super::WRITERS.name,
@@ -88,29 +87,25 @@ fn logs(params: &CaseParams) -> usize {
     if has_one_log(params) { 1 } else { writers(params) }
 }
 
-fn fit(host: &Host, params: &CaseParams) -> Fit {
+fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let (writers, logs) = (writers(params), logs(params));
     if has_one_log(params) && writers > PUBLISHERS_MAX {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "a group has at most {PUBLISHERS_MAX} publishers; {} has a log for each writer",
             OneWriter::ID
-        ));
+        )));
     }
     if logs > 1 && matches!(params.wait, Wait::Block | Wait::SpinBlock) {
-        return Fit::No(format!(
+        return Err(Unsupported(format!(
             "wait={} sleeps on the futex of one log and cannot wait for {logs} of them (futex_waitv could, from Linux 5.16, \
              and is not used); use wait=epoll or wait=spin, or {}, which has one log",
             params.wait.name(),
             ManyWriters::ID
-        ));
+        )));
     }
-    match Causeway::<OneWriter>::fit(host, params) {
-        Fit::Yes => {
-            let needed = EACH_ROLE * (writers + 1) + EACH_LOG * (logs + writers) + OTHERS;
-            descriptors::fit(needed, &format!("{writers} writers"))
-        }
-        no => no,
-    }
+    Causeway::<OneWriter>::fit(host, params)?;
+    let needed = EACH_ROLE * (writers + 1) + EACH_LOG * (logs + writers) + OTHERS;
+    descriptors::fit(needed, &format!("{writers} writers"))
 }
 
 fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {

@@ -1,40 +1,15 @@
 //! epoll, in its three ways to tell.
-//!
-//! # Safety
-//! `epoll_wait` fills an array of plain numbers that lives across the call and is as long as announced.
-#![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 
-use super::{Waiter, raw, ready};
+use super::{Waiter, raw};
+use crate::sys::{self, epoll::Set};
 
-const NO_EVENT: libc::epoll_event = libc::epoll_event { events: 0, u64: 0 };
-
-/// A set of streams and room for what it tells.
-struct Set {
-    fd: OwnedFd,
-    events: Vec<libc::epoll_event>,
-}
-
-impl Set {
-    fn new(ends: &[OwnedFd], how: EventFlags, max_events: usize) -> io::Result<Set> {
-        let fd = epoll::create(CreateFlags::CLOEXEC)?;
-        for (index, end) in ends.iter().enumerate() {
-            epoll::add(&fd, end, EventData::new_u64(index as u64), EventFlags::IN | how)?;
-        }
-        Ok(Set { fd, events: vec![NO_EVENT; max_events] })
-    }
-
-    #[inline]
-    fn wait(&mut self) -> io::Result<&[libc::epoll_event]> {
-        let (pointer, len) = (self.events.as_mut_ptr(), self.events.len() as libc::c_int);
-        // SAFETY: the array has room for so many events.
-        let count = ready(unsafe { libc::epoll_wait(self.fd.as_raw_fd(), pointer, len, -1) })?;
-        Ok(&self.events[..count])
-    }
+fn watch(ends: &[OwnedFd], how: EventFlags, max_events: usize) -> io::Result<Set> {
+    Set::new(ends.iter().map(AsFd::as_fd), how, max_events)
 }
 
 /// `EPOLLET`, or plain epoll.
@@ -42,13 +17,13 @@ pub(in super::super) struct Epoll<const EDGE: bool>(Set);
 
 impl Epoll<true> {
     pub(in super::super) fn edge(ends: &[OwnedFd], max_events: usize) -> io::Result<Self> {
-        Set::new(ends, EventFlags::ET, max_events).map(Epoll)
+        watch(ends, EventFlags::ET, max_events).map(Epoll)
     }
 }
 
 impl Epoll<false> {
     pub(in super::super) fn level(ends: &[OwnedFd], max_events: usize) -> io::Result<Self> {
-        Set::new(ends, EventFlags::empty(), max_events).map(Epoll)
+        watch(ends, EventFlags::empty(), max_events).map(Epoll)
     }
 }
 
@@ -73,7 +48,7 @@ pub(in super::super) struct Oneshot {
 
 impl Oneshot {
     pub(in super::super) fn new(ends: &[OwnedFd], max_events: usize) -> io::Result<Oneshot> {
-        Ok(Oneshot { set: Set::new(ends, EventFlags::ONESHOT, max_events)?, ends: raw(ends) })
+        Ok(Oneshot { set: watch(ends, EventFlags::ONESHOT, max_events)?, ends: raw(ends) })
     }
 }
 
@@ -83,15 +58,14 @@ impl Waiter for Oneshot {
 
     #[inline]
     fn wait_each(&mut self, each: &mut impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
-        let set = self.set.fd.as_raw_fd();
+        let set = self.set.as_raw_fd();
         let events = self.set.wait()?;
         for event in events {
             let index = event.u64 as usize;
             each(index)?;
-            let mut armed =
+            let armed =
                 libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: index as u64 };
-            // SAFETY: the event lives across the call.
-            ready(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_MOD, self.ends[index], &mut armed) })?;
+            sys::epoll_ctl(&set, libc::EPOLL_CTL_MOD, &self.ends[index], armed)?;
         }
         Ok(events.len())
     }

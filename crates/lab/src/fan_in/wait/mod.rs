@@ -46,17 +46,6 @@ impl Waiter for Cyclic {
     }
 }
 
-/// What a waiting call returned; a signal (a stop and its end) means nothing is ready.
-fn ready(result: libc::c_int) -> io::Result<usize> {
-    match usize::try_from(result) {
-        Ok(count) => Ok(count),
-        Err(_) => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            error => Err(error),
-        },
-    }
-}
-
 fn raw(ends: &[OwnedFd]) -> Vec<RawFd> {
     ends.iter().map(AsRawFd::as_raw_fd).collect()
 }

@@ -10,8 +10,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{OwnedFd, RawFd};
 use std::ptr;
 
-use super::{Waiter, raw, ready};
+use super::{Waiter, raw};
 use crate::fan_in::limits::SELECT_FDS;
+use crate::sys;
 
 /// `poll(2)`.
 pub(in super::super) struct Poll(Vec<libc::pollfd>);
@@ -28,8 +29,7 @@ impl Waiter for Poll {
 
     #[inline]
     fn wait_each(&mut self, each: &mut impl FnMut(usize) -> io::Result<()>) -> io::Result<usize> {
-        // SAFETY: as many entries are announced as there are.
-        let count = ready(unsafe { libc::poll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, -1) })?;
+        let count = sys::poll(&mut self.0)?;
         let mut left = count;
         for (index, entry) in self.0.iter().enumerate() {
             if left == 0 {
@@ -80,7 +80,7 @@ impl Waiter for Select {
         let mut set = self.all;
         let null = ptr::null_mut();
         // SAFETY: the set is a copy of ours; the others are not given.
-        let count = ready(unsafe { libc::select(self.above, &mut set, null, null, ptr::null_mut()) })?;
+        let count = sys::ready(unsafe { libc::select(self.above, &mut set, null, null, ptr::null_mut()) })?;
         let mut left = count;
         for (index, fd) in self.ends.iter().enumerate() {
             if left == 0 {

@@ -1,0 +1,84 @@
+//! What a subscriber receives.
+
+use crate::log::{Loss, Position};
+
+/// A message, copied out of the log into the subscriber's buffer. Valid until the next call on the subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message<'a> {
+    /// The payload.
+    pub bytes: &'a [u8],
+    /// Position in the log, the same for every subscriber.
+    pub position: Position,
+    /// Number of the publisher: its [`id`](crate::Publisher::id).
+    pub publisher: u8,
+    /// Messages that this publisher had published before, modulo 2³².
+    pub sequence: u32,
+    /// The topic that the publisher set; 0 by default.
+    pub topic: u32,
+}
+
+/// A message with a payload of its own, for streams and other threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnedMessage {
+    /// The payload.
+    pub bytes: Vec<u8>,
+    /// Position in the log, the same for every subscriber.
+    pub position: Position,
+    /// Number of the publisher: its [`id`](crate::Publisher::id).
+    pub publisher: u8,
+    /// Messages that this publisher had published before, modulo 2³².
+    pub sequence: u32,
+    /// The topic that the publisher set; 0 by default.
+    pub topic: u32,
+}
+
+/// What a subscriber receives: a message, or the news that messages were lost before the next one. `M` is [`Message`],
+/// [`OwnedMessage`] or [`InPlace`](crate::InPlace).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Received<M> {
+    /// The next message.
+    Message(M),
+    /// Publishers overwrote messages that this subscriber had not read. The next call returns the oldest message still in
+    /// the log. Does not happen with [`Policy::Reliable`](crate::Policy::Reliable).
+    Lost {
+        /// Messages lost since the last message received, exactly.
+        messages: u64,
+        /// Bytes of log that they took.
+        bytes: u64,
+    },
+}
+
+impl<M> Received<M> {
+    pub(crate) fn lost(loss: Loss) -> Received<M> {
+        Received::Lost { messages: loss.messages, bytes: loss.bytes }
+    }
+
+    /// The message; `None` if messages were lost.
+    pub fn message(self) -> Option<M> {
+        match self {
+            Received::Message(message) => Some(message),
+            Received::Lost { .. } => None,
+        }
+    }
+}
+
+impl Message<'_> {
+    /// Copies the payload, so that the message can outlive the next call on the subscriber.
+    pub fn into_owned(self) -> OwnedMessage {
+        let Message { bytes, position, publisher, sequence, topic } = self;
+        OwnedMessage { bytes: bytes.to_vec(), position, publisher, sequence, topic }
+    }
+}
+
+impl Received<Message<'_>> {
+    /// Copies the payload, so that the message can outlive the next call on the subscriber.
+    pub fn into_owned(self) -> Received<OwnedMessage> {
+        match self {
+            Received::Message(message) => Received::Message(message.into_owned()),
+            Received::Lost { messages, bytes } => Received::Lost { messages, bytes },
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The contract of a mechanism: what it promises a pattern, and what a pattern may rely on.
+
+use std::io;
+
+use super::caps::Caps;
+use super::resources::{EndResources, Facts, Side};
+use super::target::{CounterCheck, InSuites, Unsupported};
+use crate::axis::Axis;
+use crate::host::Host;
+use crate::params::{CaseParams, Wait};
+
+/// One way to move bytes between two processes.
+pub trait Mechanism: 'static {
+    /// Its name in case ids.
+    const ID: &'static str;
+    /// What a reader should know, in one sentence.
+    const ABOUT: &'static str;
+    /// What it can do.
+    const CAPS: Caps;
+    /// Ways to wait that its endpoints offer; the first is the default.
+    const WAITS: &'static [Wait];
+    /// Settings of its own.
+    const AXES: &'static [Axis] = &[];
+    /// Its part in the suites that compare every mechanism.
+    const IN_SUITES: InSuites = InSuites::AtEverySize;
+    /// What its counters must look like, in place of what holds for two ends that exchange messages. A check that only adds to that
+    /// calls [`counter_check::of_messages`](crate::counter_check::of_messages) first.
+    const COUNTER_CHECK: Option<CounterCheck> = None;
+    /// One end of it.
+    type End: Endpoint;
+
+    /// Can this case run here? It is never clamped and never silently dropped.
+    ///
+    /// # Errors
+    /// It cannot: one sentence with the limit's name and how to raise it.
+    fn fit(_host: &Host, _params: &CaseParams) -> Result<(), Unsupported> {
+        Ok(())
+    }
+
+    /// In the coordinator: creates what the two ends share, near end first.
+    ///
+    /// # Errors
+    /// That of the kernel; the case is then skipped with it.
+    fn create(host: &Host, params: &CaseParams) -> io::Result<[EndResources; 2]>;
+
+    /// In the peer, after it is pinned.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End>;
+}
+
+/// One end of a mechanism in one peer: loan and commit, take and release, so that copying and zero-copy mechanisms
+/// look alike to a pattern and no adapter's copy is measured in place of the mechanism's own.
+pub trait Endpoint {
+    /// A message being written. Dropped without [`commit`](Endpoint::commit), it was never sent.
+    type Tx<'a>: AsMut<[u8]>
+    where
+        Self: 'a;
+    /// A message being read; released when dropped.
+    type Rx<'a>: AsRef<[u8]>
+    where
+        Self: 'a;
+
+    /// Room for a message of exactly `len` bytes, waiting for it where necessary. Its content is arbitrary.
+    ///
+    /// # Errors
+    /// The kernel's, or the peer is gone.
+    fn loan(&mut self, len: usize) -> io::Result<Self::Tx<'_>>;
+
+    /// Sends it.
+    ///
+    /// # Errors
+    /// The kernel's, or the peer is gone.
+    fn commit(tx: Self::Tx<'_>) -> io::Result<()>;
+
+    /// Sends a message that lies elsewhere. Copies it into a loan first, unless the mechanism can send from anywhere.
+    ///
+    /// # Errors
+    /// As [`loan`](Endpoint::loan) and [`commit`](Endpoint::commit).
+    #[inline]
+    fn send_from(&mut self, message: &[u8]) -> io::Result<()> {
+        let mut tx = self.loan(message.len())?;
+        tx.as_mut().copy_from_slice(message);
+        Self::commit(tx)
+    }
+
+    /// The next message, waiting for it. `len` is what the pattern expects: a byte stream reads exactly so much, a
+    /// record mechanism returns what came, and the pattern compares.
+    ///
+    /// # Errors
+    /// The kernel's, or the peer is gone.
+    fn take(&mut self, len: usize) -> io::Result<Self::Rx<'_>>;
+
+    /// Touches and locks the memory that messages will lie in.
+    ///
+    /// # Errors
+    /// The kernel's; not being allowed to lock memory is a fact, not an error.
+    fn prefault(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns when nothing that this end has sent needs it any more. Called before it is dropped.
+    ///
+    /// # Errors
+    /// The kernel's, or the peer is gone.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Effective settings, read back: pipe size, sndbuf, MSS … Called after
+    /// [`prefault`](Endpoint::prefault) and before anything is exchanged: a descriptor whose other end has hung up may not answer
+    /// any more.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(Facts::new())
+    }
+}
