@@ -9,13 +9,15 @@ mod runs;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
-use weighbridge_lab::coordinator::{Measured, SetOutcome, SliceTiming};
+use weighbridge_lab::contract::Prepared;
+use weighbridge_lab::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
 use weighbridge_lab::duet;
 use weighbridge_lab::host::Host;
+use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::planner::Timing;
 use weighbridge_record::CaseId;
 
-use runs::{prepare, run_set, trial};
+use runs::{prepare, trial};
 
 fn main() -> ExitCode {
     runs::main(trials)
@@ -75,6 +77,12 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         }
     }));
     trials
+}
+
+/// One set with default deadlines.
+fn run_set(host: &Host, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
+    let interrupt = Interrupt::install().unwrap();
+    Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1).run_set(cases, timing, slices)
 }
 
 fn measure(host: &Host, ids: &[CaseId]) -> Option<Vec<Measured>> {

@@ -720,6 +720,7 @@ mod tests {
                 axes: map(),
                 unit: "ns/roundtrip".into(),
                 higher_is_better: false,
+                measured_alone: Some("x".into()),
                 facts: map(),
             }),
             Line::Run(Run {
@@ -739,6 +740,12 @@ mod tests {
                 }],
                 series: BTreeMap::from([("events_per_call".into(), vec![1.0])]),
                 latencies: Some(Latencies { counts: vec![(1, 1)], max_ns: 1, clock_read_ns: 1.0 }),
+                slices: Some(Slices {
+                    hub: case.clone(),
+                    slice_ms: 2.0,
+                    of_case: SliceSeries { start_ns: vec![0], elapsed_ns: vec![1], ops: vec![1] },
+                    of_hub: SliceSeries { start_ns: vec![2], elapsed_ns: vec![1], ops: vec![1] },
+                }),
                 noise: Noise {
                     marked_samples: 0,
                     steal_ms: Some(0.0),
@@ -758,6 +765,9 @@ mod tests {
                 range: [1.0, 1.0],
                 spread_between: 0.0,
                 spread_within: 0.0,
+                to_hub: Some(ToHub { hub: case.clone(), median: 1.0, ci95: Some([1.0, 1.0]), sets: 6 }),
+                best: Some(1.0),
+                slow_share: Some(0.0),
                 stopped_by: StoppedBy::MaxRuns,
                 per_op,
                 series: BTreeMap::from([("events_per_call".into(), 1.0)]),
@@ -775,6 +785,13 @@ mod tests {
                     detail: "x".into(),
                     levels: Some([1.0, 2.0]),
                 }],
+            }),
+            Line::Hub(Hub {
+                case: case.clone(),
+                unit: "ns/roundtrip".into(),
+                median: 1.0,
+                range: [1.0, 2.0],
+                sets: 6,
             }),
             Line::Comparison(Comparison {
                 case: case.clone(),

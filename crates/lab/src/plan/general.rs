@@ -21,7 +21,7 @@ pub(super) const QUICK: Suite = Suite {
     name: "quick",
     about: "every mechanism, a few sizes, one CPU and two, within two minutes",
     timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
-    budget: Duration::from_secs(105),
+    budget: Duration::from_secs(112),
     precision: 0.02,
     crossover: None,
     in_turn: true,

@@ -129,10 +129,10 @@ impl Hubs {
     }
 }
 
-/// What the slices of a set take together: the usual time of a run for the case, and half of it for the hub on top. A set
-/// has both parties in that time, so the case has three quarters of a run by itself.
+/// What the slices of a set take together: somewhat more than a run of the case alone, which both parties share. More sets are
+/// worth more than longer ones: the set is the unit of every interval.
 pub(super) fn set_ns(timing: Timing) -> u64 {
-    timing.run_ns * 3 / 2
+    timing.run_ns * 5 / 4
 }
 
 fn slice_ns(case: &Prepared) -> u64 {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Trial};
 use weighbridge_lab::catalogue::{self, Refusal};
 use weighbridge_lab::contract::{Prepared, Target};
-use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome, SetOutcome, SliceTiming};
+use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::peer;
@@ -206,10 +206,4 @@ pub fn leaving_nothing(test: impl FnOnce()) {
         assert!(since.elapsed() < DEADLINE, "left behind: {now:?}, before: {before:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// One set with default deadlines.
-pub fn run_set(host: &Host, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
-    let interrupt = Interrupt::install().unwrap();
-    Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1).run_set(cases, timing, slices)
 }
