@@ -81,6 +81,8 @@ impl Report {
 pub struct RoleReport {
     /// Which role.
     pub role: usize,
+    /// Id of the process that plays it.
+    pub process: u32,
     /// Its counts.
     pub counted: Counted,
     /// Settings read back.
@@ -231,7 +233,7 @@ fn play_role(
     let mut facts = (target.drive)(&params.id.pattern, resources, params, &mut cx)?;
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());
-    Ok(RoleReport { role, counted: cx.into_counted(), facts })
+    Ok(RoleReport { role, process: std::process::id(), counted: cx.into_counted(), facts })
 }
 
 fn set_policy_and_nice(role: usize, params: &CaseParams) -> io::Result<()> {

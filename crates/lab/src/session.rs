@@ -13,6 +13,7 @@ use weighbridge_record as record;
 use weighbridge_record::{CaseId, Line, StoppedBy};
 use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule, duet};
 
+use crate::conditions;
 use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Outcome};
 use crate::duet::Random;
@@ -234,6 +235,7 @@ impl<'a> Session<'a> {
     fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
         let began = Instant::now();
         let (outcome, slices) = self.measure(index);
+        let outcome = void_unless_as_said(&self.cases[index].case, outcome);
         self.runs += 1;
         let open = &mut self.cases[index];
         // The dearest run so far, so that the budget holds.
@@ -408,6 +410,18 @@ fn compare(baseline: &Open, candidate: &Open) -> Option<record::Comparison> {
     let pairs = pairs(baseline, candidate);
     let higher_is_better = candidate.case.pattern.unit.higher_is_better();
     (!pairs.is_empty()).then(|| summary::comparison_line(a, b, &pairs, higher_is_better))
+}
+
+/// A run whose roles did not run as the case says has no numbers.
+fn void_unless_as_said(case: &Prepared, outcome: Outcome) -> Outcome {
+    let Outcome::Measured(measured) = &outcome else { return outcome };
+    match &conditions::violations(case, measured)[..] {
+        [] => outcome,
+        found => Outcome::Failed {
+            step: "conditions".into(),
+            why: format!("the run is void: {}", found.join("; ")),
+        },
+    }
 }
 
 /// What a decision to stop rests on: ratios to the hub where the case has one, else the values of the runs.

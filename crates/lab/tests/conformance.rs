@@ -8,6 +8,8 @@
 
 #[path = "conformance/carrying.rs"]
 mod carrying;
+#[path = "conformance/conditions.rs"]
+mod conditions;
 #[path = "conformance/each.rs"]
 mod each;
 #[path = "conformance/faults.rs"]
@@ -38,7 +40,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
-    for (name, test) in TESTS {
+    for (name, test) in TESTS.iter().chain(conditions::TESTS) {
         trials.push(runs::trial(*name, move || test(host)));
     }
     trials

@@ -658,7 +658,7 @@ pub struct Turn {
 pub struct Skipped {
     /// The case.
     pub case: CaseId,
-    /// Where it ended: `fit`, `plan`, or the step of a peer's life (`hello`, `pin`, `attach`, `prefault`, `verify`,
+    /// Where it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), or the step of a peer's life (`hello`, `pin`, `attach`, `prefault`, `verify`,
     /// `ready`, `calibrate`, `batches`, `report`).
     pub step: String,
     /// One sentence: what, why, and how to change it where the user can.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use weighbridge_record::Latencies;
 
 use super::Ctx;
+use crate::conditions::Whereabouts;
 use crate::shared::Step;
 
 /// What a role counted between the beginning of its first counted batch and the end of its last.
@@ -42,6 +43,8 @@ pub struct Counted {
     pub series: BTreeMap<String, Vec<f64>>,
     /// What single operations took, where each was timed.
     pub latencies: Option<Latencies>,
+    /// Where the role ran when counting first began, and when it ended.
+    pub whereabouts: Vec<Whereabouts>,
 }
 
 /// Readings at the beginning of the counted part.
@@ -63,6 +66,9 @@ impl Ctx<'_> {
     pub(super) fn begin_counting(&mut self) -> io::Result<()> {
         if self.began.is_none() {
             self.set_step(Step::Batches);
+            if self.counted.whereabouts.is_empty() {
+                self.counted.whereabouts.push(Whereabouts::now()?);
+            }
             let coordinator = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
             self.began = Some(Began {
                 migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
@@ -107,6 +113,7 @@ impl Ctx<'_> {
 
     pub(super) fn end_counting(&mut self) -> io::Result<()> {
         self.pause_counting()?;
+        self.counted.whereabouts.push(Whereabouts::now()?);
         self.set_step(Step::Report);
         Ok(())
     }
