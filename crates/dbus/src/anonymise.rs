@@ -216,7 +216,7 @@ mod tests {
             let made = anonymiser.message(original).unwrap();
             assert_eq!(made.len(), original.len());
             let header = Header::parse(&made).unwrap();
-            bus.observe(&header, &made[header.header_bytes..], 0);
+            bus.observe(&header, &made[header.header_bytes..]);
             let found = bus.recipients(&header, &made[header.header_bytes..]).len();
             assert_eq!(found, usize::from(header.kind == Kind::Signal));
             let text = String::from_utf8_lossy(&made).into_owned();

@@ -27,13 +27,13 @@ pub(super) enum Question {
     Rules,
 }
 
-pub(super) fn observe(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) {
+pub(super) fn observe(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     match header.kind {
         Kind::MethodCall if header.destination == Some(DRIVER) => call(bus, header, body),
-        Kind::MethodReturn if header.sender == Some(DRIVER) => reply(bus, header, body, time_ns),
+        Kind::MethodReturn if header.sender == Some(DRIVER) => reply(bus, header, body),
         Kind::Error if header.sender == Some(DRIVER) => refusal(bus, header),
         Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameOwnerChanged") => {
-            owner_changed(bus, header, body, time_ns);
+            owner_changed(bus, header, body);
         }
         Kind::Signal if header.sender == Some(DRIVER) && header.member == Some("NameLost") => {
             name_lost(bus, header, body);
@@ -102,14 +102,14 @@ fn question(bus: &mut Bus, header: &Header<'_>) -> Option<(Sym, Option<Question>
     Some((caller, bus.questions.remove(&(caller, serial))))
 }
 
-fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) {
+fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     let Some((caller, asked)) = question(bus, header) else { return };
     let first = Args::new(header, body).next();
     match asked {
         Some(Question::Name(name)) if matches!(first, Some(Ok(Arg::U32(PRIMARY_OWNER)))) => {
             let name = bus.names.symbols.text(name).to_owned();
             let owner = bus.names.symbols.text(caller).to_owned();
-            bus.set_owner(&name, &owner, time_ns);
+            bus.set_owner(&name, &owner);
         }
         Some(Question::Owner(name)) => {
             if let Some(Ok(Arg::Text(owner))) = first
@@ -117,7 +117,7 @@ fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) {
             {
                 let name = bus.names.symbols.text(name).to_owned();
                 if name != owner {
-                    bus.set_owner(&name, owner, time_ns);
+                    bus.set_owner(&name, owner);
                 }
             }
         }
@@ -127,11 +127,11 @@ fn reply(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) {
                 if let Leaf::Text(name) = leaf
                     && names::is_unique(name)
                 {
-                    bus.meet(name, time_ns);
+                    bus.meet(name);
                 }
             });
         }
-        Some(Question::Rules) => all_rules(bus, header, body, time_ns),
+        Some(Question::Rules) => all_rules(bus, header, body),
         // The reply of Hello is the caller's own name; nobody knew the caller when the call passed.
         None if matches!(first, Some(Ok(Arg::Text(name))) if Some(name) == header.destination) => {
             bus.connections.entry(caller).or_default().rules_known = true;
@@ -168,7 +168,7 @@ fn set_process(bus: &mut Bus, name: Sym, header: &Header<'_>, body: &[u8]) {
 }
 
 /// `a{sas}`: the rules of each connection. A connection whose rules are known from its beginning keeps them.
-fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) {
+fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     let mut listed: Vec<(&str, Vec<&str>)> = Vec::new();
     let _ = walk(header, body, &mut |leaf, depth| match (leaf, depth) {
         (Leaf::Text(name), 2) => listed.push((name, Vec::new())),
@@ -180,7 +180,7 @@ fn all_rules(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) {
         _ => {}
     });
     for (name, rules) in listed {
-        let connection = bus.meet(name, time_ns);
+        let connection = bus.meet(name);
         if std::mem::replace(&mut connection.rules_known, true) {
             continue;
         }
@@ -204,7 +204,7 @@ fn name_lost(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     }
 }
 
-fn owner_changed(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) {
+fn owner_changed(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
     let mut args = Args::new(header, body);
     let (Some(Ok(Arg::Text(name))), Some(Ok(Arg::Text(old))), Some(Ok(Arg::Text(new)))) =
         (args.next(), args.next(), args.next())
@@ -212,11 +212,11 @@ fn owner_changed(bus: &mut Bus, header: &Header<'_>, body: &[u8], time_ns: u64) 
         return;
     };
     if !name.starts_with(':') {
-        bus.set_owner(name, new, time_ns);
+        bus.set_owner(name, new);
     } else if new.is_empty() {
         bus.leave(old);
     } else if names::is_unique(new) {
-        let connection = bus.meet(new, time_ns);
+        let connection = bus.meet(new);
         connection.rules_known = true;
         connection.is_gone = false;
     }

@@ -26,7 +26,6 @@ pub const DRIVER: &str = "org.freedesktop.DBus";
 /// One connection that was seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection {
-    pub first_ns: u64,
     /// The first well-known name that it owned.
     pub name: Sym,
     pub pid: Option<u32>,
@@ -93,14 +92,14 @@ impl Bus {
     }
 
     /// Takes in one message; they come in the order in which the bus dispatched them. The body may be cut.
-    pub fn observe(&mut self, header: &Header<'_>, body: &[u8], time_ns: u64) {
+    pub fn observe(&mut self, header: &Header<'_>, body: &[u8]) {
         if let Some(sender) = header.sender.filter(|sender| names::is_unique(sender)) {
-            self.meet(sender, time_ns).has_sent = true;
+            self.meet(sender).has_sent = true;
         }
         if let Some(destination) = header.destination.filter(|name| names::is_unique(name)) {
-            self.meet(destination, time_ns);
+            self.meet(destination);
         }
-        driver::observe(self, header, body, time_ns);
+        driver::observe(self, header, body);
     }
 
     /// The connections whose rules give them this message, by their unique names in no particular order: of a broadcast,
@@ -169,20 +168,18 @@ impl Bus {
     }
 
     /// A connection is there, for whatever reason one knows.
-    fn meet(&mut self, unique: &str, time_ns: u64) -> &mut Connection {
+    fn meet(&mut self, unique: &str) -> &mut Connection {
         let sym = self.names.symbols.add(unique);
-        self.connections
-            .entry(sym)
-            .or_insert_with(|| Connection { first_ns: time_ns, ..Connection::default() })
+        self.connections.entry(sym).or_default()
     }
 
-    fn set_owner(&mut self, name: &str, owner: &str, time_ns: u64) {
+    fn set_owner(&mut self, name: &str, owner: &str) {
         let name = self.names.symbols.add(name);
         if owner.is_empty() {
             self.names.owners.remove(&name);
             return;
         }
-        let connection = self.meet(owner, time_ns);
+        let connection = self.meet(owner);
         if connection.name == Sym::NONE {
             connection.name = name;
         }
@@ -209,7 +206,7 @@ mod tests {
     fn say(bus: &mut Bus, message: &Builder<'_>) -> Vec<String> {
         let bytes = message.build(9).unwrap();
         let header = Header::parse(&bytes).unwrap();
-        bus.observe(&header, &bytes[header.header_bytes..], 1);
+        bus.observe(&header, &bytes[header.header_bytes..]);
         let recipients = bus.recipients(&header, &bytes[header.header_bytes..]);
         recipients.into_iter().map(String::from).collect()
     }

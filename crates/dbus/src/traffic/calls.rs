@@ -26,7 +26,6 @@ type CallKey = (Sym, u32);
 struct Open {
     time_ns: u64,
     method: MethodKey,
-    depth: u32,
     outer: Option<CallKey>,
 }
 
@@ -86,7 +85,7 @@ impl Calls {
         self.expecting_reply += 1;
         let outer = self.serving.get(&key.0).and_then(|served| served.last().copied());
         let depth = outer.map_or(1, |(_, depth)| depth + 1);
-        let open = Open { time_ns, method, depth, outer: outer.map(|(key, _)| key) };
+        let open = Open { time_ns, method, outer: outer.map(|(key, _)| key) };
         if let Some(replaced) = self.open.insert(key, open) {
             self.give_up(&replaced);
         }

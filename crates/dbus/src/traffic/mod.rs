@@ -159,7 +159,7 @@ impl Analyser {
         let first_ns = *self.first_ns.get_or_insert(packet.time_ns);
         self.capture.back_in_time += u64::from(packet.time_ns < self.last_ns);
         self.last_ns = self.last_ns.max(packet.time_ns);
-        self.bus.observe(&header, body, packet.time_ns);
+        self.bus.observe(&header, body);
         let symbols = &mut self.bus.names.symbols;
         let sender = symbols.add_optional(header.sender);
         let destination = symbols.add_optional(header.destination);
