@@ -89,6 +89,8 @@ Examples:
     /// Hold our numbers against those of other tools, measured now in turn
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
+    /// Record and analyse the traffic of a D-Bus; find costly match rules
+    Dbus(crate::commands::dbus::Dbus),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"

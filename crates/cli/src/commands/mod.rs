@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+pub mod dbus;
 mod env;
 mod list;
 mod man;
@@ -27,6 +28,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Env(args) => env::env(&args),
         Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
+        Command::Dbus(args) => dbus::dbus(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
     }

@@ -43,7 +43,15 @@ impl<W: Write> Writer<W> {
         self.out.write_all(bytes)
     }
 
-    /// Writes what is still buffered.
+    /// Writes what is buffered, so that another program can read it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Writes what is still buffered and returns the file.
     ///
     /// # Errors
     /// It cannot be written.
