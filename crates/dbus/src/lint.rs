@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::bus::{Bus, DRIVER, RuleId};
+use crate::bus::{Bus, DRIVER, RuleId, Use};
 use crate::rule::MatchRule;
 use crate::symbols::Sym;
 use crate::wire::Kind;
@@ -57,8 +57,10 @@ pub struct Finding {
     pub text: String,
 }
 
-/// Additions without a single removal that are growth, not preparation.
+/// Additions without a single removal that are growth, if they go on.
 const GROWTH: u64 = 64;
+/// Rules of a connection whose past is not known that are worth a look.
+const MANY: u64 = 500;
 /// Broadcasts that must have passed before a rule that matched none of them is worth a word.
 const FEW_BROADCASTS: u64 = 100;
 /// Connections with more rules are not searched for pairs that subsume each other.
@@ -69,15 +71,7 @@ const MOST_COMPARED: usize = 2_000;
 pub fn rules(bus: &Bus) -> Vec<Finding> {
     let mut by_connection: HashMap<Sym, Vec<Held<'_>>> = HashMap::new();
     for (connection, id, seen, matched) in bus.rules.uses().filter(|(_, _, seen, _)| seen.added > 0) {
-        let held = Held {
-            id,
-            rule: bus.rules.rule(id),
-            now: seen.now,
-            peak: seen.peak,
-            added: seen.added,
-            removed: seen.removed,
-            matched,
-        };
+        let held = Held { id, rule: bus.rules.rule(id), seen, matched };
         by_connection.entry(connection).or_default().push(held);
     }
     let mut findings = Findings { bus, found: Vec::new() };
@@ -116,10 +110,7 @@ pub fn rules(bus: &Bus) -> Vec<Finding> {
 struct Held<'a> {
     id: RuleId,
     rule: &'a MatchRule,
-    now: u32,
-    peak: u32,
-    added: u64,
-    removed: u64,
+    seen: Use,
     matched: u64,
 }
 
@@ -131,7 +122,7 @@ struct Findings<'a> {
 impl Findings<'_> {
     fn each(&mut self, connection: Sym, held: &[Held<'_>]) {
         let broadcasts = self.bus.broadcasts();
-        for Held { rule, peak, matched, .. } in held {
+        for Held { rule, seen: Use { peak, .. }, matched, .. } in held {
             let mut add = |level, kind, count, text: String| {
                 self.add(level, kind, connection, rule.to_string(), count, text);
             };
@@ -161,12 +152,27 @@ impl Findings<'_> {
     }
 
     fn growth(&mut self, connection: Sym, held: &[Held<'_>]) {
-        let added: u64 = held.iter().map(|held| held.added).sum();
-        let removed: u64 = held.iter().map(|held| held.removed).sum();
-        if added >= GROWTH && removed == 0 && !self.bus.was_listed(connection) {
-            let distinct = held.len();
+        let added: u64 = held.iter().map(|held| held.seen.added).sum();
+        let removed: u64 = held.iter().map(|held| held.seen.removed).sum();
+        let now: u64 = held.iter().map(|held| u64::from(held.seen.now)).sum();
+        let distinct = held.len();
+        if self.bus.was_listed(connection) {
+            if now >= MANY {
+                let text = format!(
+                    "it has {now} rules, {distinct} of them distinct; look whether it removes those of objects that went"
+                );
+                self.add(Level::Warning, "growth", connection, String::new(), now, text);
+            }
+            return;
+        }
+        // Rules that are added at the start only are preparation.
+        let first = held.iter().map(|held| held.seen.first_at).min().unwrap_or(0);
+        let last = held.iter().map(|held| held.seen.last_at).max().unwrap_or(0);
+        let all = self.bus.rules.seen;
+        let goes_on = last > all / 2 && last - first > all / 4;
+        if added >= GROWTH && removed == 0 && goes_on {
             let text = format!(
-                "it added {added} rules, {distinct} of them distinct, and removed none; remove a rule when its object goes"
+                "it added {added} rules, {distinct} of them distinct, all the time, and removed none; remove a rule when its object goes"
             );
             self.add(Level::Error, "growth", connection, String::new(), added, text);
         }
@@ -177,7 +183,7 @@ impl Findings<'_> {
             return;
         }
         // Rules that are there at the same time, as far as the last state tells.
-        let at_once = |a: &Held<'_>, b: &Held<'_>| (a.now > 0) == (b.now > 0);
+        let at_once = |a: &Held<'_>, b: &Held<'_>| (a.seen.now > 0) == (b.seen.now > 0);
         for narrow in held {
             let wide = held.iter().find(|wide| {
                 wide.id != narrow.id && at_once(wide, narrow) && wide.rule.subsumes(narrow.rule)

@@ -9,7 +9,7 @@
 mod driver;
 mod rulebook;
 
-pub(crate) use rulebook::{RuleId, Rulebook};
+pub(crate) use rulebook::{RuleId, Rulebook, Use};
 
 use std::collections::HashMap;
 
@@ -93,6 +93,7 @@ impl Bus {
 
     /// Takes in one message; they come in the order in which the bus dispatched them. The body may be cut.
     pub fn observe(&mut self, header: &Header<'_>, body: &[u8]) {
+        self.rules.seen += 1;
         if let Some(sender) = header.sender.filter(|sender| names::is_unique(sender)) {
             self.meet(sender).has_sent = true;
         }

@@ -34,6 +34,9 @@ pub(crate) struct Use {
     pub peak: u32,
     pub added: u64,
     pub removed: u64,
+    /// Messages that the bus had seen when the first instance was added, and when the last was.
+    pub first_at: u64,
+    pub last_at: u64,
     /// Messages that it matched while this connection had it.
     matched: u64,
     matched_before: u64,
@@ -47,6 +50,8 @@ pub(crate) struct Rulebook {
     by_connection: HashMap<Sym, Vec<RuleId>>,
     groups: Vec<(u8, HashMap<Key, Vec<RuleId>>)>,
     arg_count: usize,
+    /// Messages that the bus has seen.
+    pub seen: u64,
     eavesdroppers: usize,
 }
 
@@ -77,6 +82,10 @@ impl Rulebook {
         let id = self.id(rule, symbols);
         let entry = &mut self.entries[id.0 as usize];
         let seen = self.uses.entry((connection, id)).or_default();
+        if seen.added == 0 {
+            seen.first_at = self.seen;
+        }
+        seen.last_at = self.seen;
         seen.added += 1;
         seen.now += 1;
         seen.peak = seen.peak.max(seen.now);

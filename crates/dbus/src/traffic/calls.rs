@@ -40,6 +40,7 @@ pub(super) struct Answered {
 pub(super) struct Times {
     histogram: Option<Histogram<u32>>,
     total_ns: u64,
+    max_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -197,6 +198,7 @@ impl Method {
         self.errors += other.errors;
         self.unanswered += other.unanswered;
         self.times.total_ns += other.times.total_ns;
+        self.times.max_ns = self.times.max_ns.max(other.times.max_ns);
         match (&mut self.times.histogram, other.times.histogram) {
             (Some(sum), Some(other)) => {
                 sum.add(other).expect("histograms of the same kind grow as they must")
@@ -211,13 +213,14 @@ impl Times {
     fn add(&mut self, latency_ns: u64) {
         let histogram =
             self.histogram.get_or_insert_with(|| Histogram::new(2).expect("two digits are a precision"));
-        histogram.saturating_record(latency_ns / 1_000);
+        histogram.record(latency_ns / 1_000).expect("a histogram that grows takes every value");
+        self.max_ns = self.max_ns.max(latency_ns);
         self.total_ns += latency_ns;
     }
 
     fn latency(&self) -> Latency {
         let Some(histogram) = &self.histogram else { return Latency::default() };
-        let max_us = histogram.max();
+        let max_us = self.max_ns / 1_000;
         let share = |share| histogram.value_at_quantile(share).min(max_us);
         Latency {
             count: histogram.len(),

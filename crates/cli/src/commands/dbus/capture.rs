@@ -14,7 +14,6 @@ use weighbridge_lab::interrupt::Interrupt;
 
 use super::args::Capture;
 use crate::destination::cannot_create;
-use crate::values::spoken;
 use crate::{Exit, Failure, output};
 
 /// How often the file gets what was recorded, so that a reader of it sees a bus at work.
@@ -48,7 +47,7 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
     let ended = recording.record(&mut monitor, args.time, &interrupt, ignored.as_deref(), &answers);
     let Recording { writer, messages, bytes } = recording;
     writer.finish().map_err(cannot_write)?;
-    output::say(&format!("{messages} messages, {bytes} bytes in {}", spoken(began.elapsed())));
+    output::say(&format!("{messages} messages, {bytes} bytes in {:.1} s", began.elapsed().as_secs_f64()));
     match ended? {
         End::Time | End::Interrupted => Ok(Exit::Fine),
         End::Bus(why) => {
