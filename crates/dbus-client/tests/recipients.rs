@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const END: &str = "org.weighbridge.End";
 
 const CONFIG: &str = "<busconfig><type>session</type><listen>unix:dir=FOLDER</listen><auth>EXTERNAL</auth>\
-    <policy context=\"default\"><allow send_destination=\"*\"/><allow own=\"*\"/><allow user=\"*\"/></policy>\
+    <policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/></policy>\
     <limit name=\"max_match_rules_per_connection\">10000</limit></busconfig>";
 
 /// A daemon of its own, which ends with the test.

@@ -20,7 +20,7 @@ fn theirs(endian: Endian) -> TheirEndian {
 
 fn parsed_by_zbus(bytes: &[u8]) -> Result<Message, zbus::Error> {
     let endian = Endian::from_mark(bytes[0]).map_or(TheirEndian::Little, theirs);
-    let data = Data::new(bytes.to_vec(), Context::new_dbus(endian, 0));
+    let data = Data::new(bytes.to_vec(), Context::new(endian, 0));
     // SAFETY: whatever the encoding, the functions used here check it before they use it; the contract is about what later
     // deserialisation may find, and that is checked too.
     unsafe { Message::from_bytes(data) }
@@ -164,7 +164,7 @@ proptest! {
     fn changed_bytes_are_refused_or_mean_the_same(
         endian in endian(), values in values(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), cut in any::<prop::sample::Index>(),
     ) {
-        let message = Message::signal("/a/b", "a.B", "C").unwrap().sender(":1.5").unwrap().endian(theirs(endian)).build(&values).unwrap();
+        let message = Message::signal("/a/b", "a.B", "C").sender(":1.5").endian(theirs(endian)).build(&values).unwrap();
         let mut bytes = message.data().bytes().to_vec();
         for (place, value) in changes {
             let place = place.index(bytes.len());
