@@ -20,7 +20,7 @@ Examples:
   weighbridge report weighbridge-*.jsonl     the tables of earlier records
 
 Results go to standard output, progress and warnings to standard error.
-Exit code: 0 fine, 1 a ratio outside its band (check), 2 a mistake or a failure, 130 interrupted with a valid partial record.";
+Exit code: 0 fine, 1 a ratio outside its band (check) or findings (dbus lint), 2 a mistake or a failure, 130 interrupted with a valid partial record.";
 
 const AFTER_RUN_HELP: &str = "\
 A case is named pattern/mechanism/payload bytes/placement, then axes that are not at their default:

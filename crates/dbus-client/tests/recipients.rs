@@ -13,7 +13,7 @@ use weighbridge_dbus_client::{Connection, Error, Monitoring, become_monitor, rul
 const CLIENTS: usize = 50;
 const RULES: usize = 500;
 const MESSAGES: u32 = 10_000;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The interface of the last signal of the test, which every client gets.
 const END: &str = "org.weighbridge.End";
 

@@ -61,7 +61,12 @@ fn their_fields(message: &Message) -> [Option<String>; 9] {
         header.sender().map(ToString::to_string),
         header.reply_serial().map(|serial| serial.to_string()),
         Some(header.signature().to_string_no_parens()),
-        Some(format!("{kind} {} {} {}", primary.flags().bits(), primary.serial_num(), primary.body_len())),
+        Some(format!(
+            "{kind} {} {} {}",
+            primary.flags().bits() & 7,
+            primary.serial_num(),
+            primary.body_len()
+        )),
     ]
 }
 
