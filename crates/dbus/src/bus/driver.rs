@@ -78,6 +78,10 @@ fn call(bus: &mut Bus, header: &Header<'_>, body: &[u8]) {
             mark_as_capture(bus, caller);
             Question::Rules
         }
+        ("Hello", _) => {
+            bus.connections.entry(caller).or_default().rules_known = true;
+            return;
+        }
         ("BecomeMonitor", _) => {
             bus.leave(sender);
             mark_as_capture(bus, caller);

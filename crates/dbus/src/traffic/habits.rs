@@ -224,7 +224,8 @@ impl Habits {
     }
 
     fn watch(&mut self, call: &Call) {
-        if self.is_full {
+        // Rules that are added again are a matter of their own.
+        if self.is_full || call.is_add_match {
             return;
         }
         if self.watched.len() >= MOST_WATCHED {
