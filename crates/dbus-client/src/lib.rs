@@ -8,7 +8,7 @@ mod monitor;
 
 pub use address::{Address, session, system};
 pub use connection::Connection;
-pub use monitor::{Monitoring, become_monitor, rules_and_processes};
+pub use monitor::{Monitoring, become_monitor, process_of, rules_and_processes};
 
 use std::fmt;
 use std::io;

@@ -54,22 +54,13 @@ pub fn become_monitor(connection: &mut Connection) -> Result<Monitoring, Error> 
 /// [`Error::Refused`] when the bus does not tell rules at all; everything else was asked and answered all the same, and
 /// stands in `seen`.
 pub fn rules_and_processes(connection: &mut Connection, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-    let unique_name = connection.unique_name().to_owned();
-    let mut serial = 0;
-    let mut ask = |call: Builder<'_>| {
-        let reply = connection.call(&call, PATIENCE)?;
-        let header = Header::parse(&reply).map_err(Error::Protocol)?;
-        serial = header.reply_serial.unwrap_or(serial + 1);
-        // The call as a monitor would see it.
-        let call = call.sender(&unique_name).build(serial);
-        seen(&call.map_err(|long| Error::Io(std::io::Error::other(long)))?);
-        seen(&reply);
-        Ok(reply)
-    };
-    let names = ask(driver_call("ListNames", Body::default()))?;
+    let names = ask(connection, &driver_call("ListNames", Body::default()), seen)?;
     for name in texts(&names) {
-        let member = if names::is_unique(&name) { "GetConnectionUnixProcessID" } else { "GetNameOwner" };
-        match ask(driver_call(member, Body::default().text(&name))) {
+        if names::is_unique(&name) {
+            process_of(connection, &name, seen)?;
+            continue;
+        }
+        match ask(connection, &driver_call("GetNameOwner", Body::default().text(&name)), seen) {
             Ok(_) | Err(Error::Refused { .. }) => {}
             Err(other) => return Err(other),
         }
@@ -77,7 +68,33 @@ pub fn rules_and_processes(connection: &mut Connection, seen: &mut dyn FnMut(&[u
     let rules = Builder::call("/org/freedesktop/DBus", "GetAllMatchRules")
         .interface("org.freedesktop.DBus.Debug.Stats")
         .destination(DRIVER);
-    ask(rules).map(|_| ())
+    ask(connection, &rules, seen).map(|_| ())
+}
+
+/// Asks the driver for the process of a connection, in the manner of [`rules_and_processes`].
+///
+/// # Errors
+/// The connection to the bus failed. A refusal is passed over: the other connection may have left.
+pub fn process_of(connection: &mut Connection, name: &str, seen: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+    let call = driver_call("GetConnectionUnixProcessID", Body::default().text(name));
+    match ask(connection, &call, seen) {
+        Ok(_) | Err(Error::Refused { .. }) => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+/// Calls, and shows call and reply as a monitor would see them.
+fn ask(
+    connection: &mut Connection,
+    call: &Builder<'_>,
+    seen: &mut dyn FnMut(&[u8]),
+) -> Result<Vec<u8>, Error> {
+    let reply = connection.call(call, PATIENCE)?;
+    let serial = Header::parse(&reply).map_err(Error::Protocol)?.reply_serial.unwrap_or(1);
+    let sent = call.clone().sender(connection.unique_name()).build(serial);
+    seen(&sent.map_err(|long| Error::Io(std::io::Error::other(long)))?);
+    seen(&reply);
+    Ok(reply)
 }
 
 /// All strings of a body.

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{START_NS, boot, mixed};
+use common::{Random, START_NS, boot, mixed};
 use weighbridge_dbus::anonymise::Anonymiser;
 use weighbridge_dbus::capture::{Format, NotACapture, Problems, Reader, Writer};
 use weighbridge_dbus::lint::Level;
@@ -310,4 +310,32 @@ fn no_string_of_a_capture_survives_its_anonymisation_and_its_facts_do() {
         };
         assert_eq!(kinds(&before), kinds(&after));
     }
+}
+
+/// Whatever is in a file, it is read to its end; what was not touched is found again.
+#[test]
+fn any_damage_is_survived() {
+    let capture = mixed(Vec::new(), 300);
+    let text = b"sig\t1795312165.405407\t11\t:1.4\t<none>\t/a/b\ta.b\tC\n".repeat(50);
+    let pcapng = as_pcapng(&messages(&capture).0, false);
+    let mut random = Random(1);
+    let mut found = 0;
+    for whole in [&capture, &pcapng, &text] {
+        for _ in 0..60 {
+            let mut damaged = whole.clone();
+            for _ in 0..=random.below(20) {
+                let place = random.below(damaged.len() as u64) as usize;
+                damaged[place] = random.below(256) as u8;
+            }
+            damaged.truncate(1 + random.below(damaged.len() as u64) as usize);
+            let Ok(mut reader) = Reader::new(&damaged[..]) else { continue };
+            let (mut analyser, mut anonymiser) = (Analyser::new(Options::default()), Anonymiser::new());
+            while let Some(packet) = reader.next_packet().unwrap() {
+                analyser.push(&packet);
+                let _ = anonymiser.message(packet.bytes);
+            }
+            found += analyser.finish().facts.totals.messages;
+        }
+    }
+    assert!(found > 5_000, "{found}");
 }

@@ -59,9 +59,11 @@ impl<R: Read> Window<R> {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        self.bytes.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
         // A length from the file is no reason for memory; only bytes that are there are.
         let room = self.end + CHUNK_BYTES;
         if self.bytes.len() < room {

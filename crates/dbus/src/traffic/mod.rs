@@ -246,7 +246,7 @@ impl Analyser {
             by_destination: self.destinations.rows(title),
             sizes: if self.options.has_sizes { self.sizes.rows() } else { Vec::new() },
             errors: self.errors.rows(text),
-            recipients: self.recipients.finish(bus.coverage(), totals.messages, |sym| title(sym)),
+            recipients: self.recipients.finish(bus.coverage(), totals.messages, title),
             calls: self.calls.finish(self.last_ns, ignored, title),
             habits: self.habits.finish(first_ns, title),
             connections,

@@ -7,9 +7,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::capture::Writer;
-use weighbridge_dbus::wire::Header;
-use weighbridge_dbus_client::{Connection, Error, Monitoring, become_monitor, rules_and_processes};
+use weighbridge_dbus::wire::{Arg, Args, Header};
+use weighbridge_dbus_client::{
+    Connection, Error, Monitoring, become_monitor, process_of, rules_and_processes,
+};
 use weighbridge_lab::interrupt::Interrupt;
 
 use super::args::Capture;
@@ -42,9 +45,9 @@ pub fn capture(args: &Capture) -> Result<Exit, Failure> {
     let writer = Writer::new(BufWriter::with_capacity(256 << 10, out)).map_err(cannot_write)?;
     let mut recording = Recording { writer, messages: 0, bytes: 0 };
     let ignored = (!sees_all).then(|| asker.unique_name().to_owned());
-    let answers = ask(asker);
+    let asking = ask(asker);
     let began = Instant::now();
-    let ended = recording.record(&mut monitor, args.time, &interrupt, ignored.as_deref(), &answers);
+    let ended = recording.record(&mut monitor, args.time, &interrupt, ignored.as_deref(), &asking);
     let Recording { writer, messages, bytes } = recording;
     writer.finish().map_err(cannot_write)?;
     output::say(&format!("{messages} messages, {bytes} bytes in {:.1} s", began.elapsed().as_secs_f64()));
@@ -77,21 +80,50 @@ fn say_what_is_seen(monitoring: &Monitoring) -> bool {
     *monitoring == Monitoring::Everything
 }
 
-/// Asks for rules, names and processes while the monitor records; the answers arrive where the monitor does not see them.
-fn ask(mut asker: Connection) -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
+/// A thread that asks the driver while the monitor records.
+struct Asking {
+    /// Calls and replies, for where the monitor does not see them.
+    answers: mpsc::Receiver<Vec<u8>>,
+    /// Connections whose process is to be asked for.
+    newcomers: mpsc::Sender<String>,
+}
+
+/// Asks for the rules, names and processes that there are, then for the process of each connection that comes.
+fn ask(mut asker: Connection) -> Asking {
+    let (sender, answers) = mpsc::channel();
+    let (newcomers, names) = mpsc::channel::<String>();
     std::thread::spawn(move || {
-        let asked = rules_and_processes(&mut asker, &mut |message| {
+        let mut seen = |message: &[u8]| {
             // The capture may have ended.
             let _ = sender.send(message.to_owned());
-        });
-        if let Err(error) = asked {
+        };
+        if let Err(error) = rules_and_processes(&mut asker, &mut seen) {
             output::warn(&format!(
                 "the bus does not tell its match rules ({error}); recipients will be known of connections that come during the capture"
             ));
         }
+        let own = asker.unique_name().to_owned();
+        for name in names.into_iter().filter(|name| *name != own) {
+            if process_of(&mut asker, &name, &mut seen).is_err() {
+                // The monitor notices too, and says why.
+                return;
+            }
+        }
     });
-    receiver
+    Asking { answers, newcomers }
+}
+
+/// The connection that comes into being with a message of the driver.
+fn newcomer(message: &[u8]) -> Option<String> {
+    let header = Header::parse(message).ok()?;
+    if header.sender != Some(DRIVER) || header.member != Some("NameOwnerChanged") {
+        return None;
+    }
+    let mut args = Args::new(&header, &message[header.header_bytes..]).map_while(Result::ok);
+    match (args.next()?, args.next()?) {
+        (Arg::Text(name), Arg::Text("")) if name.starts_with(':') => Some(name.to_owned()),
+        _ => None,
+    }
 }
 
 /// Why a recording ended.
@@ -114,19 +146,22 @@ impl<W: Write> Recording<W> {
         time: Option<Duration>,
         interrupt: &Interrupt,
         ignored: Option<&str>,
-        answers: &mpsc::Receiver<Vec<u8>>,
+        asking: &Asking,
     ) -> Result<End, Failure> {
         let deadline = time.map(|time| Instant::now() + time);
         let mut flushed = Instant::now();
         loop {
             // Of a monitor that sees all, these are what it sees anyway.
-            while let Ok(message) = answers.try_recv() {
+            while let Ok(message) = asking.answers.try_recv() {
                 if ignored.is_some() {
                     self.write(&message)?;
                 }
             }
             match monitor.receive(Duration::ZERO) {
                 Ok(Some(message)) => {
+                    if let Some(name) = newcomer(&message) {
+                        let _ = asking.newcomers.send(name);
+                    }
                     let is_ours = ignored.is_some_and(|name| is_of(&message, name));
                     if !is_ours {
                         self.write(&message)?;
