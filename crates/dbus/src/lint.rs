@@ -184,8 +184,16 @@ impl Findings<'_> {
         }
         // Rules that are there at the same time, as far as the last state tells.
         let at_once = |a: &Held<'_>, b: &Held<'_>| (a.seen.now > 0) == (b.seen.now > 0);
+        // A rule that subsumes another has the same interface or none, so only those are compared.
+        let mut by_interface: HashMap<Option<&str>, Vec<&Held<'_>>> = HashMap::new();
+        for held in held {
+            by_interface.entry(held.rule.interface.as_deref()).or_default().push(held);
+        }
         for narrow in held {
-            let wide = held.iter().find(|wide| {
+            let interface = narrow.rule.interface.as_deref();
+            let same = by_interface.get(&interface).into_iter().flatten();
+            let any = by_interface.get(&None).filter(|_| interface.is_some()).into_iter().flatten();
+            let wide = same.chain(any).find(|wide| {
                 wide.id != narrow.id && at_once(wide, narrow) && wide.rule.subsumes(narrow.rule)
             });
             if let Some(wide) = wide {

@@ -11,8 +11,7 @@ mod rulebook;
 
 pub(crate) use rulebook::{RuleId, Rulebook, Use};
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::rule::Owners;
@@ -60,7 +59,7 @@ impl Coverage {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub symbols: Symbols,
-    owners: HashMap<Sym, Sym>,
+    owners: FxHashMap<Sym, Sym>,
 }
 
 impl Owners for Names {
@@ -76,11 +75,11 @@ impl Owners for Names {
 #[derive(Debug, Default)]
 pub struct Bus {
     pub(crate) names: Names,
-    pub(crate) connections: HashMap<Sym, Connection>,
+    pub(crate) connections: FxHashMap<Sym, Connection>,
     pub(crate) rules: Rulebook,
-    questions: HashMap<(Sym, u32), Question>,
+    questions: FxHashMap<(Sym, u32), Question>,
     /// Texts that a connection gave for a rule and that are none.
-    pub(crate) bad_rules: HashMap<(Sym, Sym), u64>,
+    pub(crate) bad_rules: FxHashMap<(Sym, Sym), u64>,
     broadcasts: u64,
 }
 

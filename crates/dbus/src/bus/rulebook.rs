@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
+
 use crate::rule::{ArgMatch, MatchRule, PathMatch};
 use crate::symbols::{Sym, Symbols};
 use crate::wire::{Arg, Header};
@@ -46,9 +48,9 @@ pub(crate) struct Use {
 pub(crate) struct Rulebook {
     ids: HashMap<MatchRule, RuleId>,
     entries: Vec<Entry>,
-    uses: HashMap<(Sym, RuleId), Use>,
-    by_connection: HashMap<Sym, Vec<RuleId>>,
-    groups: Vec<(u8, HashMap<Key, Vec<RuleId>>)>,
+    uses: FxHashMap<(Sym, RuleId), Use>,
+    by_connection: FxHashMap<Sym, Vec<RuleId>>,
+    groups: Vec<(u8, FxHashMap<Key, Vec<RuleId>>)>,
     arg_count: usize,
     /// Messages that the bus has seen.
     pub seen: u64,
@@ -204,9 +206,9 @@ impl Rulebook {
         id
     }
 
-    fn group(&mut self, conditions: u8) -> &mut HashMap<Key, Vec<RuleId>> {
+    fn group(&mut self, conditions: u8) -> &mut FxHashMap<Key, Vec<RuleId>> {
         let at = self.groups.iter().position(|(known, _)| *known == conditions).unwrap_or_else(|| {
-            self.groups.push((conditions, HashMap::new()));
+            self.groups.push((conditions, FxHashMap::default()));
             self.groups.len() - 1
         });
         &mut self.groups[at].1

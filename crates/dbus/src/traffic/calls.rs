@@ -1,8 +1,7 @@
 //! Calls and their replies: how long they take, which never come, which are inside which.
 
-use std::collections::HashMap;
-
 use hdrhistogram::Histogram;
+use rustc_hash::FxHashMap;
 
 use super::facts::{Calls as CallFacts, Latency, Method as MethodFacts};
 use super::tally::greatest;
@@ -53,10 +52,10 @@ struct Method {
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    open: HashMap<CallKey, Open>,
+    open: FxHashMap<CallKey, Open>,
     /// Calls that a connection has not answered yet, with their depth.
-    serving: HashMap<Sym, Vec<(CallKey, u32)>>,
-    methods: HashMap<MethodKey, Method>,
+    serving: FxHashMap<Sym, Vec<(CallKey, u32)>>,
+    methods: FxHashMap<MethodKey, Method>,
     times: Times,
     expecting_reply: u64,
     without_call: u64,
@@ -135,7 +134,7 @@ impl Calls {
                 false => self.give_up(&open),
             }
         }
-        let mut merged: HashMap<(String, Sym, Sym), Method> = HashMap::new();
+        let mut merged: FxHashMap<(String, Sym, Sym), Method> = FxHashMap::default();
         for ([destination, interface, member], method) in self.methods {
             merged.entry((name(destination), interface, member)).or_default().add(method);
         }

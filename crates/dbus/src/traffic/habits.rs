@@ -1,11 +1,12 @@
 //! Habits of callers that cost round trips or wake-ups: chains, properties one by one, polling, busy starts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::calls::{Answered, MethodKey};
 use super::facts::{Chain as ChainFacts, Count, Habits as HabitFacts, Polling, RepeatedGets, Start};
 use super::tally::greatest;
 use crate::symbols::Sym;
+use rustc_hash::FxHashMap;
 
 /// A caller that sends its next call later than this after a reply has done something else in between.
 const CHAIN_GAP_NS: u64 = 5_000_000;
@@ -31,9 +32,9 @@ type Watched = ([Sym; 5], u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Habits {
-    callers: HashMap<Sym, Caller>,
-    gets: HashMap<(Sym, Sym), Gets>,
-    watched: HashMap<Watched, Intervals>,
+    callers: FxHashMap<Sym, Caller>,
+    gets: FxHashMap<(Sym, Sym), Gets>,
+    watched: FxHashMap<Watched, Intervals>,
     is_full: bool,
     chains: Vec<(Sym, Chain)>,
     repeated: Vec<((Sym, Sym), Gets)>,

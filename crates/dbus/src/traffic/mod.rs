@@ -9,7 +9,7 @@ mod tally;
 pub use facts::*;
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use crate::bus::{Bus, DRIVER};
@@ -292,7 +292,7 @@ impl Analyser {
             Some(Some(Ok(Arg::Text(interface)))) => self.bus.names.symbols.add(interface),
             _ => Sym::NONE,
         };
-        let mut args = DefaultHasher::new();
+        let mut args = rustc_hash::FxHasher::default();
         seen.body[..seen.body.len().min(HASHED_BYTES)].hash(&mut args);
         header.body_bytes.hash(&mut args);
         self.habits.call(&Call {

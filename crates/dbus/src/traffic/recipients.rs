@@ -1,11 +1,10 @@
 //! Who gets the broadcasts.
 
-use std::collections::HashMap;
-
 use super::facts::{RecipientClass, Recipients as RecipientFacts, SignalRecipients};
 use super::tally::{Tally, greatest};
 use crate::bus::Coverage;
 use crate::symbols::Sym;
+use rustc_hash::FxHashMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Recipients {
@@ -14,8 +13,8 @@ pub(super) struct Recipients {
     unwanted: u64,
     /// Messages for one connection, and copies for those that eavesdrop.
     single: u64,
-    histogram: HashMap<usize, u64>,
-    signals: HashMap<(Sym, Sym), Signal>,
+    histogram: FxHashMap<usize, u64>,
+    signals: FxHashMap<(Sym, Sym), Signal>,
     pub woken: Tally<Sym>,
 }
 

@@ -1,11 +1,11 @@
 //! Counting: by key, by size, over time.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::facts::{Count, MOST_ROWS, SizeClass, Timeline};
 use crate::symbols::Sym;
 use crate::wire::{Kind, MAX_MESSAGE_BYTES};
+use rustc_hash::FxHashMap;
 
 /// Messages and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,11 +23,11 @@ impl Sum {
 
 /// Sums by key.
 #[derive(Debug)]
-pub(super) struct Tally<K>(pub HashMap<K, Sum>);
+pub(super) struct Tally<K>(pub FxHashMap<K, Sum>);
 
 impl<K> Default for Tally<K> {
     fn default() -> Tally<K> {
-        Tally(HashMap::new())
+        Tally(FxHashMap::default())
     }
 }
 
@@ -40,7 +40,7 @@ impl<K: Eq + Hash> Tally<K> {
 impl Tally<Sym> {
     /// Rows by name; keys of the same name are added up.
     pub fn rows(&self, name: impl Fn(Sym) -> String) -> Vec<Count> {
-        let mut named: HashMap<String, Sum> = HashMap::new();
+        let mut named: FxHashMap<String, Sum> = FxHashMap::default();
         for (key, sum) in &self.0 {
             let total = named.entry(name(*key)).or_default();
             total.messages += sum.messages;

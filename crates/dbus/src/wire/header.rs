@@ -163,7 +163,7 @@ impl<'a> Header<'a> {
         if types != expected {
             return Err(Fault::Invalid("a header field has the wrong type"));
         }
-        if *seen & 1 << code != 0 {
+        if *seen & (1 << code) != 0 {
             return Err(Fault::Invalid("a header field is there twice"));
         }
         *seen |= 1 << code;

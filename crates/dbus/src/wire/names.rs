@@ -11,47 +11,64 @@ pub fn is_bus_name(name: &str) -> bool {
 /// A unique name: a colon, then at least two elements, which may start with a digit.
 #[must_use]
 pub fn is_unique(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES
-        && name.strip_prefix(':').is_some_and(|rest| {
-            rest.contains('.')
-                && rest.split('.').all(|part| !part.is_empty() && part.bytes().all(in_bus_name))
-        })
+    name.strip_prefix(':').is_some_and(|rest| {
+        name.len() <= MAX_NAME_BYTES && elements(rest, b'.', in_bus_name, true).is_some_and(|count| count > 1)
+    })
 }
 
 /// A well-known name such as `org.freedesktop.DBus`: at least two elements.
 #[must_use]
 pub fn is_well_known(name: &str) -> bool {
-    name.contains('.') && is_namespace(name)
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_bus_name, false).is_some_and(|count| count > 1)
 }
 
 /// What `arg0namespace` takes: a well-known name, or the first elements of one.
 #[must_use]
 pub fn is_namespace(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES
-        && name
-            .split('.')
-            .all(|part| !starts_with_digit(part) && !part.is_empty() && part.bytes().all(in_bus_name))
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_bus_name, false).is_some()
 }
 
 /// An interface name, or the name of an error: at least two elements without hyphens.
 #[must_use]
 pub fn is_interface(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && name.contains('.') && name.split('.').all(is_word)
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_word, false).is_some_and(|count| count > 1)
 }
 
 /// The name of a method or a signal.
 #[must_use]
 pub fn is_member(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && is_word(name)
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_word, false) == Some(1)
 }
 
 /// An object path. The specification sets no limit but that of a message.
 #[must_use]
 pub fn is_path(path: &str) -> bool {
-    path == "/"
-        || path
-            .strip_prefix('/')
-            .is_some_and(|rest| rest.split('/').all(|part| !part.is_empty() && part.bytes().all(in_word)))
+    path == "/" || path.strip_prefix('/').is_some_and(|rest| elements(rest, b'/', in_word, true).is_some())
+}
+
+/// How many elements a name has; nothing if one is empty, has a byte that it must not have, or starts with a digit where
+/// that is not allowed.
+fn elements(
+    name: &str,
+    separator: u8,
+    is_allowed: fn(u8) -> bool,
+    may_start_with_digit: bool,
+) -> Option<usize> {
+    let (mut count, mut is_start) = (1, true);
+    for &byte in name.as_bytes() {
+        if byte == separator {
+            if is_start {
+                return None;
+            }
+            count += 1;
+            is_start = true;
+        } else if is_allowed(byte) && (may_start_with_digit || !is_start || !byte.is_ascii_digit()) {
+            is_start = false;
+        } else {
+            return None;
+        }
+    }
+    if is_start { None } else { Some(count) }
 }
 
 /// Is a path the named one, or below it?
@@ -70,19 +87,11 @@ fn is_below(text: &str, namespace: &str, separator: char) -> bool {
     text.strip_prefix(namespace).is_some_and(|rest| rest.is_empty() || rest.starts_with(separator))
 }
 
-fn is_word(part: &str) -> bool {
-    !part.is_empty() && !starts_with_digit(part) && part.bytes().all(in_word)
-}
-
-fn starts_with_digit(part: &str) -> bool {
-    part.starts_with(|first: char| first.is_ascii_digit())
-}
-
-const fn in_word(byte: u8) -> bool {
+fn in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-const fn in_bus_name(byte: u8) -> bool {
+fn in_bus_name(byte: u8) -> bool {
     in_word(byte) || byte == b'-'
 }
 

@@ -14,6 +14,10 @@ pub fn check(signature: &str) -> Result<(), &'static str> {
         return Err("a signature is longer than 255 bytes");
     }
     let mut rest = signature.as_bytes();
+    // Most signatures are a few letters.
+    while let Some((_, after)) = rest.split_first().filter(|(code, _)| is_basic(**code)) {
+        rest = after;
+    }
     while !rest.is_empty() {
         rest = complete_type(rest, 0, 0)?;
     }
