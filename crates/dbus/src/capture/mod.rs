@@ -27,9 +27,9 @@ pub const LINK_TYPE: u32 = 231;
 /// The format of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// As `dbus-monitor --pcap`, `busctl capture` before systemd 254 and `bustle-pcap` write it.
+    /// As `dbus-monitor --pcap` and `bustle-pcap` write it.
     Pcap,
-    /// As newer programs write it.
+    /// As `busctl capture` writes it.
     PcapNg,
     /// The text of `dbus-monitor --profile`: headers without flags and bodies.
     Profile,

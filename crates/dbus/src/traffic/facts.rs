@@ -63,7 +63,8 @@ pub struct Totals {
     pub driver_calls: u64,
     /// Calls of the driver's `AddMatch`.
     pub add_match_calls: u64,
-    /// Messages from or to the connections that recorded the capture; they are among all the others.
+    /// Messages from or to connections that became monitors or listed the match rules, as the recording program does; they
+    /// are among all the others.
     pub of_capture: u64,
 }
 

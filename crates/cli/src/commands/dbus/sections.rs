@@ -32,7 +32,10 @@ fn lead(facts: &Facts) -> Vec<String> {
         percent(totals.driver_messages, totals.messages),
     )];
     if totals.of_capture > 0 {
-        lead.push(format!("{} of them are of the recording program itself.", grouped(totals.of_capture)));
+        lead.push(format!(
+            "{} of them are of the recording program or of other monitors.",
+            grouped(totals.of_capture)
+        ));
     }
     if capture.cut > 0 {
         lead.push(format!(
