@@ -20,8 +20,8 @@ Examples:
   weighbridge history                        the records of earlier runs
 
 Results go to standard output, progress and warnings to standard error.
-Exit code: 0 success, 1 a ratio outside its band (check), 2 a usage mistake or a failure, 130 interrupted with a valid \
-partial record.";
+Exit code: 0 success, 1 a ratio outside its band (check) or findings (dbus lint), 2 a usage mistake or a failure, \
+130 interrupted with a valid partial record.";
 
 const AFTER_RUN_HELP: &str = "\
 A case is named pattern/mechanism/payload bytes/placement, then axes that are not at their default:
@@ -110,6 +110,8 @@ Examples:
     /// Compare our numbers with those of other tools, measured now in turn
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
+    /// Record and analyse the traffic of a D-Bus; find costly match rules
+    Dbus(crate::commands::dbus::Dbus),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"

@@ -13,11 +13,15 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
+    ("dbus", "weighbridge-dbus", &[]),
+    ("dbus-client", "weighbridge-dbus-client", &["weighbridge-dbus"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
         "weighbridge",
         &[
+            "weighbridge-dbus",
+            "weighbridge-dbus-client",
             "weighbridge-lab",
             "weighbridge-peers",
             "weighbridge-report",

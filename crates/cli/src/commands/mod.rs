@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+pub mod dbus;
 mod env;
 mod history;
 mod list;
@@ -29,6 +30,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Report(args) => report::report(&with_record(args)?),
         Command::History(args) => history::history(&args),
         Command::Check(args) => check::check(&args),
+        Command::Dbus(args) => dbus::dbus(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
     }

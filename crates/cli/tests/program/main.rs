@@ -3,7 +3,10 @@
 
 #![allow(clippy::print_stdout)]
 
+#[path = "../../../dbus/tests/common/mod.rs"]
+mod captures;
 mod check;
+mod dbus;
 mod death;
 mod disk;
 mod help;
