@@ -20,7 +20,7 @@ use crate::values::{spoken, spoken_size};
 /// The cases of an invocation and the effort that they are worth.
 #[derive(Debug)]
 pub struct Scope {
-    /// Whose timing is used.
+    /// The suite whose timing is used.
     pub suite: &'static Suite,
     /// Are its cases what is selected from? Otherwise it only lends its timing.
     pub is_of_suite: bool,

@@ -26,7 +26,7 @@ const GROWTH: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     Calibrating,
-    /// So many samples are still to be planned, of so many operations each.
+    /// `left` samples are still to be planned, of `ops` operations each.
     Counting {
         ops: u64,
         left: usize,

@@ -40,9 +40,9 @@ pub enum Line {
 pub struct Header {
     /// [`crate::SCHEMA`] of the writer.
     pub schema: u32,
-    /// Who wrote this.
+    /// The program that wrote the record.
     pub tool: Tool,
-    /// When, RFC 3339.
+    /// When the session began, RFC 3339.
     pub started: String,
     /// The command line that made the record: program and arguments; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -51,7 +51,7 @@ pub struct Header {
     pub seed: u64,
     /// The settings in force, by the name of the flag.
     pub settings: BTreeMap<String, String>,
-    /// Where.
+    /// The machine that measured.
     pub machine: Machine,
 }
 
@@ -587,7 +587,7 @@ pub struct Turn {
 pub struct Skipped {
     /// The case.
     pub case: CaseId,
-    /// Where it ended: `fit`, `plan`, or the step of a peer's life (`hello`, `pin`, `attach`, `prefault`, `verify`,
+    /// The step in which it ended: `fit`, `plan`, or the step of a peer's life (`hello`, `pin`, `attach`, `prefault`, `verify`,
     /// `ready`, `calibrate`, `batches`, `report`).
     pub step: String,
     /// One sentence: what, why, and how to change it where the user can.

@@ -136,7 +136,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// One cell for each column.
     pub rows: Vec<Vec<Cell>>,
-    /// So many columns at the left label a row, at least one.
+    /// Number of columns at the left that label a row, at least one.
     pub labels: usize,
     /// Can a reader of the page sort and filter it?
     pub is_sortable: bool,

@@ -33,7 +33,7 @@ pub struct Selected {
 pub struct Understood {
     /// What was typed; nothing where no word was.
     pub word: Option<String>,
-    /// Where its cases are from.
+    /// What its cases were selected from.
     pub source: Source,
     /// The cases, in the order of their source.
     pub ids: Vec<CaseId>,

@@ -124,7 +124,7 @@ impl Writer {
         self.fd.as_fd()
     }
 
-    /// Does it spin for room?
+    /// Does the writer spin while there is no room?
     pub fn spins(&self) -> bool {
         self.spins
     }

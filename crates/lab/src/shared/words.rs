@@ -58,7 +58,7 @@ impl Step {
 /// What a follower does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// So many operations; `counted` once the counters should run.
+    /// A batch of `ops` operations; `counted` from the first batch that the counters cover.
     Batch {
         /// Operations.
         ops: u64,
@@ -99,10 +99,10 @@ pub enum Phase {
     Over,
 }
 
-/// What each role of a crowd does next.
+/// What each of several concurrent roles does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// So many operations, then a look at this again.
+    /// Do `ops` operations, then read the pace again.
     Go {
         /// Operations.
         ops: u64,
@@ -132,7 +132,7 @@ impl Pace {
     }
 }
 
-/// How far a role of a crowd has come.
+/// How far one of several concurrent roles has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Chunks finished.

@@ -30,7 +30,7 @@ pub trait Channel: 'static {
     /// Of each end, near end first: the descriptor that it reads and the one that it writes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn create() -> io::Result<[[OwnedFd; 2]; 2]>;
 }
 

@@ -22,7 +22,7 @@ pub struct Sigqueue {
     set: libc::sigset_t,
 }
 
-/// Who waits at the other end.
+/// What waits at the other end: a process or a thread.
 #[derive(Clone, Copy, Debug)]
 enum Whom {
     /// A process.

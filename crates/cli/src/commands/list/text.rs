@@ -156,7 +156,7 @@ fn is_meant(target: &&Target) -> bool {
     !target.caps.has(Caps::HARNESS)
 }
 
-/// How it waits, and how else it can; nothing where it never waits.
+/// The default way to wait, and the others; nothing for a target that never waits.
 fn waits_line(target: &Target) -> Option<String> {
     let waits = waits(target);
     let (own, others) = waits.split_first()?;
