@@ -1,4 +1,4 @@
-//! Unix sockets as a way to hand over descriptors, and what the kernel says about who is at the other end.
+//! Unix sockets as a way to hand over descriptors, and what the kernel says about the process at the other end.
 //!
 //! # Safety
 //!

@@ -8,7 +8,7 @@ use crate::contract::{Endpoint, Facts};
 /// What carries bytes from a buffer here to a buffer there.
 pub trait Transport {
     /// What stands before each message in its buffer, at both ends (the type of a System V message). It is written once,
-    /// at the beginning of the buffer, so who has one keeps [`Transport::reserve`] as it is.
+    /// at the beginning of the buffer, so a transport that keeps one leaves [`Transport::reserve`] as it is.
     const PREFIX: &'static [u8] = &[];
 
     /// Does [`Transport::send`] read the message while it is called, and from anywhere? Else it must lie in the outgoing

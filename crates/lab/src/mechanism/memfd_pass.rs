@@ -4,7 +4,7 @@
 //! `reuse=no` each message is a fresh file, which the sender unmaps and seals, so that a receiver that does not trust it
 //! could rely on the bytes; the receiver looks at the seals. In both the receiver maps every message anew and unmaps it
 //! when it is done, and says so in a count in shared memory, not by a message: so the number of files under way is
-//! bounded, and who waits for one sleeps on a futex (or spins, where the case says so).
+//! bounded, and an end that waits for one sleeps on a futex (or spins, where the case says so).
 //!
 //! # Safety
 //! A mapping belongs to the value that made it. A file of the pool is the sender's from the moment at which its release

@@ -141,7 +141,7 @@ macro_rules! hand_over {
                 if self.gives { self.ends.give(n) } else { Ok(self.ends.take(n)) }
             }
 
-            /// How far the heap grows depends on who is ahead.
+            /// How far the heap grows depends on which role is ahead.
             fn faults(_params: &CaseParams) -> Option<f64> {
                 None
             }

@@ -353,7 +353,7 @@ mod tests {
         assert!(cases.contains(&CaseId::new("roundtrip", "pipe", 7, "free").with("touch", "none")));
         assert!(
             cases.contains(&CaseId::new("roundtrip", "noop", 1, "same-cpu")),
-            "the harness is always weighed"
+            "the harness is always measured"
         );
         assert!(!cases.iter().any(|id| id.mechanism == "pipe" && id.payload_bytes != 7));
     }

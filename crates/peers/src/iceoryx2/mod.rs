@@ -2,7 +2,7 @@
 //!
 //! Each end is the only publisher of a service and the only subscriber of the other's. A message is loaned, written where
 //! it lies, sent by its offset, read where it lies and released: nothing is copied. Ends that block use an event service of
-//! the same name beside it: who sends notifies, who finds nothing listens.
+//! the same name beside it: the sender notifies, and a receiver that finds no message listens.
 //!
 //! All is as iceoryx2 has it by default, but for this. Safe overflow is off and a full queue makes the publisher wait,
 //! because a mechanism that loses messages is another mechanism; the wait is iceoryx2's own, which yields and later
