@@ -96,6 +96,36 @@ fn every_case_in_a_document_exists() {
     assert!(unknown.is_empty(), "no such cases:\n{}", unknown.join("\n"));
 }
 
+#[test]
+fn every_source_file_that_a_document_names_exists() {
+    let root = root();
+    let crates: Vec<_> = ["crates", "."].iter().map(|folder| root.join(folder)).collect();
+    let mut missing = Vec::new();
+    let mut checked = 0;
+    for document in documents().into_iter().filter(|document| document.name != "CHANGELOG.md") {
+        for path in split_code(&document.text).1.iter().filter(|path| is_source_path(path)) {
+            checked += 1;
+            // `lab/ctx.rs` is short for `crates/lab/src/ctx.rs`, and what is named inside a crate's document is in that crate.
+            let (first, rest) = path.split_once('/').expect("a path has a folder");
+            let in_src = root.join("crates").join(first).join("src").join(rest);
+            let mut candidates = vec![in_src, document.folder().join(path)];
+            candidates.extend(crates.iter().map(|folder| folder.join(path)));
+            let within = |of: &str| root.join("crates").join(of).join(path);
+            candidates.extend(["lab", "lab/src", "lab/tests", "causeway", "cli", "report/src", "peers"].map(within));
+            if !candidates.iter().any(|candidate| candidate.exists()) {
+                missing.push(format!("{}: {path}", document.name));
+            }
+        }
+    }
+    assert!(checked >= 20, "only {checked} files are named in the documents");
+    assert!(missing.is_empty(), "no such files:\n{}", missing.join("\n"));
+}
+
+fn is_source_path(code: &str) -> bool {
+    let is_file = [".rs", ".sh", ".md", ".csv"].iter().any(|end| code.ends_with(end));
+    is_file && code.contains('/') && !code.contains([' ', '*', '{', '~', '$']) && !code.starts_with('/')
+}
+
 /// `docs/figures.sh` writes both; an edit of one by hand is found here.
 #[test]
 fn every_line_of_an_excerpt_stands_in_the_report_that_it_is_cut_from() {
