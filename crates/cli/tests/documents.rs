@@ -111,7 +111,9 @@ fn every_source_file_that_a_document_names_exists() {
             let mut candidates = vec![in_src, document.folder().join(path)];
             candidates.extend(crates.iter().map(|folder| folder.join(path)));
             let within = |of: &str| root.join("crates").join(of).join(path);
-            candidates.extend(["lab", "lab/src", "lab/tests", "causeway", "cli", "report/src", "peers"].map(within));
+            candidates.extend(
+                ["lab", "lab/src", "lab/tests", "causeway", "cli", "report/src", "peers"].map(within),
+            );
             if !candidates.iter().any(|candidate| candidate.exists()) {
                 missing.push(format!("{}: {path}", document.name));
             }
@@ -292,7 +294,8 @@ fn command(line: &str) -> Option<Vec<String>> {
         _ => return None,
     };
     // `weighbridge …` stands for any command.
-    let is_open = arguments.is_empty() || arguments.iter().any(|word| word.contains('…') || *word == "...");
+    let is_open =
+        arguments.is_empty() || arguments.iter().any(|word| word.contains(['…', '→']) || *word == "...");
     (!is_open).then(|| arguments.into_iter().map(filled_in).collect())
 }
 
