@@ -52,6 +52,15 @@ awk '
     inside { print }
 ' "$figures/quick.txt" | excerpt quick
 
+# The picture in README.md: the top of the page, where a browser is installed.
+if browser=$(command -v chromium || command -v google-chrome); then
+    page=$(mktemp -d)
+    "$weighbridge" report "$records/quick.jsonl" --format html --out "$page/page.html"
+    "$browser" --headless --no-sandbox --hide-scrollbars --window-size=1200,1560 --virtual-time-budget=5000 \
+        --screenshot="$PWD/docs/page.png" "file://$page/page.html" >/dev/null 2>&1
+    rm -r "$page"
+fi
+
 measure causeway run --suite causeway --html none --quiet >/dev/null
 {
     "$weighbridge" report "$records/causeway.jsonl" --format markdown | published
@@ -62,7 +71,8 @@ measure causeway run --suite causeway --html none --quiet >/dev/null
             awk -v payload="$payload" -v placement="$placement" '
                 /^## / { inside = /^## Compared with / }
                 /^\| [a-z-]+\// { split($2, part, "/"); if (part[3] != payload || part[4] != placement) next }
-                inside { print }'
+                inside { print }' ||
+            printf '%s\n\n%s\n' "## Compared with $baseline" "It has no figure in this record."
     done < <(
         echo pingpong/atomic/0/two-cpus 8 two-cpus
         echo stream/ring-spin/65536/two-cpus 65536 two-cpus
