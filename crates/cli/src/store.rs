@@ -13,7 +13,7 @@ use weighbridge_record::{Header, Line, Writer};
 /// What [`entry`] finds out about a record without reading all of it into memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// What was asked on which machine.
     pub header: Header,
@@ -26,7 +26,7 @@ pub struct Entry {
 /// A file that is not a record that this program can read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRecord {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Why, as what follows the name of the file in a sentence.
     pub why: String,

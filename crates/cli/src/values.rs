@@ -25,7 +25,7 @@ pub struct AxisValues {
 /// Where a page goes, if anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// Nowhere.
+    /// No page is written.
     None,
     /// To this file.
     File(PathBuf),

@@ -228,7 +228,7 @@ choice! {
 choice! {
     /// Was the memory that is written touched before?
     pub enum MemoryState {
-        /// It was.
+        /// The memory was touched before.
         Warm = "warm",
         /// It was not, or was given back to the kernel since.
         Fresh = "fresh",

@@ -78,7 +78,7 @@ impl Report {
 pub struct RoleReport {
     /// Which role.
     pub role: usize,
-    /// Its counts.
+    /// What the role counted.
     pub counted: Counted,
     /// Settings read back.
     pub facts: Facts,

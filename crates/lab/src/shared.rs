@@ -290,7 +290,7 @@ impl Shared {
         self.u64(COUNTED_OPS).store(ops, Relaxed); // ordered by `finish`
     }
 
-    /// That number.
+    /// The number of operations that the counters cover.
     pub fn counted_ops(&self) -> u64 {
         self.u64(COUNTED_OPS).load(Relaxed)
     }

@@ -74,7 +74,7 @@ impl fmt::Display for CacheKind {
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its number.
+    /// Number of the node.
     pub node: u32,
     /// Its online CPUs; a node may have none.
     pub cpus: Vec<u32>,

@@ -161,9 +161,9 @@ pub struct Cache {
 pub struct Node {
     /// Number of the node.
     pub node: u32,
-    /// Its CPUs.
+    /// CPUs of the node.
     pub cpus: Vec<u32>,
-    /// Its memory.
+    /// Memory of the node.
     pub memory_bytes: u64,
 }
 
@@ -334,7 +334,7 @@ pub struct Run {
     /// What single operations took, where each was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
-    /// Disturbances.
+    /// What disturbed the run.
     pub noise: Noise,
     /// From the decision to start the peers until all were ready, in milliseconds.
     pub startup_ms: f64,
@@ -505,7 +505,7 @@ pub struct Published {
     pub name: String,
     /// The unit of both figures.
     pub unit: String,
-    /// Theirs.
+    /// The published figure.
     pub theirs: f64,
     /// Ours, in the same unit.
     pub ours: f64,
@@ -547,7 +547,7 @@ pub struct Check {
     pub ci95: Option<[f64; 2]>,
     /// From where to where the ratio is expected.
     pub band: [f64; 2],
-    /// Why there.
+    /// Why the ratio is expected in the band.
     pub because: String,
     /// What is known to move the ratio out of the band.
     pub known_reasons: String,
@@ -556,7 +556,7 @@ pub struct Check {
     /// Why there are fewer turns than were asked for, or none.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// Every turn.
+    /// The figures of every turn.
     pub turns: Vec<Turn>,
 }
 
@@ -578,7 +578,7 @@ pub struct Meaning {
 pub struct Turn {
     /// The tool's.
     pub theirs: f64,
-    /// Ours.
+    /// Our figure.
     pub ours: f64,
 }
 

@@ -48,7 +48,7 @@ impl Section {
 pub enum Block {
     /// A heading inside a section.
     Heading(String),
-    /// Sentences.
+    /// A paragraph of sentences.
     Paragraph(String),
     /// One below the other.
     List(Vec<Item>),
@@ -64,7 +64,7 @@ pub enum Block {
         summary: String,
         /// Is it open at first?
         is_open: bool,
-        /// The inside.
+        /// What the fold hides.
         blocks: Vec<Block>,
     },
 }

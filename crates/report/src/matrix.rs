@@ -46,11 +46,11 @@ pub struct Column {
 /// What is known for one size of one mechanism.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell<'a> {
-    /// Not planned.
+    /// The case was not planned.
     Absent,
     /// Skipped with a reason, which stands elsewhere.
     Skipped,
-    /// Measured.
+    /// The case was measured.
     Value(&'a Measured, &'a Summary),
 }
 

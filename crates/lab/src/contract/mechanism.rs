@@ -68,7 +68,7 @@ pub trait Endpoint {
     /// The kernel's, or the peer is gone.
     fn loan(&mut self, len: usize) -> io::Result<Self::Tx<'_>>;
 
-    /// Sends it.
+    /// Sends the message in the buffer.
     ///
     /// # Errors
     /// The kernel's, or the peer is gone.

@@ -106,7 +106,7 @@ pub trait Work: 'static {
 /// How an operation uses the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Reads only.
+    /// The operation only reads.
     Read,
     /// Reads and stores through the caches, or past them from the size of the last-level cache on.
     Copy,

@@ -16,7 +16,7 @@ use rustix::time::{
 pub struct Deadline(OwnedFd);
 
 impl Deadline {
-    /// Not set.
+    /// A deadline that has not been set.
     ///
     /// # Errors
     /// The kernel refuses a descriptor.

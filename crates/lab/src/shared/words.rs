@@ -20,7 +20,7 @@ pub enum Step {
     Ready,
     /// Finding out how many operations make a sample.
     Calibrate,
-    /// Timed.
+    /// The batches are timed.
     Batches,
     /// Telling what it counted.
     Report,
@@ -65,7 +65,7 @@ pub enum Planned {
         /// Past calibration?
         counted: bool,
     },
-    /// Nothing more.
+    /// No further batch: the role ends.
     End,
 }
 
@@ -93,7 +93,7 @@ impl Planned {
 pub enum Phase {
     /// Finding the rate.
     Warm,
-    /// Timed.
+    /// Samples are taken.
     Timed,
     /// The last window is over.
     Over,
@@ -109,7 +109,7 @@ pub enum Pace {
         /// Past the warm-up?
         counted: bool,
     },
-    /// Nothing more.
+    /// No further batch: the role ends.
     Stop,
 }
 

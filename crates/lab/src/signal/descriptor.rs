@@ -107,7 +107,7 @@ impl<C: Channel> Signal for Descriptor<C> {
         })
     }
 
-    /// One write.
+    /// Posts the signal with one write.
     #[inline]
     fn post(&mut self) -> io::Result<()> {
         let bytes = C::POST;

@@ -21,7 +21,7 @@ pub enum Stderr {
     /// Where ours goes.
     #[default]
     Inherit,
-    /// Nowhere.
+    /// Standard error goes to /dev/null.
     Null,
     /// Into this descriptor.
     Fd(OwnedFd),
