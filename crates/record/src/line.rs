@@ -576,9 +576,9 @@ pub struct Meaning {
 /// One turn of a check: both figures in the unit of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The tool's.
+    /// Figure of the external tool.
     pub theirs: f64,
-    /// Our figure.
+    /// Figure of our case.
     pub ours: f64,
 }
 

@@ -6,8 +6,8 @@
 //!
 //! All is as iceoryx2 has it by default, but for this. Safe overflow is off and a full queue makes the publisher wait,
 //! because a mechanism that loses messages is another mechanism; the wait is iceoryx2's own, which yields and later
-//! sleeps. Queues are longer than its 2 messages where the payload is small, as long as those of our own rings. Nobody
-//! but the two ends can join, there is no history, and no signal handler is installed.
+//! sleeps. Queues are longer than its 2 messages where the payload is small, as long as those of our own rings. Only
+//! the two ends can join, there is no history, and no signal handler is installed.
 
 mod end;
 mod fan_out;
