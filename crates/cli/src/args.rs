@@ -172,6 +172,9 @@ pub struct Run {
     /// Seed of the order of runs [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
+    /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
+    #[arg(long, help_heading = "Precision and time")]
+    pub alone: bool,
     /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,

@@ -250,6 +250,7 @@ mod tests {
                 axes: params.axes,
                 unit: unit.clone(),
                 higher_is_better: pattern.unit.higher_is_better(),
+                measured_alone: None,
                 facts: BTreeMap::new(),
             };
             let summary = Summary {
@@ -261,6 +262,9 @@ mod tests {
                 range: [98.0, 102.0],
                 spread_between: 0.0,
                 spread_within: 0.0,
+                to_hub: None,
+                best: None,
+                slow_share: None,
                 stopped_by: StoppedBy::MaxRuns,
                 per_op: PerOp::default(),
                 series: series.into(),

@@ -62,6 +62,7 @@ use causeway_os::clock;
 use causeway_os::counters::{Events, TaskSwitches, ThreadMigrations};
 
 use crate::axis::Counters;
+use crate::duet::turnstile::Turnstile;
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared, Step};
@@ -125,6 +126,7 @@ pub struct Ctx<'a> {
     shared: &'a Shared,
     timing: Timing,
     time: Time,
+    turnstile: Option<Turnstile>,
     coordinator: Option<TaskSwitches>,
     events: Events,
     migrations: Option<ThreadMigrations>,
@@ -160,6 +162,7 @@ impl<'a> Ctx<'a> {
             shared,
             timing,
             time,
+            turnstile: None,
             coordinator,
             events,
             migrations: ThreadMigrations::open().ok(),
@@ -168,6 +171,11 @@ impl<'a> Ctx<'a> {
             ops_each: 1,
             loop_ns: 0.0,
         }
+    }
+
+    /// The role belongs to a party of a set, whose parties take turns.
+    pub fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
+        Ctx { turnstile: Some(turnstile), ..self }
     }
 
     /// What was counted.

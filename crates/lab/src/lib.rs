@@ -21,6 +21,7 @@ pub mod counter_check;
 pub mod crossover;
 pub mod ctx;
 mod descriptors;
+pub mod duet;
 pub mod fan_in;
 pub mod fan_out;
 pub mod host;

@@ -22,6 +22,7 @@ use crate::catalogue;
 use crate::contract::{EndResources, Facts, Target};
 use crate::control;
 use crate::ctx::{Counted, Ctx};
+use crate::duet::turnstile::{Party, Turnstile};
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
@@ -46,6 +47,8 @@ pub struct Assignment {
     pub roles: Vec<(usize, usize, Vec<u64>)>,
     /// Length and number of samples.
     pub timing: Timing,
+    /// Its place in a set whose parties take turns.
+    pub party: Option<Party>,
 }
 
 /// What came of it.
@@ -92,10 +95,11 @@ pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: &Assignment,
     shared: &Shared,
+    turnstile: Option<BorrowedFd<'_>>,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
     let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
-    let fds: Vec<_> = shared.fds().into_iter().chain(of_roles).collect();
+    let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(of_roles).collect();
     control::send(control, assignment, &fds)
 }
 
@@ -124,13 +128,14 @@ fn play(control: BorrowedFd<'_>) -> Report {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
-    let Received { assignment, shared, resources_by_role } = received;
+    let Received { assignment, shared, turnstile, resources_by_role } = received;
     let (target, _, mut params) =
         catalogue::resolve(&assignment.case).expect("the coordinator has checked the case");
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
-        play_role(role, resources, target, &params, &assignment, &shared)
+        let memory = (&shared, turnstile.as_ref());
+        play_role(role, resources, target, &params, &assignment, memory)
             .map_err(|error| Report::failed(role, &error))
     };
     play_all(roles, play).map_or_else(|failed| failed, Report::Done)
@@ -173,6 +178,7 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
 struct Received {
     assignment: Assignment,
     shared: Shared,
+    turnstile: Option<OwnedFd>,
     resources_by_role: Vec<EndResources>,
 }
 
@@ -180,8 +186,10 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
     let assignment: Assignment =
         control::receive(control)?.ok_or_else(|| io::Error::other("the coordinator is gone"))?;
     let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
-    let mut fds = control::receive_fds(control, Shared::FDS + of_roles)?.into_iter();
+    let of_set = usize::from(assignment.party.is_some());
+    let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_roles)?.into_iter();
     let shared = Shared::join(&mut fds)?;
+    let turnstile = assignment.party.and_then(|_| fds.next());
     let resources_by_role = assignment
         .roles
         .iter()
@@ -190,7 +198,7 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared, resources_by_role })
+    Ok(Received { assignment, shared, turnstile, resources_by_role })
 }
 
 fn play_role(
@@ -199,7 +207,7 @@ fn play_role(
     target: &Target,
     params: &CaseParams,
     assignment: &Assignment,
-    shared: &Shared,
+    (shared, turnstile): (&Shared, Option<&OwnedFd>),
 ) -> io::Result<RoleReport> {
     shared.set_step(role, Step::Pin);
     match assignment.cpus.get(role) {
@@ -217,6 +225,9 @@ fn play_role(
         target.time(),
         coordinator,
     );
+    if let (Some(party), Some(turnstile)) = (assignment.party, turnstile) {
+        cx = cx.in_turn(Turnstile::open(turnstile.as_fd(), party)?);
+    }
     let mut facts = (target.drive)(&params.id.pattern, resources, params, &mut cx)?;
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());

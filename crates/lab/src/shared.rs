@@ -23,7 +23,7 @@ pub const MAX_ROLES: usize = 512;
 /// Most samples of a run.
 pub const MAX_SAMPLES: usize = 4096;
 /// Figures kept with each sample; see [`Sample`].
-const COLUMNS: usize = 5;
+const COLUMNS: usize = 6;
 const MAX_BATCHES: usize = MAX_SAMPLES + 256;
 
 const READY: usize = 0x000;
@@ -38,6 +38,7 @@ const PACE: usize = 0x400;
 const LEFT: usize = 0x480;
 const COUNTED_OPS: usize = 0x500;
 const RUN_DEADLINE_NS: usize = 0x580;
+const SLICE: usize = 0x600;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
@@ -209,6 +210,32 @@ impl Shared {
         MAX_BATCHES
     }
 
+    /// The leading role begins the slice whose first batch is `index`: wakes the roles that wait for it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin_slice(&self, index: usize) -> io::Result<()> {
+        let slice = self.u32(SLICE);
+        slice.store(index as u32 + 1, Release); // PAIR slice
+        futex::wake(slice, u32::MAX)?;
+        Ok(())
+    }
+
+    /// Sleeps until the leading role begins the slice whose first batch is `index`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn await_slice(&self, index: usize) -> io::Result<()> {
+        let slice = self.u32(SLICE);
+        loop {
+            let begun = slice.load(Acquire); // PAIR slice
+            if begun > index as u32 {
+                return Ok(());
+            }
+            let _ = futex::wait(slice, begun, None)?;
+        }
+    }
+
     /// How far the receiver of a stream has come.
     pub fn phase(&self) -> Phase {
         match self.u32(PHASE).load(Acquire) {
@@ -312,8 +339,9 @@ impl Shared {
         if index >= MAX_SAMPLES {
             return;
         }
-        let Sample { elapsed_ns, ops, bytes, preemptions, extra } = sample;
-        for (column, value) in [elapsed_ns, ops, bytes, preemptions, extra].into_iter().enumerate() {
+        let Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra } = sample;
+        for (column, value) in [start_ns, elapsed_ns, ops, bytes, preemptions, extra].into_iter().enumerate()
+        {
             self.u64(SAMPLES + (index * COLUMNS + column) * 8).store(value, Relaxed);
         }
         count.store(index as u64 + 1, Release); // PAIR samples
@@ -326,11 +354,12 @@ impl Shared {
             |index: usize, column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);
         (0..count)
             .map(|index| Sample {
-                elapsed_ns: word(index, 0),
-                ops: word(index, 1),
-                bytes: word(index, 2),
-                preemptions: word(index, 3),
-                extra: word(index, 4),
+                start_ns: word(index, 0),
+                elapsed_ns: word(index, 1),
+                ops: word(index, 2),
+                bytes: word(index, 3),
+                preemptions: word(index, 4),
+                extra: word(index, 5),
             })
             .collect()
     }
@@ -344,10 +373,16 @@ mod tests {
     fn a_plan_is_undecided_until_it_is_decided() {
         let shared = Shared::create().unwrap();
         assert_eq!(shared.batch_at(3), None);
-        shared.publish_batch(3, Planned::Batch { ops: 1 << 40, counted: true });
-        assert_eq!(shared.batch_at(3), Some(Planned::Batch { ops: 1 << 40, counted: true }));
-        shared.publish_batch(4, Planned::Batch { ops: 0, counted: false });
-        assert_eq!(shared.batch_at(4), Some(Planned::Batch { ops: 0, counted: false }));
+        shared.publish_batch(3, Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false });
+        assert_eq!(
+            shared.batch_at(3),
+            Some(Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false })
+        );
+        shared.publish_batch(4, Planned::Batch { ops: 0, counted: false, timed: true, parks: false });
+        assert_eq!(
+            shared.batch_at(4),
+            Some(Planned::Batch { ops: 0, counted: false, timed: true, parks: false })
+        );
         shared.publish_batch(5, Planned::End);
         assert_eq!(shared.batch_at(5), Some(Planned::End));
     }

@@ -16,7 +16,7 @@ use crate::peer::RoleReport;
 use crate::shared::Sample;
 
 /// The line of a case, with the settings that its endpoints read back.
-pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
+pub fn case_line(case: &Prepared, facts: &Facts, measured_alone: Option<String>) -> record::Case {
     let id = &case.params.id;
     record::Case {
         case: id.clone(),
@@ -30,6 +30,7 @@ pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
         axes: case.params.axes.clone(),
         unit: case.pattern.unit.name(id.payload_bytes),
         higher_is_better: case.pattern.unit.higher_is_better(),
+        measured_alone,
         facts: facts.clone(),
     }
 }
@@ -66,6 +67,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         roles,
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
         latencies: measured.roles.iter().find_map(|report| report.counted.latencies.clone()),
+        slices: None,
         noise: Noise {
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
@@ -133,6 +135,9 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         range: [summary.range.0, summary.range.1],
         spread_between: finite(summary.spread_between),
         spread_within: finite(summary.spread_within),
+        to_hub: None,
+        best: None,
+        slow_share: None,
         stopped_by,
         per_op,
         series: median_series(runs),

@@ -19,6 +19,8 @@ pub enum Line {
     Run(Run),
     /// What the runs of a case amount to.
     Summary(Summary),
+    /// A hub over the whole session.
+    Hub(Hub),
     /// Two cases of one record, interleaved, as a ratio of their costs.
     Comparison(Comparison),
     /// How many times a figure of a baseline a case has.
@@ -227,6 +229,9 @@ pub struct Case {
     pub unit: String,
     /// Is a larger value better (rates), or a smaller one (times)?
     pub higher_is_better: bool,
+    /// Why the case does not take turns with a hub; absent where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_alone: Option<String>,
     /// Settings read back from the kernel by the endpoints, by role or common: pipe size, sndbuf, MSS …
     pub facts: BTreeMap<String, String>,
 }
@@ -334,6 +339,9 @@ pub struct Run {
     /// What single operations took, where each was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
+    /// The slices in which the case and its hub took turns; absent where the case was measured alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
     /// What disturbed the run.
     pub noise: Noise,
     /// From the decision to start the peers until all were ready, in milliseconds.
@@ -342,6 +350,59 @@ pub struct Run {
     pub elapsed_ms: f64,
     /// Remarks, each `sort: text`: `anomaly` (a counter check failed), `noisy`, `lost`.
     pub flags: Vec<String>,
+}
+
+/// The slices of a set: a case and its hub took turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slices {
+    /// The hub.
+    pub hub: CaseId,
+    /// Wanted length of a slice, in milliseconds.
+    pub slice_ms: f64,
+    /// Slices of the case.
+    pub of_case: SliceSeries,
+    /// Slices of the hub.
+    pub of_hub: SliceSeries,
+}
+
+/// Slices of one party of a set, in the order of time; one value a slice in each series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceSeries {
+    /// When the timed part began, in nanoseconds since the first slice of the set.
+    pub start_ns: Vec<u64>,
+    /// How long the timed part took, in nanoseconds.
+    pub elapsed_ns: Vec<u64>,
+    /// Operations in the timed part; of a stream of messages that are not empty, bytes.
+    pub ops: Vec<u64>,
+}
+
+/// The cost of a case as a multiple of its hub's, from sets in which both took turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToHub {
+    /// The hub.
+    pub hub: CaseId,
+    /// Cost of the case over cost of the hub: the estimate over the sets. Above 1 the case costs more, whatever its unit.
+    pub median: f64,
+    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Number of sets.
+    pub sets: u32,
+}
+
+/// A hub over the whole session: what the absolute figures of its cases are scaled by, and how steady the machine was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hub {
+    /// The hub.
+    pub case: CaseId,
+    /// Unit of `median` and `range`: nanoseconds per operation, or per byte for a stream.
+    pub unit: String,
+    /// Median over the sets of the median of their slices.
+    pub median: f64,
+    /// The 5 % and 95 % quantile of all slices.
+    pub range: [f64; 2],
+    /// Number of sets.
+    pub sets: u32,
 }
 
 /// Why no further runs were made.
@@ -410,6 +471,16 @@ pub struct Summary {
     pub spread_between: f64,
     /// Spread within runs: the median over runs of the same figure for samples.
     pub spread_within: f64,
+    /// Its cost as a multiple of its hub's; absent where the case was measured alone. With it, `median` is that multiple of
+    /// the hub's median over the session, and `ci95` follows from its interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_hub: Option<ToHub>,
+    /// The best state: the value that the best 5 % of slices reach, in the case's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<f64>,
+    /// Share of the time that was spent in a slow state of the machine, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_share: Option<f64>,
     /// Why no further runs were made.
     pub stopped_by: StoppedBy,
     /// Median over the runs of each count.
@@ -649,6 +720,7 @@ mod tests {
                 axes: map(),
                 unit: "ns/roundtrip".into(),
                 higher_is_better: false,
+                measured_alone: Some("x".into()),
                 facts: map(),
             }),
             Line::Run(Run {
@@ -668,6 +740,12 @@ mod tests {
                 }],
                 series: BTreeMap::from([("events_per_call".into(), vec![1.0])]),
                 latencies: Some(Latencies { counts: vec![(1, 1)], max_ns: 1, clock_read_ns: 1.0 }),
+                slices: Some(Slices {
+                    hub: case.clone(),
+                    slice_ms: 2.0,
+                    of_case: SliceSeries { start_ns: vec![0], elapsed_ns: vec![1], ops: vec![1] },
+                    of_hub: SliceSeries { start_ns: vec![2], elapsed_ns: vec![1], ops: vec![1] },
+                }),
                 noise: Noise {
                     marked_samples: 0,
                     steal_ms: Some(0.0),
@@ -687,6 +765,9 @@ mod tests {
                 range: [1.0, 1.0],
                 spread_between: 0.0,
                 spread_within: 0.0,
+                to_hub: Some(ToHub { hub: case.clone(), median: 1.0, ci95: Some([1.0, 1.0]), sets: 6 }),
+                best: Some(1.0),
+                slow_share: Some(0.0),
                 stopped_by: StoppedBy::MaxRuns,
                 per_op,
                 series: BTreeMap::from([("events_per_call".into(), 1.0)]),
@@ -704,6 +785,13 @@ mod tests {
                     detail: "x".into(),
                     levels: Some([1.0, 2.0]),
                 }],
+            }),
+            Line::Hub(Hub {
+                case: case.clone(),
+                unit: "ns/roundtrip".into(),
+                median: 1.0,
+                range: [1.0, 2.0],
+                sets: 6,
             }),
             Line::Comparison(Comparison {
                 case: case.clone(),

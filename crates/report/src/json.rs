@@ -1,7 +1,7 @@
 //! One JSON document: the records' heads and ends, and every case with its summary. Samples stay in the record.
 
 use serde::Serialize;
-use weighbridge_record::{Case, CaseId, Check, Comparison, End, Header, Line, Ratio, Skipped, Summary};
+use weighbridge_record::{Case, CaseId, Check, Comparison, End, Header, Hub, Line, Ratio, Skipped, Summary};
 
 use crate::model::{Report, Source, Sourced};
 
@@ -26,6 +26,8 @@ struct Record<'a> {
     name: &'a str,
     problems: Vec<ProblemOut<'a>>,
     header: Option<&'a Header>,
+    #[serde(skip_serializing_if = "<[Hub]>::is_empty")]
+    hubs: &'a [Hub],
     end: Option<&'a End>,
 }
 
@@ -72,9 +74,9 @@ pub fn json(report: &Report) -> String {
 }
 
 fn record(source: &Source) -> Record<'_> {
-    let Source { name, header, end, problems } = source;
+    let Source { name, header, end, problems, hubs } = source;
     let problems = problems.iter().map(|problem| ProblemOut { line: problem.line, why: &problem.why });
-    Record { name, problems: problems.collect(), header: header.as_ref(), end: end.as_ref() }
+    Record { name, problems: problems.collect(), header: header.as_ref(), hubs, end: end.as_ref() }
 }
 
 fn case(measured: &crate::Measured) -> CaseOut<'_> {

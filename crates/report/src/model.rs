@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, Check, Comparison, Crossover, End, Header, Line, Problem, Published, Ratio, Reading, Run,
-    Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, Check, Comparison, Crossover, End, Header, Hub, Line, Problem, Published, Ratio, Reading,
+    Run, Skipped, StoppedBy, Summary, derive,
 };
 
 use crate::unfinished;
@@ -48,6 +48,8 @@ pub struct Source {
     pub header: Option<Header>,
     /// Its last line, unless that is lost.
     pub end: Option<End>,
+    /// The hubs of its session: how steady the machine was.
+    pub hubs: Vec<Hub>,
     /// Lines that could not be used.
     pub problems: Vec<Problem>,
 }
@@ -215,6 +217,7 @@ impl Report {
                     planned.entry(id.clone()).or_insert(rank);
                     self.case_mut(source, &mut places, &id).summary = Some(summary);
                 }
+                Line::Hub(hub) => from.hubs.push(hub),
                 Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
                 Line::Ratio(what) => self.ratios.push(Sourced { source, what }),

@@ -74,6 +74,7 @@ fn measure(
         seed,
         max_runs: scope.max_runs,
         first_round: 0,
+        duet: scope.suite.in_turn && !args.alone,
     };
     let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
     let ended = opening.and_then(|()| match scope.suite.crossover {

@@ -228,7 +228,14 @@ impl Ctx<'_> {
         };
         let preemptions = now.counters.since(&then.counters).involuntary_switches;
         let bytes = ops / self.ops_each * common.op_bytes;
-        self.shared.push_sample(Sample { elapsed_ns, ops, bytes, preemptions, extra: 0 });
+        self.shared.push_sample(Sample {
+            start_ns: then.at_ns,
+            elapsed_ns,
+            ops,
+            bytes,
+            preemptions,
+            extra: 0,
+        });
         rates
     }
 

@@ -99,6 +99,7 @@ impl Ctx<'_> {
             leader.edge(now_ns);
             let now = (leader.count(), ThreadCounters::read());
             taken.push(Sample {
+                start_ns: began_ns,
                 elapsed_ns: now_ns - began_ns,
                 ops: now.0.0 - before.0.0,
                 bytes: now.0.1 - before.0.1,

@@ -82,7 +82,7 @@ pub(super) fn lead<'a>(
     };
     let mut notes = Notes::new(counters, receivers(cx.params));
     let note = |noted: Noted| {
-        notes.take(noted.batch.ops * burst, sender_ns.get());
+        notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
         Ok(noted.elapsed_ns)
     };
     cx.lead_noting(work, |_| None, note)?;
@@ -99,6 +99,7 @@ pub(super) struct Notes<'a> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Note {
+    is_sample: bool,
     messages: u64,
     sender_ns: u64,
     voluntary: u64,
@@ -109,15 +110,16 @@ struct Note {
 impl<'a> Notes<'a> {
     fn new(counters: &'a SharedCounters, receivers: usize) -> Notes<'a> {
         let mut notes = Notes { counters, receivers, batches: Vec::with_capacity(1024) };
-        notes.take(0, 0);
+        notes.take(0, 0, false);
         notes
     }
 
     /// After a batch. `sender_ns` is counted from the beginning.
-    fn take(&mut self, messages: u64, sender_ns: u64) {
+    fn take(&mut self, messages: u64, sender_ns: u64, is_sample: bool) {
         let own = ThreadCounters::read();
         let of_receivers = |counter| self.counters.total(1..=self.receivers, counter);
         self.batches.push(Note {
+            is_sample,
             messages,
             sender_ns,
             voluntary: own.voluntary_switches + of_receivers(Counter::VoluntarySwitches),
@@ -133,9 +135,9 @@ impl<'a> Notes<'a> {
     /// Keeps the figures of those batches that became samples. Switches are those of all roles: a voluntary one is a role
     /// that waited, which is nearly a wake-up, and is not called one.
     fn tell(&self, cx: &mut Ctx<'_>) {
-        let skipped = self.batches.len().saturating_sub(cx.samples().len() + 1);
         let series = |of: &dyn Fn(&Note, &Note) -> f64| -> Vec<f64> {
-            self.batches[skipped..].windows(2).map(|pair| of(&pair[0], &pair[1])).collect()
+            let sampled = self.batches.windows(2).filter(|pair| pair[1].is_sample);
+            sampled.map(|pair| of(&pair[0], &pair[1])).collect()
         };
         let per_message = |of: fn(&Note) -> u64| {
             series(&|before, note| (of(note) - of(before)) as f64 / note.messages.max(1) as f64)

@@ -27,6 +27,7 @@ pub(super) const fn chart(name: &'static str, about: &'static str, groups: &'sta
         budget: Duration::from_secs(150),
         precision: 0.05,
         crossover: Some(COPY_AND_MEMFD),
+        in_turn: false,
         groups,
     }
 }

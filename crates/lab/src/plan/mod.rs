@@ -34,6 +34,8 @@ pub struct Suite {
     pub precision: f64,
     /// Two mechanisms; the size at which they are equally fast is searched for when all cases have been measured.
     pub crossover: Option<(&'static str, &'static str)>,
+    /// Do its cases take turns with a hub? Those that repeat another tool are measured as that tool does.
+    pub in_turn: bool,
     groups: &'static [Group],
 }
 

@@ -41,6 +41,7 @@ pub fn ends_around_the_crossing(host: &Host) {
         seed: 7,
         max_runs: 6,
         first_round: 0,
+        duet: false,
     };
     let interrupt = Interrupt::install().unwrap();
     let coordinator = || Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
@@ -77,8 +78,15 @@ pub fn ends_around_the_crossing(host: &Host) {
 pub fn stall_uses_the_budget(host: &Host) {
     let stalls = |bytes| CaseId::new("roundtrip", "mock", bytes, "free").with("fault", "stalls");
     let setup = Duration::from_secs(3);
-    let settings =
-        Settings { precision: 0.02, budget: setup, timing: SHORT, seed: 7, max_runs: 6, first_round: 0 };
+    let settings = Settings {
+        precision: 0.02,
+        budget: setup,
+        timing: SHORT,
+        seed: 7,
+        max_runs: 6,
+        first_round: 0,
+        duet: false,
+    };
     let interrupt = Interrupt::install().unwrap();
     let coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1)
         .with_deadlines(Deadlines { setup, ..Deadlines::default() });

@@ -5,11 +5,11 @@ use weighbridge_record::{StoppedBy, Summary};
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::figure::{interval, marks};
 use crate::model::{Measured, Report};
-use crate::units::{Scale, count, size, with_unit};
+use crate::units::{Scale, count, significant, size, with_unit};
 use crate::words::many;
 
 /// Heading, and whether it holds text.
-const COLUMNS: [(&str, bool); 15] = [
+const COLUMNS: [(&str, bool); 19] = [
     ("mechanism", true),
     ("pattern", true),
     ("payload", false),
@@ -17,6 +17,10 @@ const COLUMNS: [(&str, bool); 15] = [
     ("median", false),
     ("95 % interval", false),
     ("marks", true),
+    ("times its hub", false),
+    ("hub", true),
+    ("best state", false),
+    ("slow share", false),
     ("runs", false),
     ("stopped by", true),
     ("spread between runs", false),
@@ -35,7 +39,10 @@ pub fn section(report: &Report) -> Option<Section> {
         return None;
     }
     let about = "Medians are sorted unit by unit. Spread: half the interquartile range as a share of the median; where it is larger \
-                 between runs than within them, more runs help and longer ones do not.";
+                 between runs than within them, more runs help and longer ones do not. Times its hub: the cost of the case over that of \
+                 the hub that took turns with it, which noise disturbs least; the median is that multiple of what the hub cost in the \
+                 whole session. Best state: what the best 5 % of slices reach. Slow share: the part of the time that the machine spent in \
+                 a slow state.";
     let summary = many(rows.len(), "case");
     let column = |(head, is_text): (&str, bool)| Column { head: head.into(), is_text, ..Column::default() };
     let columns = COLUMNS.map(column).into();
@@ -52,6 +59,16 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
     let percent = |share: f64| number(share, &format!("{:.2} %", share * 100.0));
     let counted = |value: f64| number(value, &count(value));
     let median = format!("{} {}", scale.show(summary.median), scale.name);
+    let to_hub = summary.to_hub.as_ref();
+    let times = to_hub.map_or(Cell::from(""), |to_hub| {
+        let interval = to_hub
+            .ci95
+            .map_or(String::new(), |[low, high]| format!(" ({} to {})", significant(low), significant(high)));
+        number(to_hub.median, &format!("{}{interval}", significant(to_hub.median)))
+    });
+    let best = summary
+        .best
+        .map_or(Cell::from(""), |best| number(best, &format!("{} {}", scale.show(best), scale.name)));
     vec![
         report.variant(case.source, &case.id).into(),
         case.id.pattern.as_str().into(),
@@ -60,6 +77,10 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
         Cell::Sorted { text: median, unit: summary.unit.clone(), value: summary.median },
         number(width.unwrap_or(f64::MAX), &interval(&scale, summary)),
         marks(case).into(),
+        times,
+        to_hub.map_or(String::new(), |to_hub| to_hub.hub.to_string()).into(),
+        best,
+        summary.slow_share.map_or(Cell::from(""), percent),
         number(f64::from(summary.runs), &summary.runs.to_string()),
         stopped(summary.stopped_by).into(),
         percent(summary.spread_between),

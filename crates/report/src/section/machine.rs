@@ -1,12 +1,12 @@
 //! The machine: what decides in the open, the rest behind a fold.
 
-use weighbridge_record::Header;
+use weighbridge_record::{Header, Hub};
 
 use crate::document::{Block, Section};
 use crate::machine::{Fact, fact, headline};
 use crate::model::Report;
 use crate::notes;
-use crate::units::{amount, significant, size};
+use crate::units::{amount, significant, size, with_unit};
 
 /// One of all records; what measuring itself costs, and what share of the memory bus was used, too.
 pub fn section(report: &Report) -> Option<Section> {
@@ -20,6 +20,7 @@ pub fn section(report: &Report) -> Option<Section> {
             continue;
         };
         blocks.push(Block::Facts(headline(header, source.end.as_ref())));
+        blocks.extend(hubs(&source.hubs));
         let groups = details(header).into_iter();
         let inside = groups.flat_map(|(title, facts)| [Block::Heading(title.into()), Block::Facts(facts)]);
         blocks.push(Block::fold("Everything known about it".into(), inside.collect()));
@@ -31,6 +32,22 @@ pub fn section(report: &Report) -> Option<Section> {
     blocks
         .extend(notes::dram(report).into_iter().map(|line| Block::Paragraph(format!("Memory bus: {line}."))));
     Section::new("machine", "Machine", blocks)
+}
+
+/// How steady the machine was, once: the hubs, with which every case took turns.
+fn hubs(hubs: &[Hub]) -> Option<Block> {
+    let one = |hub: &Hub| {
+        let [low, high] = hub.range.map(|value| with_unit(&hub.unit, value));
+        format!("{} took {} ({low} to {high})", hub.case, with_unit(&hub.unit, hub.median))
+    };
+    let all: Vec<String> = hubs.iter().map(one).collect();
+    (!all.is_empty()).then(|| {
+        Block::Paragraph(format!(
+            "How steady the machine was: in this session {}. In brackets, what 90 % of the slices lie between. Every case took \
+             turns with one of these hubs, so that what disturbs the machine disturbs both.",
+            all.join("; ")
+        ))
+    })
 }
 
 /// Everything else, in groups with a heading.

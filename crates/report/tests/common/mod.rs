@@ -108,6 +108,7 @@ pub fn case(id: &CaseId, unit: &str) -> Case {
         axes: [("touch".to_string(), "all".to_string())].into(),
         unit: unit.into(),
         higher_is_better: unit.ends_with("/s"),
+        measured_alone: None,
         facts: [("pipe_bytes".to_string(), "65536".to_string())].into(),
     }
 }
@@ -125,6 +126,9 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
         range: [median * (1.0 - 2.0 * width), median * (1.0 + 3.0 * width)],
         spread_between: width / 2.0,
         spread_within: width / 3.0,
+        to_hub: None,
+        best: None,
+        slow_share: None,
         stopped_by: StoppedBy::Precision,
         per_op: PerOp {
             voluntary_switches: if on_one_cpu { 2.0 } else { 1.97 },
@@ -386,6 +390,7 @@ pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
         roles: Vec::new(),
         series: BTreeMap::new(),
         latencies: None,
+        slices: None,
         noise: Noise::default(),
         startup_ms: 8.0,
         elapsed_ms: 120.0,
