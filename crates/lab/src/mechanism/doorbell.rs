@@ -126,8 +126,7 @@ pub struct Futex {
 
 impl Doorbell for Futex {
     const ID: &'static str = "ring-futex";
-    const ABOUT: &'static str =
-        "a ring in shared memory; an end that finds it empty or full sleeps on a futex, and only then is it woken";
+    const ABOUT: &'static str = "a ring in shared memory; an end that finds it empty or full sleeps on a futex, and only then is it woken";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::SpinBlock];
 
     fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
@@ -174,8 +173,7 @@ pub struct EventFd {
 
 impl Doorbell for EventFd {
     const ID: &'static str = "ring-eventfd";
-    const ABOUT: &'static str =
-        "a ring in shared memory; an end that finds it empty or full sleeps on an eventfd, which an event loop can wait for";
+    const ABOUT: &'static str = "a ring in shared memory; an end that finds it empty or full sleeps on an eventfd, which an event loop can wait for";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::SpinBlock];
 
     fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
