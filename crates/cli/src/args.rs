@@ -28,22 +28,22 @@ A case is named pattern/mechanism/payload bytes/placement, then axes that are no
   roundtrip/pipe/4096/same-cpu/wait=poll
 
 Without a GLOB, run measures the suite `quick`. A GLOB selects from everything that `weighbridge list` shows: every \
-pattern with every mechanism, 1, 4096 and 65536 bytes, same-cpu and two-cpus, other axes at their defaults. A size, a \
-placement and axes that a GLOB spells out are set by it. With --suite, a GLOB selects only cases of that suite. A \
+pattern with every mechanism, 1, 4096 and 65536 bytes, same-cpu and two-cpus, other axes at their defaults. Where a GLOB \
+spells out a size, a placement or an axis, that value takes the place of these defaults. With --suite, a GLOB selects only cases of that suite. A \
 complete id is always measured.
 
 In a GLOB, `*` also matches slashes, a path selects everything below it, and braces are alternatives. A word without a \
 slash is compared with each part of an id: `pipe` selects the mechanism, `stream` the pattern, `wait=poll` that way to \
-wait. `noop` (the harness) and `mock` (for tests) are selected by name only. `weighbridge plan` shows what a selection \
-was understood as.
+wait. `noop` (the harness) and `mock` (for tests) are selected by name only. `weighbridge plan` shows how a selection \
+was understood.
 
 Examples:
   weighbridge run                                        suite quick
   weighbridge run pipe tcp --sizes 1..64K                two mechanisms over powers of two
   weighbridge run 'roundtrip/ring-*' --place two-cpus    rings between two CPUs
   weighbridge run 'fan-out/*/64/same-cpu/receivers=5'    every way to reach five receivers
-  weighbridge run --suite ipc --wait poll --budget 10m   as a main loop would read
-  weighbridge run --suite akbench                        what akbench measures, next to its published figures
+  weighbridge run --suite ipc --wait poll --budget 10m   as a main loop reads
+  weighbridge run --suite akbench                        what akbench measures, with its published figures
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
 // A line is as wide as the reader's terminal: paragraphs are one line each here.
@@ -79,12 +79,12 @@ pub enum Command {
     /// Measure cases; print a table, write a record and a page
     #[command(after_help = AFTER_RUN_HELP)]
     Run(Box<Run>),
-    /// Show which cases run would measure, which it would skip and why, and how long it takes
+    /// Show which cases `run` would measure, which it would skip and why, and how long that takes
     #[command(after_help = "Takes the same selection as `weighbridge run`; see `weighbridge run --help`.")]
     Plan(Box<Plan>),
     /// Show what can be measured: patterns, mechanisms, axes, placements, suites
     List(List),
-    /// Show the description of this machine that a record holds, and what the machine lacks
+    /// Show the machine as a record describes it, and what is not available on it
     Env(Env),
     /// Show records in any format
     #[command(after_help = "\
@@ -107,7 +107,7 @@ Examples:
   weighbridge history
   weighbridge history results/ other.jsonl --format json")]
     History(History),
-    /// Compare our numbers with those of other tools, measured now in turn
+    /// Measure with other tools and with weighbridge in turn, and compare the figures
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
     /// Record and analyse the traffic of a D-Bus; find costly match rules
@@ -126,10 +126,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which cases")]
 pub struct Selection {
-    /// Cases: globs on case ids, single words, or complete ids [default: all of the suite]
+    /// Cases to measure: globs on case ids, single words, or complete ids [default: all of the suite]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
-    /// Suite to select from [default without a GLOB: quick]
+    /// Suite to select from [default: `quick` where no GLOB is given]
     #[arg(long, value_name = "NAME", value_parser = suites())]
     pub suite: Option<String>,
     /// Payload sizes in bytes: 0,1,64,4K,1M or a range by powers of two, 1..4M [default: those of the suite, or 1,4K,64K]
@@ -141,7 +141,7 @@ pub struct Selection {
     /// Ways to wait; the same as --set wait=LIST
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = waits())]
     pub wait: Vec<String>,
-    /// Values of an axis, as in touch=none,all; every combination is measured (`weighbridge list` shows all axes)
+    /// Values of an axis, as in touch=none,all; every combination of values is measured (`weighbridge list` shows all axes)
     #[arg(long, value_name = "AXIS=V1,V2", value_parser = values::axis_values)]
     pub set: Vec<AxisValues>,
     /// CPUs that peers may run on, the preferred first, as in 2,0-1 [default: all CPUs that this process may use]
@@ -149,11 +149,11 @@ pub struct Selection {
     pub cpus: Option<Cpus>,
 }
 
-/// How precise, and for how long.
+/// Precision and time of a run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Precision and time")]
 pub struct Effort {
-    /// A case ends when the half-width of its interval is at most this share of its median [default: that of the suite]
+    /// Precision of a case, as in 1%: its runs end when half the width of its interval is at most this share of its median [default: that of the suite]
     #[arg(long, value_name = "SHARE", value_parser = values::precision)]
     pub precision: Option<f64>,
     /// Time for all runs together, as in 90s, 2m or 1h30m [default: that of the suite]
@@ -174,13 +174,13 @@ pub struct Run {
     /// Seed of the order of runs [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
-    /// Measure every case alone, not in turns with a hub (a case of the same kind that feels the same noise)
+    /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
     #[arg(long, help_heading = "Precision and time")]
     pub alone: bool,
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
+    /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// The HTML page, a file that does not exist yet, or `none` [default: the record's name with .html]
+    /// File for the HTML page, which must not exist yet, or `none` [default: the record's name with .html]
     #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
     pub html: Option<Page>,
     /// What standard output shows
@@ -231,11 +231,11 @@ pub struct Report {
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub format: ReportFormat,
-    /// Compare cases with this case of the same record, run by run of the same round; or with the same cases of another
-    /// record, which is not an interleaved comparison
+    /// Compare every case with this case of the same record, by pairs of runs of one round; or with the same cases of
+    /// another record, whose runs were not interleaved with these
     #[arg(long, value_name = "CASE|FILE")]
     pub baseline: Option<String>,
-    /// Write to this file, which does not exist yet, instead of standard output
+    /// Write to this file, which must not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -270,7 +270,7 @@ pub struct Check {
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
-    /// Write a record of the checks to this file, which does not exist yet; `weighbridge report` shows it in any format
+    /// Write a record of the checks to this file, which must not exist yet; `weighbridge report` shows it in any format
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write only warnings to standard error, no progress

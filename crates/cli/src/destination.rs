@@ -29,7 +29,7 @@ pub struct Destination {
 /// Which page is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WantedPage {
-    /// None.
+    /// No page is written.
     None,
     /// One of the record's name.
     OfRecord,

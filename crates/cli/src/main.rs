@@ -31,7 +31,7 @@ use check::supervisor;
 /// How a command ended, other than by a [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// As asked.
+    /// Everything was done as asked.
     Fine,
     /// A figure is not where it is expected.
     Outside,

@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_value_that_has_no_meaning_is_refused_with_the_reason() {
         let said = typed(&["run", "--sizes", "1,4Q"]);
-        assert!(said.starts_with("--sizes: `4Q` is no size; "), "{said}");
+        assert!(said.starts_with("--sizes: `4Q` is not a size; "), "{said}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::values::{spoken, spoken_size};
 /// The cases of an invocation and the effort that they are worth.
 #[derive(Debug)]
 pub struct Scope {
-    /// Whose timing is used.
+    /// The suite whose timing is used.
     pub suite: &'static Suite,
     /// Are its cases what is selected from? Otherwise it only lends its timing.
     pub is_of_suite: bool,
@@ -176,7 +176,7 @@ fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
     if let Some(cpu) = cpus.0.iter().find(|cpu| !host.allowed_cpus.contains(cpu)) {
         let allowed: Vec<String> = host.allowed_cpus.iter().map(u32::to_string).collect();
         return Err(Failure::new(format!(
-            "CPU {cpu} is none that this process may use; it may use {}",
+            "this process may not use CPU {cpu}; it may use {}",
             allowed.join(",")
         )));
     }

@@ -13,7 +13,7 @@ use weighbridge_record::{Header, Line, Writer};
 /// What [`entry`] finds out about a record without reading all of it into memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// What was asked on which machine.
     pub header: Header,
@@ -23,10 +23,10 @@ pub struct Entry {
     pub is_complete: bool,
 }
 
-/// A file that is no record that this program can read, and why.
+/// A file that is not a record that this program can read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRecord {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Why, as what follows the name of the file in a sentence.
     pub why: String,
@@ -136,7 +136,7 @@ pub fn last() -> Result<PathBuf, String> {
 /// What a record is about.
 ///
 /// # Errors
-/// The file cannot be read, or is no record.
+/// The file cannot be read, or is not a record.
 pub fn entry(path: &Path) -> Result<Entry, NoRecord> {
     let no = |why: String| NoRecord { path: path.to_owned(), why };
     let cannot = |error: io::Error| no(format!("cannot be read: {error}"));
@@ -148,7 +148,7 @@ pub fn entry(path: &Path) -> Result<Entry, NoRecord> {
         (Some(Line::Header(header)), _) => *header,
         (_, Some(problem)) if problem.is_newer() => return Err(no(format!("was {}", problem.why))),
         _ if line.is_empty() => return Err(no("is empty".into())),
-        _ => return Err(no("is no record".into())),
+        _ => return Err(no("is not a record".into())),
     };
     let (mut cases, mut is_complete) = (0, false);
     loop {

@@ -1,4 +1,4 @@
-//! Arrows between crates point down. Whoever adds one that does not has to change this list, and say why.
+//! Arrows between crates point down. A change that adds one which does not has to change this list, and say why.
 
 use std::fs;
 use std::path::Path;

@@ -63,13 +63,13 @@ impl Deadlines {
 /// How a run ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// With numbers.
+    /// The run was measured.
     Measured(Box<Measured>),
-    /// Without.
+    /// The run ended without a figure.
     Failed {
-        /// Where: the name of a [`Step`](crate::shared::Step), or `plan`.
+        /// The step in which it ended: the name of a [`Step`](crate::shared::Step), or `plan`.
         step: String,
-        /// Why.
+        /// The reason, in one sentence.
         why: String,
     },
     /// By the user.

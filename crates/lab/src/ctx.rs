@@ -92,7 +92,7 @@ pub struct Noted {
     pub batch: Batch,
     /// From its beginning to its end.
     pub elapsed_ns: u64,
-    /// Does it become a sample?
+    /// Whether the batch becomes a sample.
     pub is_sample: bool,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Ctx<'a> {
         time: Time,
         coordinator: Option<TaskSwitches>,
     ) -> Ctx<'a> {
-        // An attached event makes every context switch of the thread dearer, by a microsecond where we looked; see
+        // An attached event makes every context switch of the thread more expensive, by a microsecond where we looked; see
         // docs/decisions. So the case must ask for it.
         let events = match params.choice() {
             Counters::Events => Events::open(),
@@ -188,7 +188,7 @@ impl<'a> Ctx<'a> {
         self.shared.set_step(self.role, step);
     }
 
-    /// From now on each operation that is planned counts as so many: a round of two hops as two.
+    /// From now on each planned operation counts as `ops` operations: a round of two hops as two.
     pub fn set_ops_each(&mut self, ops: u64) {
         self.ops_each = ops;
     }
@@ -230,7 +230,7 @@ impl<'a> Ctx<'a> {
     fn barrier(&mut self) -> io::Result<()> {
         self.set_step(Step::Ready);
         let begin_ns = self.shared.barrier(self.roles, || clock::now_ns() + LEAD_IN_NS)?;
-        // Who shares a CPU must not spin on it; there the first batch, which is dropped, takes up the difference.
+        // Roles that share a CPU must not spin on it; there the first batch, which is dropped, takes up the difference.
         if !self.params.same_cpu() {
             while clock::now_ns() < begin_ns {
                 std::hint::spin_loop();

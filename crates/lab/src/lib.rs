@@ -5,7 +5,7 @@
 //! [`peer`]s · a peer attaches its end of a [`mechanism`] and drives a [`pattern`] with it · [`summary`] turns what came back
 //! into lines of the record.
 //!
-//! This crate never hears of tables or pages. Statistics are in `weighbridge-stats`.
+//! Tables and pages are made in `weighbridge-report`, statistics in `weighbridge-stats`.
 
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 

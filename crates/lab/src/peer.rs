@@ -58,9 +58,9 @@ pub enum Report {
     Done(Vec<RoleReport>),
     /// What failed, in the words of the error.
     Failed {
-        /// Which role.
+        /// Index of the role.
         role: usize,
-        /// Why.
+        /// The reason, in one sentence.
         why: String,
         /// Because its partner was gone: then something else failed first.
         is_consequence: bool,
@@ -83,7 +83,7 @@ pub struct RoleReport {
     pub role: usize,
     /// Id of the process that plays it.
     pub process: u32,
-    /// Its counts.
+    /// What the role counted.
     pub counted: Counted,
     /// Settings read back.
     pub facts: Facts,
@@ -92,7 +92,7 @@ pub struct RoleReport {
 /// Sends an assignment and the descriptors that go with it.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: &Assignment,
@@ -162,7 +162,7 @@ fn play_all(
     for role in roles {
         let (play, sender) = (Arc::clone(&play), sender.clone());
         thread::spawn(move || {
-            // Nobody listens any more once another role has failed.
+            // The coordinator reads no further messages once another role has failed.
             let _ = sender.send(play(role));
         });
     }

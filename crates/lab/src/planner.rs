@@ -81,7 +81,7 @@ enum Stage {
         ops: u64,
         samples: usize,
     },
-    /// So many samples are still to be planned, of so many operations each.
+    /// `left` samples are still to be planned, of `ops` operations each.
     Counting {
         ops: u64,
         left: usize,

@@ -328,8 +328,8 @@ impl<'a> Session<'a> {
             };
             let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
             self.scale_by_hub(open, &mut line);
-            if let Some(odd) = equivalent_disagrees(open, &by_id) {
-                line.anomalies.push(odd);
+            if let Some(anomaly) = equivalent_disagrees(open, &by_id) {
+                line.anomalies.push(anomaly);
             }
             sink.line(Line::Summary(line))?;
         }
@@ -373,10 +373,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What everything is held against: the plain pipe.
+/// The baseline of all comparisons of a session: the plain pipe.
 const BASELINE: &str = "pipe";
 
-/// The case that a case is held against: the same with a pipe, where it is not one itself.
+/// The baseline of a case: the same case with a pipe, unless it is that case itself.
 fn baseline_of(id: &CaseId) -> Option<CaseId> {
     let baseline = CaseId::new(&id.pattern, BASELINE, id.payload_bytes, &id.placement);
     (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)

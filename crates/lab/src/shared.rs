@@ -112,7 +112,7 @@ impl Shared {
     /// Touches every page, so that no sample pays for it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn prefault(&self) -> io::Result<()> {
         Ok(self.map.prefault()?)
     }
@@ -151,7 +151,7 @@ impl Shared {
     /// Meets the other roles, and returns the time at which all begin. The last to come decides it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
         let go = self.u32(GO);
         // PAIR barrier: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
@@ -172,7 +172,7 @@ impl Shared {
     /// The leading role has read its counters.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn finish(&self) -> io::Result<()> {
         let finished = self.u32(FINISHED);
         finished.store(1, Release); // PAIR finish
@@ -183,7 +183,7 @@ impl Shared {
     /// Waits for that.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn await_finish(&self) -> io::Result<()> {
         let finished = self.u32(FINISHED);
         while finished.load(Acquire) == 0 {
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// Says so.
+    /// Publishes the phase that the run is in.
     pub fn set_phase(&self, phase: Phase) {
         self.u32(PHASE).store(phase as u32, Release);
     }
@@ -255,7 +255,7 @@ impl Shared {
         self.u64(FEED_END).load(Acquire).checked_sub(1)
     }
 
-    /// Says so.
+    /// Publishes after which chunk the sender ends.
     pub fn set_feed_end(&self, chunks: u64) {
         self.u64(FEED_END).store(chunks + 1, Release);
     }
@@ -265,17 +265,17 @@ impl Shared {
         self.u64(VERIFIED).load(Acquire)
     }
 
-    /// One more.
+    /// Counts one more verified message.
     pub fn add_verified(&self) {
         self.u64(VERIFIED).fetch_add(1, Release);
     }
 
-    /// Sets the pace of a crowd.
+    /// Sets the pace of concurrent roles.
     pub fn set_pace(&self, pace: Pace) {
         self.u64(PACE).store(pace.to_word(), Relaxed);
     }
 
-    /// The pace of a crowd. Relaxed: it guards nothing.
+    /// The pace of concurrent roles. Relaxed: no other memory is ordered by it.
     #[inline]
     pub fn pace(&self) -> Pace {
         Pace::from_word(self.u64(PACE).load(Relaxed))
@@ -317,7 +317,7 @@ impl Shared {
         self.u64(COUNTED_OPS).store(ops, Relaxed); // ordered by `finish`
     }
 
-    /// That number.
+    /// The number of operations that the counters cover.
     pub fn counted_ops(&self) -> u64 {
         self.u64(COUNTED_OPS).load(Relaxed)
     }

@@ -46,7 +46,7 @@ pub struct SharedCounters {
 }
 
 impl SharedCounters {
-    /// Memory for the counters of so many roles, all zero.
+    /// Makes memory for the counters of `roles` roles, all zero.
     ///
     /// # Errors
     /// The kernel refuses memory or a descriptor.

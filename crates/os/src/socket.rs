@@ -1,4 +1,4 @@
-//! Unix sockets as a way to hand over descriptors, and what the kernel says about who is at the other end.
+//! Unix sockets as a way to hand over descriptors, and what the kernel says about the process at the other end.
 //!
 //! # Safety
 //!
@@ -148,7 +148,7 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
     Ok((message.bytes, fds))
 }
 
-/// Who was at the other end when the connection was made, as the kernel saw it.
+/// Process, user and group at the other end when the connection was made, as the kernel recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id in our PID namespace; 0 when the process is not in it. By now it may be another process's.
@@ -210,7 +210,7 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> 
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn send_buffer_bytes(socket: impl AsFd) -> Result<usize> {
     sockopt::socket_send_buffer_size(socket).context("read", || "the send buffer of a socket")
 }
@@ -220,7 +220,7 @@ pub fn send_buffer_bytes(socket: impl AsFd) -> Result<usize> {
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_send_buffer_size(socket, bytes)
         .context("set the send buffer of a socket to", || format!("{bytes} bytes"))
@@ -230,7 +230,7 @@ pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn receive_buffer_bytes(socket: impl AsFd) -> Result<usize> {
     sockopt::socket_recv_buffer_size(socket).context("read", || "the receive buffer of a socket")
 }
@@ -239,7 +239,7 @@ pub fn receive_buffer_bytes(socket: impl AsFd) -> Result<usize> {
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn set_receive_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_recv_buffer_size(socket, bytes)
         .context("set the receive buffer of a socket to", || format!("{bytes} bytes"))
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_to_nobody_is_an_error_and_no_signal() {
+    fn sending_to_a_closed_end_is_an_error_and_no_signal() {
         let (near, far) = seqpacket_pair().unwrap();
         drop(far);
         assert_eq!(send_with_fds(&near, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));

@@ -104,7 +104,7 @@ fn a_futex_can_be_waited_for_through_a_read_only_mapping() {
         let waiter = scope.spawn(|| theirs.load_u32(0).wait(0, Some(LONG)));
         let start = Instant::now();
         while futex::wake(ours.atomic_u32(0), 1).unwrap() == 0 {
-            assert!(!waiter.is_finished() && start.elapsed() < LONG, "nobody waits");
+            assert!(!waiter.is_finished() && start.elapsed() < LONG, "the waiter does not wait");
             std::thread::yield_now();
         }
         assert_eq!(waiter.join().unwrap().unwrap(), Outcome::Woken);
@@ -139,9 +139,9 @@ fn a_ring_shows_the_same_bytes_twice() {
     let ring = Mapping::ring(&fd, page as u64, 2 * page, Access::ReadWrite).unwrap();
     assert_eq!(ring.len(), 4 * page);
     // Across the end of the first copy: the second half of the record is at the beginning of the data.
-    // SAFETY: nobody else has this file.
+    // SAFETY: no other code has this file.
     unsafe { ring.slice_mut(2 * page - 3, 6).copy_from_slice(b"abcdef") };
-    // SAFETY: nobody writes any more.
+    // SAFETY: nothing writes any more.
     let (start, end) = unsafe { (ring.slice(0, 3), ring.slice(4 * page - 3, 3)) };
     assert_eq!((start, end), (&b"def"[..], &b"abc"[..]));
     ring.atomic_u64(8).store(42, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Lines that follow from other lines: ratios between cases, the size at which two costs meet, figures beside published ones.
+//! Lines that follow from other lines: ratios between cases, the size at which two costs are equal, figures beside published ones.
 //!
 //! A session writes the comparisons that it planned; a report derives by these functions what is asked for afterwards. Both
 //! put lines into the record's form, so that a number in a report is a line of a record. All statistics are
@@ -51,7 +51,7 @@ pub fn series_intervals<'a>(runs: impl IntoIterator<Item = &'a Run>) -> BTreeMap
 /// A case with what a ratio is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// What its runs amount to.
+    /// The summary of its runs.
     pub summary: &'a Summary,
     /// Its runs.
     pub runs: &'a [Run],

@@ -49,7 +49,7 @@ impl Writer {
 pub struct Problem {
     /// Number of the line, from 1.
     pub line: usize,
-    /// Why.
+    /// What is wrong with the line.
     pub why: String,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Problem {
 pub struct Reading {
     /// The valid lines, in order.
     pub lines: Vec<Line>,
-    /// The others.
+    /// The lines that are not valid, each with the reason.
     pub problems: Vec<Problem>,
 }
 

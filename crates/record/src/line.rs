@@ -42,9 +42,9 @@ pub enum Line {
 pub struct Header {
     /// [`crate::SCHEMA`] of the writer.
     pub schema: u32,
-    /// Who wrote this.
+    /// The program that wrote the record.
     pub tool: Tool,
-    /// When, RFC 3339.
+    /// When the session began, RFC 3339.
     pub started: String,
     /// The command line that made the record: program and arguments; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +53,7 @@ pub struct Header {
     pub seed: u64,
     /// The settings in force, by the name of the flag.
     pub settings: BTreeMap<String, String>,
-    /// Where.
+    /// The machine that measured.
     pub machine: Machine,
 }
 
@@ -163,9 +163,9 @@ pub struct Cache {
 pub struct Node {
     /// Number of the node.
     pub node: u32,
-    /// Its CPUs.
+    /// CPUs of the node.
     pub cpus: Vec<u32>,
-    /// Its memory.
+    /// Memory of the node.
     pub memory_bytes: u64,
 }
 
@@ -342,7 +342,7 @@ pub struct Run {
     /// The slices in which the case and its hub took turns; absent where the case was measured alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Slices>,
-    /// Disturbances.
+    /// What disturbed the run.
     pub noise: Noise,
     /// From the decision to start the peers until all were ready, in milliseconds.
     pub startup_ms: f64,
@@ -576,7 +576,7 @@ pub struct Published {
     pub name: String,
     /// The unit of both figures.
     pub unit: String,
-    /// Theirs.
+    /// The published figure.
     pub theirs: f64,
     /// Ours, in the same unit.
     pub ours: f64,
@@ -618,7 +618,7 @@ pub struct Check {
     pub ci95: Option<[f64; 2]>,
     /// From where to where the ratio is expected.
     pub band: [f64; 2],
-    /// Why there.
+    /// Why the ratio is expected in the band.
     pub because: String,
     /// What is known to move the ratio out of the band.
     pub known_reasons: String,
@@ -627,7 +627,7 @@ pub struct Check {
     /// Why there are fewer turns than were asked for, or none.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// Every turn.
+    /// The figures of every turn.
     pub turns: Vec<Turn>,
 }
 
@@ -647,9 +647,9 @@ pub struct Meaning {
 /// One turn of a check: both figures in the unit of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The tool's.
+    /// Figure of the external tool.
     pub theirs: f64,
-    /// Ours.
+    /// Figure of our case.
     pub ours: f64,
 }
 
@@ -658,7 +658,8 @@ pub struct Turn {
 pub struct Skipped {
     /// The case.
     pub case: CaseId,
-    /// Where it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), or the step of a peer's life (`hello`, `pin`, `attach`, `prefault`, `verify`,
+    /// The step in which it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), or the step of a peer's life
+    /// (`hello`, `pin`, `attach`, `prefault`, `verify`,
     /// `ready`, `calibrate`, `batches`, `report`).
     pub step: String,
     /// One sentence: what, why, and how to change it where the user can.

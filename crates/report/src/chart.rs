@@ -24,7 +24,7 @@ pub enum Drawing {
     Lines(Axis, Axis, Vec<Line>),
     /// A dot with its interval for each name; the axis is that of the values.
     Dots(Axis, Vec<Line>),
-    /// Series above one another over the same samples; the level changes after so many samples.
+    /// Series above one another over the same samples; the level changes after that number of samples.
     Strips(Vec<Strip>, Option<usize>),
 }
 
@@ -57,7 +57,7 @@ pub struct Line {
 /// One of several series above one another, all over the same samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strip {
-    /// What it is and in which unit.
+    /// What the strip shows, and in which unit.
     pub label: String,
     /// One value per sample.
     pub values: Vec<f64>,
@@ -65,5 +65,5 @@ pub struct Strip {
     pub levels: Vec<f64>,
 }
 
-/// So many strips fit into one chart.
+/// Largest number of strips in one chart.
 pub const MOST_STRIPS: usize = 8;

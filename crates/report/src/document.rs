@@ -48,7 +48,7 @@ impl Section {
 pub enum Block {
     /// A heading inside a section.
     Heading(String),
-    /// Sentences.
+    /// A paragraph of sentences.
     Paragraph(String),
     /// One below the other.
     List(Vec<Item>),
@@ -64,7 +64,7 @@ pub enum Block {
         summary: String,
         /// Is it open at first?
         is_open: bool,
-        /// The inside.
+        /// What the fold hides.
         blocks: Vec<Block>,
     },
 }
@@ -136,7 +136,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// One cell for each column.
     pub rows: Vec<Vec<Cell>>,
-    /// So many columns at the left label a row, at least one.
+    /// Number of columns at the left that label a row, at least one.
     pub labels: usize,
     /// Can a reader of the page sort and filter it?
     pub is_sortable: bool,

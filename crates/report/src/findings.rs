@@ -165,7 +165,7 @@ impl Contest<'_> {
     }
 }
 
-/// Of more than one above this number so many are named.
+/// Number of mechanisms that a sentence names where more are about as fast; the others are counted.
 const NAMED: usize = 2;
 
 /// Do the two differ only in mechanism and settings, so that a reader could choose between them?

@@ -6,7 +6,7 @@
 //!
 //! No statistic is computed here: a number comes from a line of the record, or from a line that
 //! [`weighbridge_record::derive`] makes of such lines. A record that was cut off before its summaries gets them from
-//! `weighbridge-stats`, and every format says so. Where the level of one run changes, the strip charts of the page ask the
+//! `weighbridge-stats`, and every format says which figures these are. Where the level of one run changes, the strip charts of the page ask the
 //! same tests.
 //!
 //! ```

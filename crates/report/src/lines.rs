@@ -31,7 +31,7 @@ pub fn by_height(lines: &mut [Line]) {
 
 /// The lines without at most a quarter of them that lie so far apart that the rest takes less than half of the
 /// height, and the names of those.
-pub fn crowd(lines: &[Line]) -> Option<(Vec<Line>, Vec<String>)> {
+pub fn near_lines(lines: &[Line]) -> Option<(Vec<Line>, Vec<String>)> {
     let mut spans: Vec<(usize, f64, f64)> = lines
         .iter()
         .enumerate()
@@ -59,8 +59,8 @@ pub fn crowd(lines: &[Line]) -> Option<(Vec<Line>, Vec<String>)> {
         if rest < whole / 2.0 {
             let apart: Vec<usize> = apart.into_iter().map(|(index, ..)| index).collect();
             let kept = |(index, _): &(usize, &Line)| !apart.contains(index);
-            let crowd = lines.iter().enumerate().filter(kept).map(|(_, line)| line.clone()).collect();
-            return Some((crowd, apart.iter().map(|index| lines[*index].name.clone()).collect()));
+            let near = lines.iter().enumerate().filter(kept).map(|(_, line)| line.clone()).collect();
+            return Some((near, apart.iter().map(|index| lines[*index].name.clone()).collect()));
         }
     }
     None
@@ -120,11 +120,11 @@ mod tests {
     #[test]
     fn a_line_far_from_a_crowd_gives_the_crowd_a_chart_of_its_own() {
         let mut lines: Vec<Line> = (0..9).map(|index| line(&index.to_string(), &[40.0, 60.0])).collect();
-        assert!(crowd(&lines).is_none(), "nothing stands apart");
+        assert!(near_lines(&lines).is_none(), "nothing stands apart");
         lines.push(line("far below", &[0.1, 20.0]));
-        let (rest, apart) = crowd(&lines).unwrap();
+        let (rest, apart) = near_lines(&lines).unwrap();
         assert_eq!((rest.len(), apart), (9, vec!["far below".to_string()]));
         lines.push(line("far above", &[5e3, 6e3]));
-        assert_eq!(crowd(&lines).unwrap().1, ["far below"], "one after the other: {lines:?}");
+        assert_eq!(near_lines(&lines).unwrap().1, ["far below"], "one after the other: {lines:?}");
     }
 }

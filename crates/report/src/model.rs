@@ -59,7 +59,7 @@ pub struct Source {
 pub struct Sourced<T> {
     /// Index into [`Report::sources`].
     pub source: usize,
-    /// What it says.
+    /// The item of the record.
     pub what: T,
 }
 

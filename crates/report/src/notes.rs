@@ -8,7 +8,7 @@ use crate::model::{Measured, Report, Source};
 use crate::units::with_unit;
 use crate::words::{many, plain};
 
-/// So many items of a list are shown where there is no fold for the rest.
+/// Number of items of a list that are shown where there is no fold for the rest.
 pub const FEW: usize = 8;
 
 /// The first few items; instead of the rest, their number.
@@ -88,7 +88,7 @@ const BUS: &str = "bus_bytes_per_s";
 /// How many operations the note on the memory bus names.
 const BUSIEST: usize = 4;
 
-/// What share of the memory's theoretical bandwidth the busiest operations used, or why nobody can say. Nothing where no
+/// What share of the memory's theoretical bandwidth the busiest operations used, or why that is not known. Nothing where no
 /// operation crossed the bus.
 pub fn dram(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();

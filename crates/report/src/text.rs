@@ -187,7 +187,7 @@ fn laid_out(table: &Table, width: usize) -> String {
     out
 }
 
-/// Text of a table without blanks at the ends of lines; so many blanks are saved between columns.
+/// Text of a table without blanks at the ends of lines; each gap between columns is narrower by that number of blanks.
 fn finished(columns: &[Texts], saved: usize) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(RULED);

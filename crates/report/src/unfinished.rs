@@ -46,7 +46,7 @@ fn distribution(runs: &[&Run]) -> Option<Distribution> {
     Distribution::of(&sound.collect::<Vec<_>>())
 }
 
-/// No run has so many operations; a record may come from anywhere, and sums of its numbers must not overflow.
+/// More operations than any run has; a record may come from anywhere, and sums of its numbers must not overflow.
 fn is_countable(latencies: &Latencies) -> bool {
     latencies.counts.iter().all(|(_, count)| *count < 1 << 40) && latencies.counts.len() < 1 << 20
 }

@@ -65,7 +65,7 @@ fn chart(direction: &str) -> Vec<(String, &'static str, f64)> {
                 "ns/roundtrip",
                 copy,
             ));
-            // On two CPUs it is always dearer.
+            // On two CPUs it is always more expensive.
             let file = if placement == "same-cpu" { 40_000.0 } else { 1e8 };
             cases.push((id("memfd-pass", &format!("{direction}/touch=write")), "ns/roundtrip", file));
             if bytes != 4096 {

@@ -1,6 +1,6 @@
 //! What a comparison of two costs amounts to: the verdict, and how many sets would settle it.
 //!
-//! Everything is a ratio of costs, B over A: above 1 B is dearer. Of rates, take the inverse.
+//! Everything is a ratio of costs, B over A: above 1 B is more expensive. Of rates, take the inverse.
 
 use crate::evidence::Evidence;
 use crate::interval::Interval;

@@ -12,7 +12,7 @@ pub struct Definition {
     pub command: &'static [&'static str],
     /// What must listen before the command can begin, and the word that it writes when it does.
     pub server: Option<Server>,
-    /// Who chooses the CPUs of the tool.
+    /// How the CPUs of the tool are chosen.
     pub place: Place,
     /// Our case.
     pub case: &'static str,
@@ -28,7 +28,7 @@ pub struct Definition {
     pub meaning: Meaning,
     /// From where to where ours over theirs is expected.
     pub band: [f64; 2],
-    /// Why there.
+    /// Why the ratio is expected in the band.
     pub because: &'static str,
     /// What is known to move the ratio out of the band.
     pub outside: &'static str,
@@ -73,7 +73,7 @@ pub struct Server {
     pub ready: &'static str,
 }
 
-/// Who chooses the CPUs of the tool.
+/// How the CPUs of the tool are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// We do: it may run where our roles run, and nowhere else.

@@ -580,7 +580,7 @@ pub const UNEQUAL: &[Unequal] = &[
     Unequal {
         name: "perf-syscall-getpgid, fork, execve",
         why: "getpgid is no operation of ours; a fork copies the page tables of its process, and perf with its libraries is ten \
-              times dearer to fork than a peer of ours",
+              times as expensive to fork as a peer of ours",
     },
     Unequal {
         name: "perf-futex-hash, requeue, lock-pi; perf-epoll-ctl",

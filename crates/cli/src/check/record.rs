@@ -76,7 +76,7 @@ pub fn text(scope: &Scope, lines: Vec<Line>) -> String {
     let report = Report::from_reading(Reading { lines, problems: Vec::new() });
     let mut out = report_text(&report, style);
     if scope.is_everything {
-        out.push_str("\n■ Not compared, because nothing of ours is equal\n");
+        out.push_str("\n■ Not compared, because weighbridge has no equal case\n");
         for Unequal { name, why } in UNEQUAL {
             let width = usize::from(style.width.unwrap_or(WIDTH));
             let options = textwrap::Options::new(width).initial_indent("  ").subsequent_indent("    ");

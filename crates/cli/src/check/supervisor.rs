@@ -84,7 +84,7 @@ fn number(argument: Option<OsString>) -> Option<u32> {
 }
 
 fn not_for_you(argument: &str) -> ExitCode {
-    output::say(&format!("error: {argument} is for this program itself"));
+    output::say(&format!("error: only this program itself uses {argument}"));
     ExitCode::from(2)
 }
 

@@ -68,14 +68,14 @@ impl Compared {
     }
 }
 
-/// Takes turns.
+/// Runs the external tool and our case in turn.
 #[derive(Debug)]
 pub struct Turns<'a> {
     /// The machine.
     pub host: &'a Host,
     /// Ctrl-C.
     pub interrupt: &'a Interrupt,
-    /// Measures ours.
+    /// Measures our case.
     pub coordinator: Coordinator<'a>,
     /// The number of turns of each comparison.
     pub turns: usize,

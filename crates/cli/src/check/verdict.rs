@@ -18,7 +18,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Its word.
+    /// The word for the verdict in tables and records.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Inside => "inside",

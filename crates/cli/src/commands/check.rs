@@ -26,8 +26,8 @@ use crate::{Exit, Failure, output};
 /// Compares our numbers with theirs. A ratio outside its band is a finding with a code of its own, not a failure.
 pub fn check(args: &Check) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt = Interrupt::install()
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let selected = select(&args.globs)?;
     let host = look_at_host()?;
     let record = match &args.out {
@@ -150,7 +150,7 @@ fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
     for glob in globs {
         let matcher = GlobBuilder::new(glob)
             .build()
-            .map_err(|error| Failure::new(format!("`{glob}` is no glob: {error}")))?
+            .map_err(|error| Failure::new(format!("`{glob}` is not a glob: {error}")))?
             .compile_matcher();
         let mut has_any = false;
         for (chosen, definition) in chosen.iter_mut().zip(&all) {

@@ -49,5 +49,5 @@ fn with_record(mut args: Report) -> Result<Report, Failure> {
 /// The machine, as far as the laboratory must know it.
 fn look_at_host() -> Result<weighbridge_lab::host::Host, Failure> {
     weighbridge_lab::host::Host::look()
-        .map_err(|error| Failure::new(format!("this machine cannot be looked at: {error}")))
+        .map_err(|error| Failure::new(format!("the description of this machine cannot be read: {error}")))
 }

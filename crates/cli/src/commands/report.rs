@@ -17,7 +17,7 @@ const MOST_PROBLEMS: usize = 5;
 /// Shows records.
 pub fn report(args: &args::Report) -> Result<Exit, Failure> {
     if args.format == ReportFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("a page is no text for a terminal; give --out FILE"));
+        return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
     }
     let mut exit = Exit::Fine;
     let mut readings = Vec::new();
@@ -115,7 +115,7 @@ fn no_record(path: &Path, name: &str, problems: &[Problem]) -> Failure {
         _ if std::fs::metadata(path).is_ok_and(|file| file.len() == 0 && file.is_file()) => {
             format!("{name} is empty; {way_out}")
         }
-        _ => format!("{name} is no record; {way_out}"),
+        _ => format!("{name} is not a record; {way_out}"),
     })
 }
 

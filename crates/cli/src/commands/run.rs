@@ -26,8 +26,8 @@ use crate::{Exit, Failure, output, values};
 /// Measures cases.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt = Interrupt::install()
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let mut host = look_at_host()?;
     let scope = Scope::new(&args.selection, &args.effort, &mut host)?;
     if args.dry_run {

@@ -111,7 +111,7 @@ fn matcher(word: &str, text: &str) -> Result<GlobSet, Failure> {
     let build = |glob: &str| GlobBuilder::new(glob).literal_separator(false).build();
     build(text)
         .and_then(|itself| GlobSetBuilder::new().add(itself).add(build(&format!("{text}/*"))?).build())
-        .map_err(|error| Failure::new(format!("`{word}` is no glob: {}", error.kind())))
+        .map_err(|error| Failure::new(format!("`{word}` is not a glob: {}", error.kind())))
 }
 
 /// `a{b,c}` is `ab` and `ac`; braces may stand inside braces. Brackets hold characters, not alternatives.

@@ -33,7 +33,7 @@ pub struct Selected {
 pub struct Understood {
     /// What was typed; nothing where no word was.
     pub word: Option<String>,
-    /// Where its cases are from.
+    /// What its cases were selected from.
     pub source: Source,
     /// The cases, in the order of their source.
     pub ids: Vec<CaseId>,
@@ -111,7 +111,7 @@ pub fn select(
     let selected = Selected { words: found, left_out };
     if selected.ids().next().is_none() {
         let why = selected.left_out_note().unwrap_or_default();
-        return Err(Failure::new(format!("no selected case can be set so: {why}")));
+        return Err(Failure::new(format!("--set fits no selected case: {why}")));
     }
     Ok(selected)
 }
@@ -338,7 +338,9 @@ fn nothing(word: &str, globs: &[Glob]) -> String {
     }
     let all = offer::all(Wanted::default());
     if globs.iter().any(|glob| all.iter().any(|id| glob.matches(id))) {
-        return format!("`{word}` matches only the harness and what is there for tests; name those in full");
+        return format!(
+            "`{word}` matches only `noop` (the harness) and `mock` (for tests); write a case id of theirs in full"
+        );
     }
     match suggestions(word) {
         near if near.is_empty() => {

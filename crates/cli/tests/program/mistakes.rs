@@ -37,7 +37,7 @@ fn a_glob_that_selects_nothing() {
         &["run", "unix-steam"],
         "error: `unix-steam` selects nothing; the nearest is unix-stream\n",
     );
-    refused(folder.path(), &["run", "a/[x"], "error: `a/[x` is no glob: unclosed character class[..]\n");
+    refused(folder.path(), &["run", "a/[x"], "error: `a/[x` is not a glob: unclosed character class[..]\n");
     refused(folder.path(), &["run", "akbench"], "error: `akbench` is a suite; write --suite akbench\n");
     refused(
         folder.path(),
@@ -63,7 +63,7 @@ fn sizes_that_do_not_parse_or_that_no_memory_holds() {
     refused(
         folder.path(),
         &["run", "--sizes", "1,4Q"],
-        "error: --sizes: `4Q` is no size; write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)\n",
+        "error: --sizes: `4Q` is not a size; write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)\n",
     );
     for args in [
         ["run", "pipe", "--sizes", "1,1048576G"],
@@ -124,8 +124,8 @@ fn a_precision_a_budget_and_a_number_of_runs_that_make_no_sense() {
     let folder = folder();
     for (args, stderr) in [
         (["--precision", "2"], "error: --precision: `2` is not between 0 and 100 %[..]\n"),
-        (["--precision", "fine"], "error: --precision: `fine` is no share; write 2% [..]\n"),
-        (["--budget", "90"], "error: --budget: `90` is no time; write a time with its unit[..]\n"),
+        (["--precision", "fine"], "error: --precision: `fine` is not a share; write 2% [..]\n"),
+        (["--budget", "90"], "error: --budget: `90` is not a time; write a time with its unit[..]\n"),
         (
             ["--budget", "5ms"],
             "error: --budget 5 ms is too small for one run, which takes about [..] ms; give more\n",

@@ -89,8 +89,7 @@ fn the_default_plan_is_the_quick_suite() {
 fn list_has_every_kind_of_thing() {
     let output = weighbridge(folder().path()).arg("list").output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
-    for heading in
-        ["Patterns", "To measure by roundtrip, stream", "Axes of every case", "Placements", "Suites"]
+    for heading in ["Patterns", "Targets of roundtrip, stream", "Axes of every case", "Placements", "Suites"]
     {
         assert!(stdout.lines().any(|line| line.starts_with(heading)), "{heading} is not in\n{stdout}");
     }
@@ -112,7 +111,7 @@ fn list_with_a_name_tells_everything_about_it() {
         assert!(output.status.success(), "{name}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    for detail in ["by roundtrip, stream", "waits by block; can poll", "axis pipe-size"] {
+    for detail in ["patterns: roundtrip, stream", "waits: block; or poll", "axis pipe-size"] {
         assert!(told("pipe").contains(detail), "{detail} is not in\n{}", told("pipe"));
     }
     // Streams and logs are of two kinds, and each axis says whose it is.

@@ -95,13 +95,13 @@ fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
     let folder = folder.path();
     let file = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     file("kdbus.txt", &"# size time\n1 32580\n".repeat(1000));
-    refused(folder, "kdbus.txt", &format!("`kdbus.txt` is no record; {WAY_OUT}"));
+    refused(folder, "kdbus.txt", &format!("`kdbus.txt` is not a record; {WAY_OUT}"));
     file("other.jsonl", "{\"bytes\":1}\n{\"kind\":\"other\"}\n");
-    refused(folder, "other.jsonl", &format!("`other.jsonl` is no record; {WAY_OUT}"));
+    refused(folder, "other.jsonl", &format!("`other.jsonl` is not a record; {WAY_OUT}"));
     file("empty", "");
     refused(folder, "empty", &format!("`empty` is empty; {WAY_OUT}"));
     file("other.html", "<!doctype html>\n");
-    refused(folder, "other.html", "`other.html` is no record; the record of that page is `other.jsonl`");
+    refused(folder, "other.html", "`other.html` is not a record; the record of that page is `other.jsonl`");
     file("cut", "{\"kind\":\"head");
     refused(
         folder,
@@ -124,7 +124,7 @@ fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
         .assert()
         .code(2)
         .stdout_eq("")
-        .stderr_eq(format!("error: standard input is no record; {WAY_OUT}\n"));
+        .stderr_eq(format!("error: standard input is not a record; {WAY_OUT}\n"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) fn drive(
     params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
-    let crowd = Concurrent::of(params);
+    let concurrent = Concurrent::of(params);
     let mut receiver = Receiver {
         end,
         buffer: Buffer::new(params.payload_bytes)?,
@@ -34,16 +34,16 @@ pub(super) fn drive(
     cx.set_step(Step::Prefault);
     receiver.buffer.prefault()?;
     cx.set_step(Step::Verify);
-    receiver.verify(crowd.senders)?;
+    receiver.verify(concurrent.senders)?;
     if cx.role == 0 {
-        return lead(receiver, crowd, cx);
+        return lead(receiver, concurrent, cx);
     }
     cx.follow_intervals(&mut receiver)?;
     Ok(Facts::new())
 }
 
-fn lead(receiver: Receiver<'_>, crowd: Concurrent, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-    let mut leading = Leading { receiver, crowd, in_flight: Vec::with_capacity(1024) };
+fn lead(receiver: Receiver<'_>, concurrent: Concurrent, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let mut leading = Leading { receiver, concurrent, in_flight: Vec::with_capacity(1024) };
     cx.lead_intervals(&mut leading)?;
     // The first edge stands before the first sample.
     cx.note_series("in_flight_messages", leading.in_flight.split_off(1));
@@ -71,7 +71,7 @@ impl Receiver<'_> {
     fn take(&mut self) -> io::Result<()> {
         let message = &mut self.buffer.bytes_mut()[..self.len];
         if !fill(self.end.as_raw_fd(), message)? {
-            // The senders close when they are told to stop, and this role is told the same. Whoever comes here again was
+            // The senders close when they are told to stop, and this role is told the same. A role that comes here again was
             // not told: they are gone.
             return match std::mem::replace(&mut self.is_at_end, true) {
                 false => Ok(()),
@@ -168,18 +168,18 @@ fn fill(fd: RawFd, message: &mut [u8]) -> io::Result<bool> {
 /// The receiver with the clock. It counts what all receivers say that they have.
 struct Leading<'a> {
     receiver: Receiver<'a>,
-    crowd: Concurrent,
+    concurrent: Concurrent,
     /// Sent and not yet received, at each edge: how full the buffers are.
     in_flight: Vec<f64>,
 }
 
 impl Leading<'_> {
     fn received(&self, counter: Counter) -> u64 {
-        self.receiver.counters.total(self.crowd.receiver_roles(), counter)
+        self.receiver.counters.total(self.concurrent.receiver_roles(), counter)
     }
 
     fn sent(&self, counter: Counter) -> u64 {
-        self.receiver.counters.total(self.crowd.sender_roles(), counter)
+        self.receiver.counters.total(self.concurrent.sender_roles(), counter)
     }
 }
 
@@ -196,7 +196,7 @@ impl Leader for Leading<'_> {
     }
 
     fn warm_ops(&self) -> u64 {
-        (self.crowd.groups * self.crowd.senders * self.crowd.receivers) as u64
+        (self.concurrent.groups * self.concurrent.senders * self.concurrent.receivers) as u64
     }
 
     fn edge(&mut self, _now_ns: u64) {
@@ -263,7 +263,7 @@ mod tests {
         all.drain().unwrap();
         assert_eq!((counters.get(0, Counter::Messages), counters.get(0, Counter::Sum)), (2, 10));
         all.take().unwrap();
-        assert!(all.take().is_err(), "the senders are gone, and nobody said that they may");
+        assert!(all.take().is_err(), "the senders have ended without being told to stop");
 
         let (read, write) = pipe().unwrap();
         rustix::io::write(&write, &[1, 2, 3]).unwrap();

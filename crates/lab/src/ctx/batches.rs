@@ -13,7 +13,7 @@ use crate::shared::{Planned, Sample, Shared, Step};
 
 impl Ctx<'_> {
     /// Times batches of `work` until there are enough samples, and publishes each batch to the followers before the
-    /// batch in front of it begins. `expect` foretells what each batch must have received.
+    /// batch in front of it begins. `expect` computes what each batch must have received.
     ///
     /// # Errors
     /// That of `work`, or a sentence if something else arrived than was sent.
@@ -126,7 +126,7 @@ impl Ctx<'_> {
     /// For roles that have nothing to do because the mechanism exchanges nothing.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn follow_nothing(&mut self) -> io::Result<()> {
         self.barrier()?;
         self.set_step(Step::Report);

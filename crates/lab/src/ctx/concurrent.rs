@@ -221,7 +221,7 @@ impl Ctx<'_> {
         let counting: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
         let rates: Vec<f64> = counting.iter().map(rate).collect();
         let ops: u64 = counting.into_iter().map(done).sum();
-        // The time in which all roles do so many at the sum of their rates: roles have edges of their own.
+        // The time in which all roles together do that number at the sum of their rates: each role starts and ends by itself.
         let elapsed_ns = match rates.iter().sum::<f64>() {
             total if total > 0.0 => (ops as f64 * 1e9 / total).round() as u64,
             _ => window_ns,

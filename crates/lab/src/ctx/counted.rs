@@ -15,7 +15,7 @@ use crate::shared::Step;
 /// What a role counted between the beginning of its first counted batch and the end of its last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
-    /// Operations.
+    /// Number of operations that were counted.
     pub ops: u64,
     /// Bytes that arrived here.
     pub received_bytes: u64,
@@ -27,7 +27,7 @@ pub struct Counted {
     pub minor_faults: u64,
     /// Page faults that read from a device.
     pub major_faults: u64,
-    /// CPU time.
+    /// CPU time, user and system.
     pub cpu_ns: u64,
     /// Moves to another CPU, where they can be counted.
     pub migrations: Option<u64>,

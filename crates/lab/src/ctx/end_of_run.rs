@@ -28,7 +28,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Of a leading role that nobody sends anything.
+    /// The balance of a leading role to which no role sends.
     pub const NOTHING: Balance = Balance { unit: "messages", sent: (0, 0), arrived: (0, 0) };
 
     fn check(self) -> io::Result<()> {

@@ -17,7 +17,7 @@ const LOOK_CALLS: u64 = 64;
 const ALONE_NS: u64 = 5_000_000;
 /// Shortest interval of roles that share a CPU, or may: they take turns of some milliseconds.
 const TURNS_NS: u64 = 20_000_000;
-/// The warm-up ends after so many intervals even where not everything has been used once.
+/// Number of intervals after which the warm-up ends even where not everything has been used once.
 const LONGEST_WARM_UP: u32 = 20;
 /// So much later than intervals should be over, a warm-up ends, and a run ends with the fewest samples that are enough: among
 /// hundreds of roles on one CPU the leading one may look at the clock once in a second.

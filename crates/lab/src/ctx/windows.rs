@@ -13,7 +13,7 @@ use crate::shared::{Phase, Planned, Sample, Shared};
 impl Ctx<'_> {
     /// Receives an endless stream in chunks of `chunk_ops` messages, in windows of whole chunks that follow each other
     /// without a gap; the first window is dropped. Then drains what the sender still sends, unless the mechanism is
-    /// `lossy`: there the sender goes on until this role is done, and nobody knows what is still to come.
+    /// `lossy`: there the sender goes on until this role is done, and what is still to come is not known.
     ///
     /// # Errors
     /// As [`Ctx::lead`].
@@ -225,7 +225,7 @@ impl Ctx<'_> {
         let began_ns = self.now_ns();
         let (mut chunks, mut total) = (1, 0);
         loop {
-            // A sum that nobody looks at would not be taken, and the warm-up would be one of unread messages.
+            // The compiler would leave out a sum that is not used, and the warm-up would be one of unread messages.
             std::hint::black_box(receive(chunks)?);
             total += chunks;
             let elapsed_ns = (self.now_ns() - began_ns).max(1);

@@ -1,7 +1,7 @@
 //! What the reader reads: the ends, a buffer, and the counts of what came.
 //!
 //! A stream that is ready is read without blocking. Where nothing says which is ready (`wait=none`) reads block, and then the
-//! order matters: a reader that waits for data of one stream while the writer waits for room in another waits for good. So
+//! order matters: a reader that waits for data of one stream while the writer waits for room in another stream waits for ever. So
 //! the reader goes round the streams in the writers' order and blocks on a stream only while the message of this round is
 //! missing. Every message before that one has been read, hence the writer of that stream either has room for it or has
 //! written it. What a read brings beyond the message counts for the rounds to come, in which the stream is passed over.
@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(intake.bytes, (rounds * streams * payload_bytes) as u64);
             done.send(reads).unwrap();
         });
-        // The ends stay open until all are done: nobody may read the end of a stream.
+        // The ends stay open until all are done: no role may read the end of a stream.
         let mut ends = Vec::new();
         for _ in 0..=writers {
             ends.push(is_done.recv_timeout(DEADLINE).unwrap_or_else(|error| {

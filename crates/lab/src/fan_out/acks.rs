@@ -1,4 +1,4 @@
-//! Acknowledgements: receivers add to one count, and whoever makes it complete wakes the sender.
+//! Acknowledgements: receivers add to one count, and the receiver that completes it wakes the sender.
 
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};

@@ -1,5 +1,5 @@
 //! The harness of fan-out: the sender's loop with its touching, its clock and all acknowledgements, which it makes itself.
-//! The wake-up of the sender is not in it, because nobody sleeps.
+//! The wake-up of the sender is not in it, because no role sleeps.
 
 use std::io;
 

@@ -16,7 +16,7 @@ use rustix::time::{
 pub struct Deadline(OwnedFd);
 
 impl Deadline {
-    /// Not set.
+    /// A deadline that has not been set.
     ///
     /// # Errors
     /// The kernel refuses a descriptor.
@@ -46,7 +46,7 @@ impl Deadline {
     /// Has the time come? Says so once.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn take(&self) -> io::Result<bool> {
         match rustix::io::read(&self.0, &mut [0; 8]) {
             Ok(_) => Ok(true),

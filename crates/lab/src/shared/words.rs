@@ -20,7 +20,7 @@ pub enum Step {
     Ready,
     /// Finding out how many operations make a sample.
     Calibrate,
-    /// Timed.
+    /// The batches are timed.
     Batches,
     /// Telling what it counted.
     Report,
@@ -58,7 +58,7 @@ impl Step {
 /// What a follower does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// So many operations; `counted` once the counters should run.
+    /// A batch of `ops` operations; `counted` from the first batch that the counters cover.
     Batch {
         /// Operations.
         ops: u64,
@@ -69,7 +69,7 @@ pub enum Planned {
         /// Does this party give the CPUs to the others before it begins?
         parks: bool,
     },
-    /// Nothing more.
+    /// No further batch: the role ends.
     End,
 }
 
@@ -104,23 +104,23 @@ impl Planned {
 pub enum Phase {
     /// Finding the rate.
     Warm,
-    /// Timed.
+    /// Samples are taken.
     Timed,
     /// The last window is over.
     Over,
 }
 
-/// What each role of a crowd does next.
+/// What each of several concurrent roles does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// So many operations, then a look at this again.
+    /// Do `ops` operations, then read the pace again.
     Go {
         /// Operations.
         ops: u64,
         /// Past the warm-up?
         counted: bool,
     },
-    /// Nothing more.
+    /// No further batch: the role ends.
     Stop,
 }
 
@@ -143,7 +143,7 @@ impl Pace {
     }
 }
 
-/// How far a role of a crowd has come.
+/// How far one of several concurrent roles has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Chunks finished.

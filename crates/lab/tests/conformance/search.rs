@@ -74,7 +74,7 @@ pub fn ends_around_the_crossing(host: &Host) {
     assert!(low <= MEET && MEET <= high && high - low <= low / 33 + 1, "{low} to {high}");
 }
 
-/// A run that makes no progress has used the time that it took: what does not fit into the budget any more says so.
+/// A run that makes no progress has used the time that it took: what does not fit into the budget any more is skipped with that reason.
 pub fn stall_uses_the_budget(host: &Host) {
     let stalls = |bytes| CaseId::new("roundtrip", "mock", bytes, "free").with("fault", "stalls");
     let setup = Duration::from_secs(3);

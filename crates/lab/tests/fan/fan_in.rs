@@ -119,7 +119,7 @@ fn log_case(target: &Target, payload_bytes: u64, placement: &str, axes: &[(&str,
     })
 }
 
-/// Those that can wait for logs of so many writers; a futex is that of one log.
+/// Ways that can wait for the logs of several writers; a futex is that of one log.
 fn waits_of_logs(target: &Target, writers: &str) -> &'static [&'static str] {
     match target.id == "causeway-mw" || writers == "1" {
         true => &["spin-block", "block", "epoll", "spin"],

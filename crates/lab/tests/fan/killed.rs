@@ -19,7 +19,7 @@ use crate::runs::{self, prepare_or_skip, run};
 const LONG: Timing =
     Timing { sample_ns: 20_000_000, samples: 3000, least_samples: 3000, run_ns: 60_000_000_000 };
 
-/// Every role in turn is killed in its timed part: the run fails with that step and names the role, and nobody waits for
+/// Every role in turn is killed in its timed part: the run fails with that step and names the role, and no role waits for
 /// the dead.
 pub fn killed(host: &Host, id: &CaseId, roles: &[&str]) {
     let Some(case) = prepare_or_skip(host, id) else { return };

@@ -68,7 +68,7 @@ fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
             many(hidden, "line")
         );
     }
-    let crowd = lines::crowd(&medians);
+    let near = lines::near_lines(&medians);
     let name = title(matrix);
     let drawing = |lines: Vec<Line>| {
         let bounds =
@@ -81,8 +81,8 @@ fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
     };
     let titled = format!("{name}, {}", better(matrix));
     let mut blocks = vec![chart(titled, &about, drawing(medians), Some(table(matrix)))];
-    if let Some((crowd, apart)) = crowd {
-        blocks.push(chart(format!("{name}, closer: without {}", apart.join(", ")), "", drawing(crowd), None));
+    if let Some((near, apart)) = near {
+        blocks.push(chart(format!("{name}, closer: without {}", apart.join(", ")), "", drawing(near), None));
     }
     let (per_operation, further) = counts(matrix);
     blocks.extend([switches(cx, matrix), cpu(cx, matrix, per_operation)]);

@@ -11,7 +11,7 @@ use crate::regimes;
 use crate::units::{Scale, Series, with_unit};
 use crate::words::plain;
 
-/// So many cases stand open; a chart behind a fold is drawn when it is opened.
+/// Number of cases that are not folded; a folded chart is drawn when it is opened.
 const OPEN: usize = 2;
 
 const ABOUT: &str = "Of each case the run whose value is nearest to the median. Dashed: the levels of a step or of two modes, as \

@@ -40,7 +40,7 @@ struct Table {
     heads: Vec<String>,
     /// One text for each head.
     rows: Vec<Vec<String>>,
-    /// So many columns at the left are labels, and aligned to the left.
+    /// Number of columns at the left that are labels and aligned to the left.
     labels: usize,
     /// Sentences below it.
     after: Vec<String>,

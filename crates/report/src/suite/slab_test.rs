@@ -224,7 +224,7 @@ fn together(record: &Record<'_>, tsc_hz: Option<f64>) -> Table {
         labels: 0,
         after: vec![
             "cycles(tsc) and ns. Nothing was published for these in 2014. The last two are times between two frees of a role that \
-             frees, whoever allocated; theirs divide by other numbers."
+             frees, whichever role allocated; theirs divide by other numbers."
                 .into(),
         ],
     }

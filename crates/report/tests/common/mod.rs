@@ -398,7 +398,7 @@ pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
     }
 }
 
-/// Cut short by Ctrl-C: summaries with few runs, a case never reached, an end line that says so.
+/// Cut short by Ctrl-C: summaries with few runs, a case never reached, an end line that is not complete.
 pub fn interrupted() -> Reading {
     let mut lines = vec![header()];
     for (mechanism, median) in [("pipe", 5210.0), ("unix-stream", 6150.0)] {

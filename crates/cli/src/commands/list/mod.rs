@@ -52,8 +52,13 @@ fn details(name: &str, host: &Host) -> Result<String, Failure> {
             return Failure::new(renamed);
         }
         let near = nearest::words(name, &text::names());
-        let near =
-            if near.is_empty() { String::new() } else { format!("; the nearest is {}", near.join(", ")) };
+        let near = match near.is_empty() {
+            true => {
+                "; `weighbridge list` shows all names, and an axis with the pattern or mechanism that has it"
+                    .into()
+            }
+            false => format!("; the nearest is {}", near.join(", ")),
+        };
         Failure::new(format!("there is nothing called `{name}`{near}"))
     })
 }
