@@ -88,10 +88,4 @@ measure causeway run --suite causeway --html none --quiet >/dev/null
 # The exit code is 1 where a ratio is outside its band, which is a result.
 measure check check perf iperf3 hackbench --quiet >/dev/null || [ -e "$records/check.jsonl" ]
 COLUMNS=120 "$weighbridge" report "$records/check.jsonl" >"$figures/check.txt"
-awk '
-    /^  What was compared/ { exit }
-    inside { print }
-    /^■ Other tools/ { inside = 1 }
-' "$figures/check.txt" | sed '$d' | excerpt check
-
 echo "The records are in $records." >&2
