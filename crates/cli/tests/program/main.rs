@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod check;
+mod compare;
 mod death;
 mod disk;
 mod help;

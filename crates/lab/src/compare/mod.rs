@@ -64,6 +64,8 @@ pub struct Settings {
     pub timing: Timing,
     /// Seed of every order that is drawn.
     pub seed: u64,
+    /// What differs between the programs of both sides, a sentence each.
+    pub differences: Vec<String>,
 }
 
 /// The control is in each of the first sets, so that a first look has one, and then in one of so many.
@@ -249,8 +251,9 @@ impl<'a> Comparison<'a> {
     fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
         let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides)).collect();
-        let (verdicts, claims) = judge(&judged, self.settings.rules);
+        let (verdicts, mut claims) = judge(&judged, self.settings.rules);
         verdicts.into_iter().try_for_each(|verdict| sink.line(verdict.into()))?;
+        claims.differences.clone_from(&self.settings.differences);
         sink.line(Line::Claims(claims))
     }
 }
