@@ -1,5 +1,6 @@
 //! What was typed. Values are checked for their form here; whether they make sense together, [`scope`](crate::scope) decides.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +46,27 @@ Examples:
   weighbridge run --suite ipc --wait poll --budget 10m   as a main loop reads
   weighbridge run --suite akbench                        what akbench measures, with its published figures
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
+
+const AFTER_COMPARE_HELP: &str = "\
+A side is settings, or another build of weighbridge whose peers are measured, or both, each with a --a or --b of its own: \
+AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, or a path. The side \
+that is left out is this program as it is. With --with, the words before it are the old records.
+
+A set is fresh peers of A and B that take turns in slices of some milliseconds, in some sets beside a second A: A against \
+itself is what this machine cannot tell apart. The margin that counts is at least twice that. Sets are looked at when there \
+are 8, 12, 18, 27 and 40 of them, and a case ends when its verdict is clear. Of records, the boot is the unit: one boot a side \
+is always inconclusive, four allow a verdict, six an interval.
+
+Exit code: 0 no case regressed, 1 a case regressed or changed its shape, 2 a usage mistake, nothing measured, or half of the \
+sets of a case failed, 3 a case is inconclusive and --strict was given, 4 A against itself differed, so the verdict is void, \
+130 interrupted.
+
+Examples:
+  weighbridge compare --a wait=block --b wait=epoll 'roundtrip/pipe/64/*'
+  weighbridge compare --a ./weighbridge-old --b ./weighbridge-new roundtrip/causeway-sw stream/pipe
+  weighbridge compare --b env:MALLOC_ARENA_MAX=1 solo/malloc-free
+  weighbridge compare before-*.jsonl --with after-*.jsonl --format markdown
+  weighbridge compare --a ./old --b ./new 'roundtrip/*/64/*' --budget 3m --format junit > results.xml";
 
 // A line is as wide as the reader's terminal: paragraphs are one line each here.
 const AFTER_CHECK_HELP: &str = "\
@@ -107,6 +129,9 @@ Examples:
   weighbridge history
   weighbridge history results/ other.jsonl --format json")]
     History(History),
+    /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
+    #[command(after_help = AFTER_COMPARE_HELP)]
+    Compare(Box<Compare>),
     /// Measure with other tools and with weighbridge in turn, and compare the figures
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
@@ -251,6 +276,55 @@ pub struct History {
     pub format: TextOrJson,
 }
 
+/// `weighbridge compare`
+#[derive(Debug, Args)]
+pub struct Compare {
+    #[command(flatten)]
+    pub selection: Selection,
+    /// A setting or the program of side A; may be given several times [default: this program as it is]
+    #[arg(long, value_name = "SETTING|PROGRAM", help_heading = "What is compared")]
+    pub a: Vec<String>,
+    /// A setting or the program of side B; may be given several times [default: this program as it is]
+    #[arg(long, value_name = "SETTING|PROGRAM", help_heading = "What is compared")]
+    pub b: Vec<String>,
+    /// The new records; the words before are then the old ones
+    #[arg(long, value_name = "RECORD", num_args = 1.., help_heading = "What is compared")]
+    pub with: Vec<PathBuf>,
+    /// Compare records of different machines too
+    #[arg(long, requires = "with", help_heading = "What is compared")]
+    pub across_machines: bool,
+    /// Costs that differ by no more than this share are the same
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = values::precision, help_heading = "Precision and time")]
+    pub margin: f64,
+    /// Largest share of the claimed differences that may be chance
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, help_heading = "Precision and time")]
+    pub fdr: f64,
+    /// Time for all sets together, as in 90s, 3m or 1h30m
+    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = values::duration, help_heading = "Precision and time")]
+    pub budget: Duration,
+    /// Fewest and most sets of a case
+    #[arg(long, value_name = "N..M", default_value = "12..40", value_parser = values::units, help_heading = "Precision and time")]
+    pub units: RangeInclusive<usize>,
+    /// End with code 3 where a case is inconclusive
+    #[arg(long, help_heading = "Precision and time")]
+    pub strict: bool,
+    /// Seed of the order of sets [default: a random one, kept in the record]
+    #[arg(long, value_name = "N", help_heading = "Precision and time")]
+    pub seed: Option<u64>,
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge; of records, none]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// The HTML page, a file that does not exist yet, or `none` [default: the record's name with .html]
+    #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
+    pub html: Option<Page>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = CompareFormat::Table, help_heading = "Output")]
+    pub format: CompareFormat,
+    /// Write only warnings to standard error, no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
 /// `weighbridge check`
 #[derive(Debug, Args)]
 pub struct Check {
@@ -306,6 +380,20 @@ pub enum RunFormat {
     Csv,
     /// One document with everything but the samples
     Json,
+}
+
+/// Formats of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareFormat {
+    /// Tables, as wide as the terminal
+    #[value(alias = "text")]
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// One document: cases with their verdicts, the control, the resolution, the margin
+    Json,
+    /// JUnit's XML, in which a regression is a failed test
+    Junit,
 }
 
 /// Formats of a report.

@@ -37,6 +37,10 @@ pub enum Exit {
     Outside,
     /// Something is missing, and that has been said.
     Incomplete,
+    /// Nothing is said of some case, and that was to be an error.
+    Inconclusive,
+    /// The control moved, so that nothing can be said.
+    Void,
     /// Ctrl-C or SIGTERM; what there is was kept.
     Interrupted,
 }
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
     match typed.nth(1) {
         Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
+        Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
@@ -74,11 +79,21 @@ fn main() -> ExitCode {
         Ok(Ok(Exit::Fine)) => ExitCode::SUCCESS,
         Ok(Ok(Exit::Outside)) => ExitCode::from(1),
         Ok(Ok(Exit::Incomplete)) => ExitCode::from(2),
+        Ok(Ok(Exit::Inconclusive)) => ExitCode::from(3),
+        Ok(Ok(Exit::Void)) => ExitCode::from(4),
         Ok(Ok(Exit::Interrupted)) => ExitCode::from(130),
         Ok(Err(failure)) => {
             output::say(&format!("error: {failure}"));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Another build asks whether peers of this one can take part in its runs.
+fn say_protocol() -> ExitCode {
+    match output::print(commands::protocol_answer()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

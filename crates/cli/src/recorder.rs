@@ -81,6 +81,10 @@ impl Sink for Recorder {
 /// The samples are in the file; in memory, those of thousands of runs would only take room. Every case of a session that
 /// has ended has its summary, so a report needs them only to draw them above the series of the same run.
 fn without_samples(mut line: Line) -> Line {
+    if let Line::ComparedSet(set) = &mut line {
+        let sides = [&mut set.a, &mut set.b].into_iter().chain(&mut set.control);
+        sides.for_each(|side| side.slices = None);
+    }
     if let Line::Run(run) = &mut line {
         if run.series.is_empty() {
             run.samples = Vec::new();

@@ -168,6 +168,22 @@ impl Scope {
     }
 }
 
+/// The cases that a command line selects, before it is known which of them can run here, and the suite whose timing they have.
+/// `host` learns which CPUs may be measured on.
+///
+/// # Errors
+/// A selection that selects nothing, or that this machine cannot hold.
+pub fn select(selection: &Selection, host: &mut Host) -> Result<(Selected, &'static Suite), Failure> {
+    choose_cpus(selection, host)?;
+    let suite = selection.suite.as_deref().and_then(Suite::find);
+    let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
+    let memory_bytes = memory_bytes();
+    if let Some(id) = selected.ids().find(|id| id.payload_bytes > memory_bytes / 8) {
+        return Err(too_large(id.payload_bytes, memory_bytes));
+    }
+    Ok((selected, suite.unwrap_or(&SUITES[0])))
+}
+
 fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
     let Some(cpus) = &selection.cpus else { return Ok(()) };
     if let Some(why) = &host.pin_refused {

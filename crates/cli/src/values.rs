@@ -2,6 +2,7 @@
 //!
 //! Every parser returns a sentence that says what the text is not, and how it is written.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,6 +111,16 @@ pub fn precision(text: &str) -> Result<f64, String> {
         Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
         Ok(_) => Err(format!("`{text}` is not between 0 and 100 %; write 2% or 0.02 for ± 2 %")),
         Err(_) => Err(format!("`{text}` is not a share; write 2% or 0.02 for ± 2 %")),
+    }
+}
+
+/// A number of sets from one to another: `12..40`, or one number.
+pub fn units(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let form = "write the fewest and the most sets of a case, 1 to 40, as in 12..40";
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    match (least.parse(), most.parse()) {
+        (Ok(least), Ok(most)) if 1 <= least && least <= most && most <= 40 => Ok(least..=most),
+        _ => Err(format!("`{text}` is no number of sets; {form}")),
     }
 }
 
@@ -251,5 +262,11 @@ mod tests {
             (spoken_size(4096), spoken_size(1), spoken_size(3 << 30)),
             ("4 KiB".into(), "1 B".into(), "3 GiB".into())
         );
+    }
+
+    #[test]
+    fn numbers_of_sets_have_limits() {
+        assert_eq!((units("12..40"), units("8")), (Ok(12..=40), Ok(8..=8)));
+        assert!(units("0..4").is_err() && units("9..8").is_err() && units("12..41").is_err());
     }
 }

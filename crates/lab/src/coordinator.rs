@@ -6,6 +6,7 @@
 
 mod running;
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -112,6 +113,17 @@ impl SliceTiming {
     }
 }
 
+/// What the peers of a case are started from, where that is not the program of the coordinator as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerStart {
+    /// Another build of this program, which must speak the same [`peer::PROTOCOL`].
+    pub program: Option<PathBuf>,
+    /// Variables added to the environment, or set in it.
+    pub environment: Vec<(String, String)>,
+    /// A library that the dynamic linker loads in front of all others.
+    pub preload: Option<PathBuf>,
+}
+
 /// Everything a run gave.
 #[derive(Debug)]
 pub struct Measured {
@@ -167,7 +179,12 @@ impl<'a> Coordinator<'a> {
 
     /// Measures a case once, with fresh peers. Nothing of the run is left when this returns.
     pub fn run(&mut self, case: &Prepared, timing: Timing) -> Outcome {
-        match self.run_parties(&[case], timing, None) {
+        self.run_from(case, &PeerStart::default(), timing)
+    }
+
+    /// [`run`](Coordinator::run) with peers that are started otherwise.
+    pub fn run_from(&mut self, case: &Prepared, start: &PeerStart, timing: Timing) -> Outcome {
+        match self.run_parties(&[(case, start)], timing, None) {
             Finished::Measured(mut measured) => Outcome::Measured(Box::new(measured.remove(0))),
             Finished::Failed { step, why, .. } => Outcome::Failed { step, why },
             Finished::Interrupted => Outcome::Interrupted,
@@ -180,6 +197,21 @@ impl<'a> Coordinator<'a> {
     /// # Panics
     /// If there are fewer than two cases, or more than [`MAX_PARTIES`].
     pub fn run_set(&mut self, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
+        let as_it_is = PeerStart::default();
+        let cases: Vec<_> = cases.iter().map(|case| (*case, &as_it_is)).collect();
+        self.run_set_from(&cases, timing, slices)
+    }
+
+    /// [`run_set`](Coordinator::run_set) with peers that are started otherwise, those of each case in its own way.
+    ///
+    /// # Panics
+    /// As [`run_set`](Coordinator::run_set).
+    pub fn run_set_from(
+        &mut self,
+        cases: &[(&Prepared, &PeerStart)],
+        timing: Timing,
+        slices: SliceTiming,
+    ) -> SetOutcome {
         assert!((2..=MAX_PARTIES).contains(&cases.len()), "a set of {} parties", cases.len());
         match self.run_parties(cases, timing, Some(slices)) {
             Finished::Measured(measured) => SetOutcome::Measured(measured),
@@ -188,7 +220,12 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    fn run_parties(&mut self, cases: &[&Prepared], timing: Timing, slices: Option<SliceTiming>) -> Finished {
+    fn run_parties(
+        &mut self,
+        cases: &[(&Prepared, &PeerStart)],
+        timing: Timing,
+        slices: Option<SliceTiming>,
+    ) -> Finished {
         let began = Instant::now();
         match self.start(cases, timing, slices) {
             Ok(running) => running.finish(self.interrupt, began),
@@ -198,32 +235,33 @@ impl<'a> Coordinator<'a> {
 
     fn start(
         &mut self,
-        cases: &[&Prepared],
+        cases: &[(&Prepared, &PeerStart)],
         timing: Timing,
         slices: Option<SliceTiming>,
     ) -> Result<Running, (usize, io::Error)> {
         let of_all = |error: io::Error| (0, error);
-        let cpus: Vec<u32> = cases.iter().flat_map(|case| &case.params.cpus).copied().collect();
+        let cpus: Vec<u32> = cases.iter().flat_map(|(case, _)| &case.params.cpus).copied().collect();
         self.stay_off(&cpus).map_err(of_all)?;
         let noise = SystemNoise::read();
         let turnstile = match slices {
             Some(slices) => Some((turnstile::create(slices.blocks).map_err(of_all)?, slices)),
             None => None,
         };
-        let largest = cases.iter().map(|case| case.params.payload_bytes).max().unwrap_or(0);
-        let roles = cases.iter().map(|case| case.role_names().len()).sum();
+        let largest = cases.iter().map(|(case, _)| case.params.payload_bytes).max().unwrap_or(0);
+        let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
         let deadlines = self.deadlines.for_case(largest, roles);
         let mut running = Running { peers: Vec::new(), parties: Vec::new(), noise, grace: deadlines.grace };
         for (party, case) in cases.iter().enumerate() {
             let place = turnstile.as_ref().map(|(fd, slices)| (fd, slices.place(party, cases.len())));
-            self.start_party(case, timing, deadlines, place, &mut running).map_err(|error| (party, error))?;
+            self.start_party(*case, timing, deadlines, place, &mut running)
+                .map_err(|error| (party, error))?;
         }
         Ok(running)
     }
 
     fn start_party(
         &mut self,
-        case: &Prepared,
+        (case, start): (&Prepared, &PeerStart),
         timing: Timing,
         deadlines: Deadlines,
         place: Option<(&OwnedFd, turnstile::Party)>,
@@ -252,7 +290,7 @@ impl<'a> Coordinator<'a> {
         running.parties.push(Party { shared, role_names, guards });
         for roles in processes {
             let shared = &running.parties[party].shared;
-            let peer = self.start_peer(case, timing, place, shared, roles, role_count)?;
+            let peer = self.start_peer((case, start), timing, place, shared, roles, role_count)?;
             running.peers.push(Peer { party, ..peer });
         }
         Ok(())
@@ -260,7 +298,7 @@ impl<'a> Coordinator<'a> {
 
     fn start_peer(
         &mut self,
-        case: &Prepared,
+        (case, start): (&Prepared, &PeerStart),
         timing: Timing,
         place: Option<(&OwnedFd, turnstile::Party)>,
         shared: &Shared,
@@ -269,14 +307,22 @@ impl<'a> Coordinator<'a> {
     ) -> io::Result<Peer> {
         let (control, theirs) = socket::seqpacket_pair()?;
         let parent = std::process::id();
-        let spawn = Spawn::new(&self.program)
+        let spawn = Spawn::new(start.program.as_ref().unwrap_or(&self.program))
             .arg(peer::ARGUMENT)
             .arg(parent.to_string())
             .env("WEIGHBRIDGE_PADDING", self.paddings.next())
             .fd(theirs);
-        let spawn = match allocator::library(&case.params) {
-            Some(library) => spawn.env(allocator::PRELOAD, library),
-            None => spawn,
+        let spawn = start.environment.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value));
+        // The linker takes a list.
+        let preloaded: Vec<OsString> = start
+            .preload
+            .iter()
+            .map(|library| library.clone().into())
+            .chain(allocator::library(&case.params).map(OsString::from))
+            .collect();
+        let spawn = match preloaded.is_empty() {
+            true => spawn,
+            false => spawn.env(allocator::PRELOAD, preloaded.join(OsStr::new(":"))),
         };
         let child = Child::spawn(spawn)?;
         let assignment = Assignment {

@@ -35,6 +35,7 @@
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/running.rs` | – | as above |
 //! | `session.rs` | – | another process: the budget |
+//! | `compare/mod.rs` | – | another process: the budget |
 //! | `crossover.rs` | – | another process: the budget |
 
 mod alone;

@@ -14,6 +14,7 @@ pub mod allocator;
 pub mod axis;
 pub mod buffer;
 pub mod catalogue;
+pub mod compare;
 pub mod conditions;
 pub mod contract;
 mod control;

@@ -30,6 +30,11 @@ use crate::shared::{Shared, Step};
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
 
+/// The version of what coordinator and peers of one run agree on: [`Assignment`], [`Report`], the descriptors that go with them,
+/// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`]), what the roles of a mechanism are handed.
+/// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
+pub const PROTOCOL: u32 = 1;
+
 /// What a peer is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Assignment {
@@ -131,8 +136,14 @@ fn play(control: BorrowedFd<'_>) -> Report {
         Err(error) => return Report::failed(0, &error),
     };
     let Received { assignment, shared, turnstile, resources_by_role } = received;
-    let (target, _, mut params) =
-        catalogue::resolve(&assignment.case).expect("the coordinator has checked the case");
+    let (target, _, mut params) = match catalogue::resolve(&assignment.case) {
+        Ok(resolved) => resolved,
+        // The coordinator has checked the case, but may be another build of this program.
+        Err(why) => {
+            let why = format!("this build of the program has no case {}: {why}", assignment.case);
+            return Report::failed(0, &io::Error::other(why));
+        }
+    };
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {

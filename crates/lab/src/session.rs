@@ -3,7 +3,7 @@
 //! Every round measures its cases in random order, so that what drifts with time hits all of them. Once every case has the
 //! runs that an interval needs, the further runs go to the cases that are furthest from their precision.
 
-mod hubs;
+pub(crate) mod hubs;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -222,7 +222,8 @@ fn sum(all: &[&PerOp]) -> PerOp {
     PerOp::fold(all, stats::order::sum)
 }
 
-fn median(all: &[&PerOp]) -> PerOp {
+/// The median of each count.
+pub(crate) fn median(all: &[&PerOp]) -> PerOp {
     PerOp::fold(all, stats::median)
 }
 

@@ -19,6 +19,7 @@ const SAFE: &[&str] = &[
     "allocator.rs",
     "axis.rs",
     "catalogue.rs",
+    "compare",
     "contract",
     "coordinator",
     "counter_check.rs",

@@ -7,6 +7,7 @@
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
 mod case_id;
+mod compare;
 pub mod derive;
 mod file;
 mod found;
@@ -15,6 +16,7 @@ mod line;
 mod migrate;
 
 pub use case_id::{CaseId, ParseCaseIdError};
+pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
+use crate::compare::{CaseVerdict, Claims, ComparedSet};
 use crate::latency::{Distribution, Latencies};
 
 /// One line of a record.
@@ -31,6 +32,12 @@ pub enum Line {
     Published(Published),
     /// A figure of another tool and ours, measured in turn.
     Check(Box<Check>),
+    /// One set of a comparison of two sides.
+    ComparedSet(Box<ComparedSet>),
+    /// What may be said of one side against the other in a case.
+    Verdict(Box<CaseVerdict>),
+    /// What holds of all cases of a comparison together.
+    Claims(Claims),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -699,7 +706,7 @@ mod tests {
             libc: Some("x".into()),
             ..Machine::default()
         };
-        vec![
+        let mut lines = vec![
             Line::Header(Box::new(Header {
                 schema: crate::SCHEMA,
                 tool: Tool { commit: Some("x".into()), ..Tool::default() },
@@ -837,9 +844,11 @@ mod tests {
                 turns: vec![Turn { theirs: 1.0, ours: 1.0 }],
                 ..Check::default()
             })),
-            Line::Skipped(Skipped { case, step: "fit".into(), why: "x".into() }),
+            Line::Skipped(Skipped { case: case.clone(), step: "fit".into(), why: "x".into() }),
             Line::End(End { complete: true, elapsed_s: 1.0 }),
-        ]
+        ];
+        lines.extend(crate::compare::tests::full_lines(&case));
+        lines
     }
 
     /// Names of the fields of our own types; below `settings`, `axes` and the like stand other people's names.

@@ -76,6 +76,24 @@ impl LogAxis {
         LogAxis { title: title(unit), ticks: value_ticks(unit, low, high), low, high }
     }
 
+    /// Ratios from `low` to `high`, around 1, which has a tick.
+    pub fn ratios(title: &str, low: f64, high: f64) -> LogAxis {
+        let (low, high) = (low.min(0.99) / 1.005, high.max(1.01) * 1.005);
+        let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].into_iter().find(|step| (high - low) / step <= 9.0);
+        let ticks = match steps {
+            Some(step) => {
+                let first = ((low - 1.0) / step).ceil() as i32;
+                let places = (first..).map(|index| 1.0 + f64::from(index) * step);
+                places
+                    .take_while(|ratio| *ratio <= high)
+                    .map(|ratio| (ratio, format!("{ratio:.2}")))
+                    .collect()
+            }
+            None => value_ticks("", low, high),
+        };
+        LogAxis { title: title.into(), ticks, low, high }
+    }
+
     fn drawn(&self) -> Drawn {
         let (values, texts) = self.ticks.iter().cloned().unzip();
         plain_axis(&self.title)

@@ -1,7 +1,9 @@
 //! One JSON document: the records' heads and ends, and every case with its summary. Samples stay in the record.
 
 use serde::Serialize;
-use weighbridge_record::{Case, CaseId, Check, Comparison, End, Header, Hub, Line, Ratio, Skipped, Summary};
+use weighbridge_record::{
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, End, Header, Hub, Line, Ratio, Skipped, Summary,
+};
 
 use crate::model::{Report, Source, Sourced};
 
@@ -18,6 +20,10 @@ struct Document<'a> {
     /// The lines that the tables of suites are made of: ratios, crossovers, figures beside published ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     derived: Vec<Out<'a, Line>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    verdicts: Vec<Out<'a, CaseVerdict>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claims: Vec<Out<'a, Claims>>,
     skipped: Vec<Out<'a, Skipped>>,
 }
 
@@ -67,6 +73,8 @@ pub fn json(report: &Report) -> String {
         ratios: report.ratios.iter().map(out).collect(),
         checks: report.checks.iter().map(out).collect(),
         derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
+        verdicts: report.verdicts.iter().map(out).collect(),
+        claims: report.claims.iter().map(out).collect(),
         skipped: report.skipped.iter().map(out).collect(),
     };
     let text = serde_json::to_string_pretty(&document);

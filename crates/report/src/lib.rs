@@ -39,6 +39,7 @@ mod suite;
 mod text;
 mod unfinished;
 mod units;
+mod verdicts;
 mod words;
 
 pub use csv::csv;
@@ -49,3 +50,4 @@ pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};
 pub use suite::sections;
 pub use text::{Style, skips, text};
+pub use verdicts::{junit, verdicts_json};

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, Check, Comparison, Crossover, End, Header, Hub, Line, Problem, Published, Ratio, Reading,
-    Run, Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Crossover, End, Header, Hub, Line, Problem,
+    Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
 use crate::unfinished;
@@ -35,6 +35,10 @@ pub struct Report {
     pub published: Vec<Sourced<Published>>,
     /// Figures of other tools and ours, measured in turn.
     pub checks: Vec<Sourced<Check>>,
+    /// Verdicts on one side of a comparison against the other.
+    pub verdicts: Vec<Sourced<CaseVerdict>>,
+    /// What holds of all cases of a comparison together.
+    pub claims: Vec<Sourced<Claims>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -224,6 +228,10 @@ impl Report {
                 Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),
                 Line::Published(what) => self.published.push(Sourced { source, what }),
                 Line::Check(what) => self.checks.push(Sourced { source, what: *what }),
+                // The verdicts hold what the sets come to.
+                Line::ComparedSet(_) => {}
+                Line::Verdict(what) => self.verdicts.push(Sourced { source, what: *what }),
+                Line::Claims(what) => self.claims.push(Sourced { source, what }),
                 Line::End(end) => from.end = Some(end),
             }
         }

@@ -1,6 +1,7 @@
-//! The commands, one file each.
+//! The commands, one file or folder each.
 
 mod check;
+mod compare;
 mod completions;
 pub mod dbus;
 mod env;
@@ -10,6 +11,8 @@ mod man;
 mod plan;
 mod report;
 mod run;
+
+pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
 
 use crate::args::{Command, Report};
 use crate::{Exit, Failure, output, store};
@@ -29,6 +32,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Env(args) => env::env(&args),
         Command::Report(args) => report::report(&with_record(args)?),
         Command::History(args) => history::history(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::Check(args) => check::check(&args),
         Command::Dbus(args) => dbus::dbus(&args),
         Command::Completions(args) => completions::completions(&args),

@@ -216,7 +216,7 @@ fn rendered(report: &Report, format: RunFormat) -> String {
 
 /// Writes the page that is wanted, if any, and says where it is. One that finds no room in the store goes to the current
 /// folder.
-fn write_page(
+pub(super) fn write_page(
     report: &Report,
     page: &WantedPage,
     record: &Path,

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::{PROGRAM, folder, weighbridge};
 
 const COMMANDS: &[&str] =
-    &["run", "plan", "list", "env", "report", "history", "check", "dbus", "completions", "man"];
+    &["run", "plan", "list", "env", "report", "history", "compare", "check", "dbus", "completions", "man"];
 
 fn stdout(args: &[&str]) -> String {
     let output = weighbridge(folder().path()).args(args).output().unwrap();

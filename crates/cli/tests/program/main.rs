@@ -6,6 +6,7 @@
 #[path = "../../../dbus/tests/common/mod.rs"]
 mod captures;
 mod check;
+mod compare;
 mod dbus;
 mod death;
 mod disk;

@@ -131,11 +131,12 @@ impl Hubs {
 
 /// What the slices of a set take together: somewhat more than a run of the case alone, which both parties share. More sets are
 /// worth more than longer ones: the set is the unit of every interval.
-pub(super) fn set_ns(timing: Timing) -> u64 {
+pub(crate) fn set_ns(timing: Timing) -> u64 {
     timing.run_ns * 5 / 4
 }
 
-fn slice_ns(case: &Prepared) -> u64 {
+/// How long a slice of a case is meant to be.
+pub(crate) fn slice_ns(case: &Prepared) -> u64 {
     let id = &case.params.id;
     let working_set = case.params.axes.get("working-set").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
     if id.pattern == "stream" && case.params.same_cpu() {
@@ -152,7 +153,8 @@ fn counts_bytes(case: &Prepared) -> bool {
     case.pattern.unit == Unit::BytesPerSecond && case.params.payload_bytes > 0
 }
 
-fn slices_of(case: &Prepared, samples: &[Sample], party: Party) -> Vec<Slice> {
+/// The slices of one party of a set, in order of time.
+pub(crate) fn slices_of(case: &Prepared, samples: &[Sample], party: Party) -> Vec<Slice> {
     let ops = |sample: &Sample| if counts_bytes(case) { sample.bytes } else { sample.ops };
     let slice = |sample: &Sample| {
         let Sample { start_ns, elapsed_ns, .. } = *sample;
@@ -161,7 +163,8 @@ fn slices_of(case: &Prepared, samples: &[Sample], party: Party) -> Vec<Slice> {
     samples.iter().filter(|sample| ops(sample) > 0).map(slice).collect()
 }
 
-fn series<'a>(slices: impl Iterator<Item = &'a Slice>, began_ns: u64) -> SliceSeries {
+/// Slices in the record's form, their times counted from `began_ns`.
+pub(crate) fn series<'a>(slices: impl Iterator<Item = &'a Slice>, began_ns: u64) -> SliceSeries {
     let mut series = SliceSeries::default();
     for slice in slices {
         series.start_ns.push(slice.start_ns - began_ns);

@@ -3,6 +3,7 @@
 mod baseline;
 mod cases;
 mod check;
+mod compare;
 mod distribution;
 mod figures;
 mod findings;
@@ -19,6 +20,7 @@ use crate::model::Report;
 use crate::notes;
 use crate::suite;
 
+pub use compare::verdict_in_words;
 pub use distribution::name as percentile_name;
 pub use remarks::skipped;
 
@@ -40,7 +42,11 @@ pub fn document(report: &Report) -> Document {
     let mut sections: Vec<Section> = machine::section(report).into_iter().collect();
     if report.is_compared {
         sections.extend(baseline::section(report));
+    } else if !report.verdicts.is_empty() && report.cases.is_empty() {
+        sections.extend(compare::section(report));
+        sections.extend(remarks::sections(&cx));
     } else {
+        sections.extend(compare::section(report));
         sections.extend(suite::sections(report));
         sections.extend(check::section(report));
         if report.checks.is_empty() {

@@ -1,0 +1,274 @@
+//! `weighbridge compare`: does B cost more than A? Two settings, two programs, or two sets of records.
+
+mod program;
+mod resolution;
+mod sides;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use weighbridge_lab::compare::{
+    Comparison, Rules, Settings, SideRecords, compare_records, expected_set, failed_too_often,
+};
+use weighbridge_lab::coordinator::Coordinator;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::machine;
+use weighbridge_lab::session::{Ended, Sink};
+use weighbridge_record::{CaseVerdict, End, Header, Line, Reading, SCHEMA, Skipped, Tool};
+use weighbridge_report::{self as report, Report};
+
+use super::run::{random_seed, write_page};
+use super::{THIS_PROGRAM, look_at_host};
+use crate::args::{COMMIT, Compare, CompareFormat, PROFILE};
+use crate::destination::{Destination, WantedPage};
+use crate::progress::Shown;
+use crate::recorder::Recorder;
+use crate::values::spoken;
+use crate::{Exit, Failure, output, scope};
+
+pub use program::{ARGUMENT as PROTOCOL_ARGUMENT, answer as protocol_answer};
+
+/// Compares two sides.
+pub fn compare(args: &Compare) -> Result<Exit, Failure> {
+    let rules = Rules { margin: args.margin, fdr: args.fdr };
+    match (args.with.is_empty(), args.a.is_empty() && args.b.is_empty()) {
+        (false, true) => records(args, rules),
+        (false, false) => {
+            Err(Failure::new("records are compared as they are: leave out --with, or --a and --b"))
+        }
+        (true, true) => Err(Failure::new(
+            "nothing says what to compare: give --a and --b (settings or programs), or records with --with; see \
+             `weighbridge compare --help`",
+        )),
+        (true, false) => live(args, rules),
+    }
+}
+
+fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
+    // Before anything may start a thread, so that no thread has these signals open.
+    let interrupt = Interrupt::install()
+        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let mut host = look_at_host()?;
+    let (selected, suite) = scope::select(&args.selection, &mut host)?;
+    let (a, b) = (sides::read("--a", &args.a)?, sides::read("--b", &args.b)?);
+    let ids: Vec<_> = selected.ids().cloned().collect();
+    let (pairs, skipped) = sides::pairs(&ids, [&a, &b], &host);
+    if pairs.is_empty() {
+        return Err(nothing_left(&skipped));
+    }
+    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
+    if PROFILE == "debug" {
+        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
+    }
+    selected.left_out_note().iter().chain(&destination.note).for_each(|note| output::warn(note));
+    warn_of_skipped(&skipped);
+    let expected = expected_set(suite.timing) * (pairs.len() * args.units.start()) as u32;
+    if expected > args.budget {
+        output::warn(&format!(
+            "{} sets of each of {} cases take about {}, more than the budget of {}; raise --budget, or select fewer cases",
+            args.units.start(),
+            pairs.len(),
+            spoken(expected),
+            spoken(args.budget)
+        ));
+    }
+    let header = header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed));
+    if !args.quiet {
+        let placements = pairs.iter().map(|pair| pair.case.placement.as_str());
+        resolution::foretold(&header.machine, placements, rules.margin)
+            .iter()
+            .for_each(|said| output::say(said));
+    }
+    let settings = Settings {
+        rules,
+        budget: args.budget,
+        sets: args.units.clone(),
+        timing: suite.timing,
+        seed: header.seed,
+        differences: sides::differences(&a, &b),
+    };
+
+    let began = Instant::now();
+    let progress = if args.quiet { Shown::Not } else { Shown::on_stderr() };
+    let Destination { record, writer, page, is_in_store, .. } = destination;
+    let mut recorder = Recorder::new(record, writer, is_in_store, progress);
+    let opening = std::iter::once(Line::Header(Box::new(header.clone())))
+        .chain(skipped.into_iter().map(Line::Skipped))
+        .try_for_each(|line| recorder.line(line));
+    let coordinator = Coordinator::new(&host, &interrupt, THIS_PROGRAM.into(), header.seed);
+    let ended = opening.and_then(|()| {
+        Comparison::new(settings, [a.side, b.side], coordinator, &interrupt, pairs).run(&mut recorder)
+    });
+    let complete = matches!(ended, Ok(Ended::Complete));
+    let elapsed_s = began.elapsed().as_secs_f64();
+    let closing = recorder.line(Line::End(End { complete, elapsed_s }));
+    let record = recorder.path().to_owned();
+    let reading = recorder.into_reading();
+    let verdicts = verdicts(&reading);
+    if let Err(why) = resolution::keep(&header, &verdicts.iter().collect::<Vec<_>>(), elapsed_s) {
+        output::warn(&format!("what this machine resolves is not kept: {why}"));
+    }
+    let shown = show(args, Report::from_reading(reading), &page, &record, is_in_store);
+    if let Err(error) = ended.as_ref().map(|_| ()).and(closing.as_ref().map(|_| ())) {
+        return Err(Failure::new(format!(
+            "cannot write to `{}`: {error}; it holds what was measured until then",
+            record.display()
+        )));
+    }
+    shown?;
+    conclude(args, ended.unwrap_or(Ended::Interrupted), &verdicts, Some(&record))
+}
+
+fn nothing_left(skipped: &[Skipped]) -> Failure {
+    let first = skipped.first().map_or(String::new(), |first| format!(" {}: {}", first.case, first.why));
+    Failure::new(format!("no selected case can be compared, such as{first}"))
+}
+
+fn warn_of_skipped(skipped: &[Skipped]) {
+    if let [first, rest @ ..] = skipped {
+        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+        output::warn(&format!("left out {}{more}: {}", first.case, first.why));
+    }
+}
+
+fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
+    if args.selection.globs.is_empty() {
+        return Err(Failure::new("--with names the new records; name the old ones before it"));
+    }
+    let old: Vec<PathBuf> = args.selection.globs.iter().map(PathBuf::from).collect();
+    let read = |paths: &[PathBuf]| -> Result<SideRecords, Failure> {
+        let one = |path: &PathBuf| Ok((path.display().to_string(), super::report::read(path)?));
+        paths.iter().map(one).collect()
+    };
+    let (old, new) = (read(&old)?, read(&args.with)?);
+    // The machine is that of the new records, wherever they are compared.
+    let machine = new.iter().flat_map(|(_, reading)| &reading.lines).find_map(|line| match line {
+        Line::Header(header) => Some(header.machine.clone()),
+        _ => None,
+    });
+    let header = header(args, machine.unwrap_or_default(), 0);
+    let (verdicts, mut claims) =
+        compare_records(old, new, rules, args.across_machines).map_err(Failure::new)?;
+    claims.remarks.retain(|remark| !remark.is_empty());
+    let end = End { complete: true, elapsed_s: 0.0 };
+    let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
+        .chain(verdicts.iter().cloned().map(Line::from))
+        .chain([Line::Claims(claims), Line::End(end)])
+        .collect();
+    let report = || Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
+    if args.out.is_none() && args.html.is_none() {
+        output::print(rendered(&report(), args.format))?;
+        return conclude(args, Ended::Complete, &verdicts, None);
+    }
+    let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
+    let mut writer = destination.writer;
+    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
+        Failure::new(format!("cannot write to `{}`: {error}", destination.record.display()))
+    })?;
+    show(args, report(), &destination.page, &destination.record, destination.is_in_store)?;
+    conclude(args, Ended::Complete, &verdicts, Some(&destination.record))
+}
+
+fn verdicts(reading: &Reading) -> Vec<CaseVerdict> {
+    let verdict = |line: &Line| if let Line::Verdict(of) = line { Some((**of).clone()) } else { None };
+    reading.lines.iter().filter_map(verdict).collect()
+}
+
+/// Prints the comparison and writes its page.
+fn show(
+    args: &Compare,
+    report: Report,
+    page: &WantedPage,
+    record: &Path,
+    is_in_store: bool,
+) -> Result<(), Failure> {
+    let printed = output::print(rendered(&report, args.format));
+    let page = write_page(&report, page, record, is_in_store)?;
+    if !args.quiet {
+        output::say(&format!("record: {}", record.display()));
+        if let Some(page) = page {
+            output::say(&format!("page:   {}", page.display()));
+        }
+    }
+    printed
+}
+
+fn rendered(report: &Report, format: CompareFormat) -> String {
+    match format {
+        CompareFormat::Table => report::text(report, output::style()),
+        CompareFormat::Markdown => report::markdown(report),
+        CompareFormat::Json => report::verdicts_json(report),
+        CompareFormat::Junit => report::junit(report),
+    }
+}
+
+/// The exit code of what is worst, and a sentence where there is no verdict to read.
+fn conclude(
+    args: &Compare,
+    ended: Ended,
+    verdicts: &[CaseVerdict],
+    record: Option<&Path>,
+) -> Result<Exit, Failure> {
+    if ended == Ended::Interrupted {
+        output::say("interrupted: the record is valid, and holds what was measured until then");
+        return Ok(Exit::Interrupted);
+    }
+    if !verdicts.iter().any(|of| of.ratio.is_some()) {
+        let why = match record {
+            Some(record) => format!("; `{}` has the reasons", record.display()),
+            None => String::new(),
+        };
+        return Err(Failure::new(format!("no case gave a ratio{why}")));
+    }
+    if verdicts.iter().any(CaseVerdict::is_void) {
+        return Ok(Exit::Void);
+    }
+    if verdicts.iter().any(CaseVerdict::is_regression) {
+        return Ok(Exit::Outside);
+    }
+    if let Some(of) = verdicts.iter().find(|of| failed_too_often(of)) {
+        let (failed, all) = (of.failed_sets, of.failed_sets + of.sets);
+        output::say(&format!(
+            "error: {failed} of {all} sets of {} failed, so nothing is said of it",
+            of.case
+        ));
+        return Ok(Exit::Incomplete);
+    }
+    if args.strict && verdicts.iter().any(CaseVerdict::is_inconclusive) {
+        return Ok(Exit::Inconclusive);
+    }
+    Ok(Exit::Fine)
+}
+
+fn header(args: &Compare, machine: weighbridge_record::Machine, seed: u64) -> Header {
+    let paths =
+        |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",");
+    let settings = [
+        ("a", args.a.join(" ")),
+        ("b", args.b.join(" ")),
+        ("with", paths(&args.with)),
+        ("cases", args.selection.globs.join(",")),
+        ("margin", args.margin.to_string()),
+        ("fdr", args.fdr.to_string()),
+        ("budget", format!("{}s", args.budget.as_secs_f64())),
+        ("units", format!("{}..{}", args.units.start(), args.units.end())),
+    ];
+    Header {
+        schema: SCHEMA,
+        tool: Tool {
+            name: env!("CARGO_PKG_NAME").into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: COMMIT.map(str::to_owned),
+            profile: PROFILE.into(),
+        },
+        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        command: crate::args::typed(),
+        seed,
+        settings: settings
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        machine,
+    }
+}

@@ -1,0 +1,169 @@
+//! What this machine can tell apart, as earlier comparisons found: kept beside the records, so that a comparison can say
+//! beforehand what it will come to.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use weighbridge_record::{CaseVerdict, Header, Machine};
+use weighbridge_stats::median;
+use weighbridge_stats::verdict::Resolution;
+
+use crate::store;
+
+const FILE: &str = "resolution.json";
+/// Half-widths are kept as those of so many sets.
+const SETS: usize = 12;
+
+/// What is kept of one placement on one machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    machine: String,
+    placement: String,
+    /// As a logarithm, of [`SETS`] sets.
+    half_width: f64,
+    seconds_a_set: f64,
+}
+
+/// What earlier comparisons on this machine found, for these placements: a sentence each.
+pub fn foretold<'a>(
+    machine: &Machine,
+    placements: impl Iterator<Item = &'a str>,
+    margin: f64,
+) -> Vec<String> {
+    let kept = store::folder().map(|folder| read(&folder)).unwrap_or_default();
+    let mut said = Vec::new();
+    for placement in placements {
+        let name = name(machine);
+        let found = kept.iter().find(|kept| kept.machine == name && kept.placement == placement);
+        if let Some(kept) = found {
+            let sentence = sentence(kept, margin);
+            if !said.contains(&sentence) {
+                said.push(sentence);
+            }
+        }
+    }
+    said
+}
+
+fn sentence(kept: &Kept, margin: f64) -> String {
+    let resolution = Resolution { half_width: kept.half_width, sets: SETS, has_moved: false };
+    let seconds = kept.seconds_a_set * SETS as f64;
+    let shown = format!(
+        "this machine resolves {:.2} % in {seconds:.1} s a case at {}",
+        100.0 * kept.half_width.exp_m1(),
+        kept.placement
+    );
+    let margin_shown = 100.0 * margin;
+    match resolution.sets_needed(margin) {
+        Some(sets) => format!("{shown}; a margin of {margin_shown} % needs {sets} sets"),
+        None => format!("{shown}; a margin of {margin_shown} % needs more sets than a comparison has"),
+    }
+}
+
+/// Keeps what a comparison found.
+///
+/// # Errors
+/// A sentence: it cannot be kept. The comparison is none the worse for it.
+pub fn keep(header: &Header, verdicts: &[&CaseVerdict], elapsed_s: f64) -> Result<(), String> {
+    let sets: u32 = verdicts.iter().map(|of| of.sets + of.failed_sets).sum();
+    let mut found: Vec<Kept> = Vec::new();
+    for of in verdicts {
+        let placement = &of.case.placement;
+        if found.iter().any(|kept| kept.placement == *placement) {
+            continue;
+        }
+        let widths: Vec<f64> = verdicts
+            .iter()
+            .filter(|of| of.case.placement == *placement && of.sets > 0 && !of.is_void())
+            .filter_map(|of| {
+                let half_width = of.resolution.filter(|width| *width > 0.0)?.ln_1p();
+                let of_case = Resolution { half_width, sets: of.sets as usize, has_moved: false };
+                Some(of_case.with_sets(SETS))
+            })
+            .collect();
+        // In virtual time nothing is unsure, and that says nothing of the machine.
+        if !widths.is_empty() {
+            found.push(Kept {
+                machine: name(&header.machine),
+                placement: placement.clone(),
+                half_width: median(&widths),
+                seconds_a_set: elapsed_s / f64::from(sets.max(1)),
+            });
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let folder = store::create_folder()?;
+    let is_new =
+        |kept: &Kept| found.iter().any(|new| new.machine == kept.machine && new.placement == kept.placement);
+    let mut all: Vec<Kept> = read(&folder).into_iter().filter(|kept| !is_new(kept)).collect();
+    all.extend(found);
+    write(&folder, &all)
+        .map_err(|error| format!("`{}` cannot be written: {error}", folder.join(FILE).display()))
+}
+
+/// Records of one machine have this in common.
+fn name(machine: &Machine) -> String {
+    format!("{}, {}, {} CPUs", machine.hostname, machine.cpu_model, machine.allowed_cpus.len())
+}
+
+/// Nothing where there is no such file, or it is damaged: it is only a help.
+fn read(folder: &Path) -> Vec<Kept> {
+    let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
+    let all: Value = serde_json::from_str(&text).unwrap_or_default();
+    let kept = |of: &Value| {
+        let positive = |name: &str| of[name].as_f64().filter(|value| *value > 0.0);
+        Some(Kept {
+            machine: of["machine"].as_str()?.into(),
+            placement: of["placement"].as_str()?.into(),
+            half_width: positive("half_width")?,
+            seconds_a_set: positive("seconds_a_set")?,
+        })
+    };
+    all.as_array().into_iter().flatten().filter_map(kept).collect()
+}
+
+/// Whole or not at all, also where two programs write at once.
+fn write(folder: &Path, all: &[Kept]) -> std::io::Result<()> {
+    let of = |kept: &Kept| {
+        json!({
+            "machine": kept.machine,
+            "placement": kept.placement,
+            "half_width": kept.half_width,
+            "sets": SETS,
+            "seconds_a_set": kept.seconds_a_set,
+        })
+    };
+    let text = Value::from(all.iter().map(of).collect::<Vec<_>>()).to_string() + "\n";
+    let temporary = folder.join(format!("{FILE}.{}", std::process::id()));
+    std::fs::write(&temporary, text)?;
+    std::fs::rename(&temporary, folder.join(FILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again_and_damage_is_nothing() {
+        let folder = std::env::temp_dir().join(format!("weighbridge-resolution-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let kept = Kept {
+            machine: "host, cpu, 2 CPUs".into(),
+            placement: "same-cpu".into(),
+            half_width: 0.004,
+            seconds_a_set: 0.3,
+        };
+        write(&folder, std::slice::from_ref(&kept)).unwrap();
+        let again = read(&folder);
+        std::fs::write(folder.join(FILE), "[{").unwrap();
+        let damaged = read(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((again, damaged), (vec![kept.clone()], vec![]));
+        let said = sentence(&kept, 0.02);
+        assert!(said.starts_with("this machine resolves 0.40 % in 3.6 s a case at same-cpu; "), "{said}");
+        assert!(said.ends_with("a margin of 2 % needs 8 sets"), "{said}");
+        assert!(sentence(&kept, 0.0001).contains("more sets than"));
+    }
+}

@@ -1,0 +1,322 @@
+//! From the ratios of all sets to verdicts: pure, and the same for what was measured now and for records.
+
+use weighbridge_record::{CaseId, CaseVerdict, Claims, ComparedSet, Control, PerOp};
+use weighbridge_stats::discovery::{self, Claim, benjamini_hochberg};
+use weighbridge_stats::evidence::Evidence;
+use weighbridge_stats::interval::Interval;
+use weighbridge_stats::sequential::{LOOKS, Look, confidences, interval_at, look};
+use weighbridge_stats::verdict::{CONTROL_CONFIDENCE, Resolution, Size, Verdict, shape_changed, verdict};
+use weighbridge_stats::{median, verdict::DEFAULT_MARGIN};
+
+use crate::summary;
+
+/// Below so many sets there is no verdict.
+const FEWEST_SETS: usize = 6;
+
+/// What counts as a difference, and how many of those claimed may be chance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Costs that differ by no more than this are the same: 0.02 for 2 %.
+    pub margin: f64,
+    /// Largest share of the claimed differences that may be chance, on average.
+    pub fdr: f64,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { margin: DEFAULT_MARGIN, fdr: 0.05 }
+    }
+}
+
+/// All that is known of a case before it is judged.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The case as it was selected.
+    pub case: CaseId,
+    /// What A and B are.
+    pub labels: [String; 2],
+    /// Unit of `values`.
+    pub unit: String,
+    /// Of the cost of B over that of A.
+    pub evidence: Evidence,
+    /// Of the cost of a second A over that of the first.
+    pub control: Evidence,
+    /// The figures of A and of B, one for each set.
+    pub values: [Vec<f64>; 2],
+    /// Median counts per operation of A and of B.
+    pub per_op: [Option<PerOp>; 2],
+    /// Sets that gave no ratio.
+    pub failed_sets: usize,
+    /// What else has to be said.
+    pub remarks: Vec<String>,
+}
+
+impl Judged {
+    /// From the sets of a case.
+    pub fn of_sets(
+        case: CaseId,
+        labels: [String; 2],
+        unit: String,
+        sets: &[ComparedSet],
+        failed_sets: usize,
+        mut remarks: Vec<String>,
+    ) -> Judged {
+        let of_side = |side: usize| sets.iter().map(move |set| if side == 0 { &set.a } else { &set.b });
+        let per_op = |side: usize| {
+            let all: Vec<&PerOp> = of_side(side).map(|of| &of.per_op).collect();
+            (!all.is_empty()).then(|| summary::median(&all))
+        };
+        for (side, name) in ["A", "B"].into_iter().enumerate() {
+            let flagged: Vec<&String> =
+                of_side(side).flat_map(|of| &of.flags).filter(|flag| !flag.starts_with("noisy")).collect();
+            if let Some(last) = flagged.last().filter(|_| flagged.len() * 2 > sets.len()) {
+                remarks.push(format!("{name}: in {} of {} sets: {last}", flagged.len(), sets.len()));
+            }
+        }
+        Judged {
+            case,
+            labels,
+            unit,
+            evidence: Evidence::Paired(sets.iter().map(|set| set.log_ratio).collect()),
+            control: Evidence::Paired(sets.iter().filter_map(|set| set.control_log_ratio).collect()),
+            values: [0, 1].map(|side| of_side(side).map(|of| of.value).collect()),
+            per_op: [per_op(0), per_op(1)],
+            failed_sets,
+            remarks,
+        }
+    }
+
+    /// What A against itself would show with as many sets as B against A has.
+    fn resolution(&self) -> Option<f64> {
+        let sets = self.evidence.units();
+        (sets > 0).then_some(())?;
+        Some(Resolution::of(&self.control)?.with_sets(sets))
+    }
+
+    /// The margin that counts.
+    fn margin(&self, asked: f64) -> f64 {
+        self.resolution().map_or(asked, |half_width| asked.max(2.0 * half_width.exp_m1()))
+    }
+}
+
+/// The confidence of the interval at this number of sets: that of the last look there was, which holds between looks too, because
+/// it is larger than that of the next.
+fn confidence_at(sets: usize) -> f64 {
+    let passed = LOOKS.into_iter().filter(|look| *look <= sets).count();
+    confidences()[passed.max(1) - 1]
+}
+
+/// May one stop measuring a case, one of so many? Only at a look; a difference must hold whatever the other cases come to, and
+/// costs must be the same within the margin that was asked for.
+pub(super) fn is_clear(case: &Judged, rules: Rules, cases: usize) -> bool {
+    let sets = case.evidence.units();
+    let Look::At { confidence, .. } = look(sets) else { return false };
+    let margin = case.margin(rules.margin);
+    match verdict(interval_at(&case.evidence, confidence), margin, sets) {
+        Verdict::Equivalent => margin <= rules.margin,
+        Verdict::Regressed(_) | Verdict::Improved(_) => case.evidence.p() <= rules.fdr / cases as f64,
+        _ => false,
+    }
+}
+
+/// Did so many of the sets of a case fail that the others say nothing of the whole?
+pub fn failed_too_often(verdict: &CaseVerdict) -> bool {
+    verdict.failed_sets > 0 && verdict.failed_sets >= verdict.sets
+}
+
+/// The verdict on each case, and what holds of all of them together.
+///
+/// # Panics
+/// If a value is not finite, or the rate or the margin of the rules is not a share.
+pub fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
+    let measured: Vec<&Judged> = cases.iter().filter(|case| case.evidence.units() > 0).collect();
+    let evidence: Vec<Evidence> = measured.iter().map(|case| case.evidence.clone()).collect();
+    let claims = discovery::claims(&evidence, rules.fdr);
+    // A control that moves by chance must not become likelier with the number of cases.
+    let control_p: Vec<f64> = measured.iter().map(|case| case.control.p()).collect();
+    let moved = benjamini_hochberg(&control_p, 1.0 - CONTROL_CONFIDENCE);
+    let mut of_measured = claims.claims.iter().zip(moved);
+    let verdicts: Vec<CaseVerdict> = cases
+        .iter()
+        .map(|case| match case.evidence.units() {
+            0 => case_verdict(case, None, false, rules),
+            _ => {
+                let (claim, moved) = of_measured.next().expect("a claim for each case with evidence");
+                case_verdict(case, Some(claim), moved, rules)
+            }
+        })
+        .collect();
+    let is_claimed = |verdict: &&CaseVerdict| verdict.is_regression() || verdict.verdict == "improved";
+    let claimed = verdicts.iter().filter(is_claimed).count();
+    let resolutions: Vec<f64> = verdicts.iter().filter_map(|verdict| verdict.resolution).collect();
+    let claims = Claims {
+        margin: rules.margin,
+        fdr: rules.fdr,
+        cases: measured.len() as u32,
+        claimed: claimed as u32,
+        expected_by_chance: rules.fdr * claimed as f64,
+        resolution: (!resolutions.is_empty()).then(|| median(&resolutions)),
+        differences: Vec::new(),
+        remarks: Vec::new(),
+    };
+    (verdicts, claims)
+}
+
+fn case_verdict(case: &Judged, claim: Option<&Claim>, moved: bool, rules: Rules) -> CaseVerdict {
+    let sets = case.evidence.units();
+    let margin = case.margin(rules.margin);
+    let mut remarks = case.remarks.clone();
+    let looked = (sets >= FEWEST_SETS).then(|| interval_at(&case.evidence, confidence_at(sets))).flatten();
+    let holds = claim.is_some_and(|claim| claim.holds);
+    let interval = match claim.and_then(|claim| claim.interval) {
+        Some(widened) if holds => looked.map(|looked| Interval {
+            low: looked.low.min(widened.low),
+            high: looked.high.max(widened.high),
+            confidence: looked.confidence.max(widened.confidence),
+        }),
+        _ => looked,
+    };
+    let mut found = verdict(interval, margin, sets);
+    if matches!(found, Verdict::Regressed(_) | Verdict::Improved(_)) && !holds {
+        remarks.push(
+            "a difference that would be claimed of this case alone, but not of one among so many".into(),
+        );
+        found = Verdict::Inconclusive { settled_by: None };
+    }
+    if let [a, b] = &case.values
+        && a.iter().chain(b).all(|value| *value > 0.0)
+        && let Some(change) = shape_changed(a, b, margin)
+    {
+        let ([low, high], name) = (change.levels, if change.is_in_b { "B" } else { "A" });
+        remarks.push(format!("{name} alone has two modes: {low:.4} and {high:.4} {}", case.unit));
+        found = Verdict::ChangedShape;
+    }
+    if case.failed_sets > 0 && case.failed_sets >= sets {
+        found = Verdict::Inconclusive { settled_by: None };
+    }
+    if moved {
+        remarks.push(
+            "A against itself is not 1, so B against A means nothing; measure again on a quieter machine"
+                .into(),
+        );
+        found = Verdict::Void;
+    }
+    let middle = |values: &Vec<f64>| (!values.is_empty()).then(|| median(values));
+    CaseVerdict {
+        case: case.case.clone(),
+        a: case.labels[0].clone(),
+        b: case.labels[1].clone(),
+        ratio: case.evidence.ratio(),
+        ci95: interval.map(|interval| [interval.low, interval.high]),
+        verdict: found.as_str().into(),
+        beyond_margin: match found {
+            Verdict::Regressed(size) | Verdict::Improved(size) => Some(size == Size::BeyondMargin),
+            _ => None,
+        },
+        sets: sets as u32,
+        failed_sets: case.failed_sets as u32,
+        settled_by: match found {
+            Verdict::Inconclusive { settled_by } => settled_by.map(|sets| sets as u32),
+            _ => None,
+        },
+        margin,
+        p: (sets > 0).then(|| case.evidence.p()),
+        control: case.control.ratio().map(|ratio| Control {
+            ratio,
+            ci95: case.control.interval(0.95).map(|interval| [interval.low, interval.high]),
+            pairs: case.control.units() as u32,
+            has_moved: moved,
+        }),
+        resolution: case.resolution().map(f64::exp_m1),
+        raw_ratio: None,
+        unit: case.unit.clone(),
+        a_value: middle(&case.values[0]),
+        b_value: middle(&case.values[1]),
+        a_per_op: case.per_op[0].clone(),
+        b_per_op: case.per_op[1].clone(),
+        remarks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sets with this ratio, and noise of ± 1 %, the same in the control.
+    fn case(ratio: f64, sets: usize, control: f64) -> Judged {
+        let noise = |i: usize| 0.01 * ((i * 7 % 12) as f64 - 5.5) / 5.5;
+        let values = |by: f64| (0..sets).map(|i| 1000.0 * by * noise(i).exp()).collect();
+        Judged {
+            case: CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
+            labels: ["a".into(), "b".into()],
+            unit: "ns/roundtrip".into(),
+            evidence: Evidence::Paired((0..sets).map(|i| ratio.ln() + noise(i)).collect()),
+            control: Evidence::Paired((0..sets).map(|i| control.ln() + noise(i + 3)).collect()),
+            values: [values(1.0), values(ratio)],
+            per_op: [None, None],
+            failed_sets: 0,
+            remarks: Vec::new(),
+        }
+    }
+
+    fn verdict_of(case: Judged) -> CaseVerdict {
+        judge(&[case], Rules::default()).0.remove(0)
+    }
+
+    #[test]
+    fn an_injected_ratio_is_found_with_its_sign_and_nothing_is_found_in_equal_sides() {
+        let found = [1.2, 1.0 / 1.2, 1.0].map(|ratio| verdict_of(case(ratio, 18, 1.0)));
+        let words = found.each_ref().map(|verdict| (verdict.verdict.as_str(), verdict.beyond_margin));
+        assert_eq!(words, [("regressed", Some(true)), ("improved", Some(true)), ("equivalent", None)]);
+        assert!(found[0].is_regression() && (found[0].ratio.unwrap() - 1.2).abs() < 0.01, "{:?}", found[0]);
+        assert!(found[0].ci95.unwrap()[0] > 1.15);
+    }
+
+    #[test]
+    fn a_control_that_moves_makes_the_verdict_void() {
+        let found = verdict_of(case(1.2, 18, 1.1));
+        assert!(found.is_void() && found.control.unwrap().has_moved, "{found:?}");
+    }
+
+    #[test]
+    fn the_margin_is_at_least_twice_what_a_against_itself_shows() {
+        let noisy = Judged {
+            control: Evidence::Paired((0..12).map(|i| 0.1 * (f64::from(i * 5 % 12) - 5.5)).collect()),
+            ..case(1.03, 12, 1.0)
+        };
+        let found = verdict_of(noisy);
+        let resolution = found.resolution.unwrap();
+        assert!(found.margin > 0.02 && (found.margin - 2.0 * resolution).abs() < 1e-9, "{found:?}");
+        assert_eq!(found.verdict, "equivalent", "3 % cannot be told apart there");
+    }
+
+    #[test]
+    fn few_sets_and_failed_sets_say_nothing() {
+        assert!(verdict_of(case(1.5, 5, 1.0)).is_inconclusive());
+        let half = verdict_of(Judged { failed_sets: 12, ..case(1.5, 12, 1.0) });
+        assert!(half.is_inconclusive() && failed_too_often(&half));
+        let one = verdict_of(Judged { failed_sets: 1, ..case(1.5, 12, 1.0) });
+        assert!(one.is_regression() && !failed_too_often(&one));
+        let none = verdict_of(case(1.5, 0, 1.0));
+        assert_eq!((none.ratio, none.verdict.as_str()), (None, "inconclusive"));
+    }
+
+    #[test]
+    fn a_case_is_clear_at_a_look_only_and_among_many_only_if_it_holds_there() {
+        let rules = Rules::default();
+        assert!(is_clear(&case(1.2, 12, 1.0), rules, 1) && !is_clear(&case(1.2, 13, 1.0), rules, 1));
+        assert!(!is_clear(&case(1.2, 8, 1.0), rules, 90) && is_clear(&case(1.2, 18, 1.0), rules, 90));
+        assert!(is_clear(&case(1.0, 40, 1.0), rules, 1));
+    }
+
+    #[test]
+    fn differences_are_claimed_of_all_cases_together() {
+        let mut cases: Vec<Judged> = (0..19).map(|_| case(1.0, 18, 1.0)).collect();
+        cases.push(case(1.3, 18, 1.0));
+        let (verdicts, claims) = judge(&cases, Rules::default());
+        assert_eq!((claims.cases, claims.claimed), (20, 1));
+        assert!((claims.expected_by_chance - 0.05).abs() < 1e-12);
+        assert!(verdicts[19].is_regression() && verdicts[..19].iter().all(|of| of.verdict == "equivalent"));
+        assert!(claims.resolution.unwrap() > 0.0);
+    }
+}

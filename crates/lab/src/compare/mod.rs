@@ -1,0 +1,290 @@
+//! A comparison of two sides: whether B costs more than A, case by case, and how sure that is.
+//!
+//! A set is fresh peers of A and of B that take turns in slices; in some sets there is a second A, the control: what A against
+//! itself shows is what this machine cannot tell apart. Each case is looked at when it has as many sets as
+//! [`weighbridge_stats::sequential::LOOKS`] says, and is closed when its verdict is clear.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `set.rs` | one set |
+//! | `judge.rs` | from the ratios of all sets to verdicts; pure |
+//! | `records.rs` | the same from records that were measured before |
+
+mod judge;
+mod records;
+mod set;
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use weighbridge_record::{self as record, CaseId, ComparedSet, Line};
+
+use crate::contract::Prepared;
+use crate::coordinator::{Coordinator, PeerStart};
+use crate::duet::Random;
+use crate::interrupt::Interrupt;
+use crate::planner::Timing;
+use crate::session::{Ended, Progress, Sink};
+
+pub use judge::{Judged, Rules, failed_too_often, judge};
+pub use records::{SideRecords, compare as compare_records};
+use set::Outcome;
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// What it is, for people.
+    pub label: String,
+    /// How its peers are started.
+    pub start: PeerStart,
+}
+
+/// A case with the settings of both sides.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// As it was selected.
+    pub case: CaseId,
+    /// With the settings of A.
+    pub a: Prepared,
+    /// With the settings of B.
+    pub b: Prepared,
+}
+
+/// What is asked of a comparison.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What counts as a difference, and how many may be chance.
+    pub rules: Rules,
+    /// What the sets may take together.
+    pub budget: Duration,
+    /// Fewest and most sets of a case.
+    pub sets: RangeInclusive<usize>,
+    /// Length of a set.
+    pub timing: Timing,
+    /// Seed of every order that is drawn.
+    pub seed: u64,
+    /// What differs between the programs of both sides, a sentence each.
+    pub differences: Vec<String>,
+}
+
+/// The control is in each of the first sets, so that a first look has one, and then in one of so many.
+const CONTROL_FIRST: usize = 6;
+const CONTROL_EVERY: usize = 3;
+
+/// Has this set of a case, counted from 0, a second A?
+fn has_control(set: usize) -> bool {
+    set < CONTROL_FIRST || set.is_multiple_of(CONTROL_EVERY)
+}
+
+/// A case that has failed so often, and in half of its sets, gets no further ones.
+const FAILURES_TO_CLOSE: usize = 3;
+
+struct Open {
+    pair: Pair,
+    sets: Vec<ComparedSet>,
+    /// Failed sets of A and of B.
+    failed: [usize; 2],
+    last_failure: Option<String>,
+    is_open: bool,
+    cost: Option<Duration>,
+}
+
+impl Open {
+    fn attempts(&self) -> usize {
+        self.sets.len() + self.failures()
+    }
+
+    fn failures(&self) -> usize {
+        self.failed.iter().sum()
+    }
+}
+
+/// Measures both sides.
+pub struct Comparison<'a> {
+    settings: Settings,
+    sides: [Side; 2],
+    coordinator: Coordinator<'a>,
+    interrupt: &'a Interrupt,
+    cases: Vec<Open>,
+    random: Random,
+    began: Instant,
+    sets: usize,
+}
+
+impl<'a> Comparison<'a> {
+    /// Nothing is started yet.
+    pub fn new(
+        settings: Settings,
+        sides: [Side; 2],
+        coordinator: Coordinator<'a>,
+        interrupt: &'a Interrupt,
+        pairs: Vec<Pair>,
+    ) -> Comparison<'a> {
+        let open = |pair| Open {
+            pair,
+            sets: Vec::new(),
+            failed: [0; 2],
+            last_failure: None,
+            is_open: true,
+            cost: None,
+        };
+        Comparison {
+            random: Random::new(settings.seed),
+            cases: pairs.into_iter().map(open).collect(),
+            settings,
+            sides,
+            coordinator,
+            interrupt,
+            began: Instant::now(),
+            sets: 0,
+        }
+    }
+
+    /// Runs to the end, and tells everything to `sink`: each set as it comes, then the verdicts and what holds of all of them.
+    ///
+    /// # Errors
+    /// Only those of `sink`. What was told before stays told; verdicts are tried even then.
+    pub fn run(mut self, sink: &mut dyn Sink) -> io::Result<Ended> {
+        self.began = Instant::now();
+        let mut ended = Ok(Ended::Complete);
+        for round in 0.. {
+            let mut order: Vec<usize> =
+                (0..self.cases.len()).filter(|index| self.cases[*index].is_open).collect();
+            if order.is_empty() {
+                break;
+            }
+            self.random.shuffle(&mut order);
+            match self.round(round, &order, sink) {
+                Ok(true) => {}
+                Ok(false) => {
+                    ended = Ok(Ended::Interrupted);
+                    break;
+                }
+                Err(error) => {
+                    ended = Err(error);
+                    break;
+                }
+            }
+        }
+        self.conclude(sink).and(ended)
+    }
+
+    /// One set of each case in `order`. `false` when the user has had enough.
+    fn round(&mut self, round: u32, order: &[usize], sink: &mut dyn Sink) -> io::Result<bool> {
+        for &index in order {
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            let cost = self.cases[index].cost.unwrap_or_default();
+            if self.began.elapsed() + cost > self.settings.budget {
+                self.cases[index].is_open = false;
+                if self.cases[index].attempts() == 0 {
+                    let case = self.cases[index].pair.case.clone();
+                    let why = "the budget was used up before its first set; raise it with --budget".into();
+                    sink.line(Line::Skipped(record::Skipped { case, step: "plan".into(), why }))?;
+                }
+                continue;
+            }
+            sink.progress(&self.progress(index, round));
+            if !self.one_set(index, sink)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn one_set(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<bool> {
+        let began = Instant::now();
+        let count = self.cases.len();
+        let open = &mut self.cases[index];
+        let starts = [&self.sides[0].start, &self.sides[1].start];
+        let which = set::Which { number: open.sets.len(), has_control: has_control(open.attempts()) };
+        let seed = self.random.next();
+        let outcome =
+            set::measure(&open.pair, starts, which, self.settings.timing, seed, &mut self.coordinator);
+        self.sets += 1;
+        match outcome {
+            Outcome::Interrupted => return Ok(false),
+            Outcome::Failed { side, step, why } => {
+                open.failed[side] += 1;
+                let name = ["A", "B"][side];
+                let why = format!("side {name} ({}): {why}", self.sides[side].label);
+                open.last_failure = Some(why.clone());
+                let case = open.pair.case.clone();
+                sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+                if open.failures() >= FAILURES_TO_CLOSE && open.failures() * 2 >= open.attempts() {
+                    open.is_open = false;
+                }
+            }
+            Outcome::Measured(set) => {
+                sink.line(Line::ComparedSet(set.clone()))?;
+                open.sets.push(*set);
+                let (sets, range) = (open.sets.len(), &self.settings.sets);
+                let judged = judged(open, &self.sides);
+                let is_clear = sets >= *range.start() && judge::is_clear(&judged, self.settings.rules, count);
+                open.is_open = sets < *range.end() && !is_clear;
+            }
+        }
+        open.cost = open.cost.max(Some(began.elapsed()));
+        Ok(true)
+    }
+
+    fn progress(&self, index: usize, round: u32) -> Progress<'_> {
+        let elapsed = self.began.elapsed();
+        let open = self.cases.iter().filter(|open| open.is_open);
+        let most = *self.settings.sets.end();
+        let expected = Duration::from_nanos(set::expected_ns(self.settings.timing));
+        let left = |open: &Open| open.cost.unwrap_or(expected) * most.saturating_sub(open.sets.len()) as u32;
+        let needed: Duration = open.clone().map(left).sum();
+        Progress {
+            case: &self.cases[index].pair.case,
+            runs: self.sets,
+            closed: self.cases.len() - open.count(),
+            cases: self.cases.len(),
+            round,
+            elapsed,
+            remaining: needed.min(self.settings.budget.saturating_sub(elapsed)),
+        }
+    }
+
+    fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
+        let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
+        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides)).collect();
+        let (verdicts, mut claims) = judge(&judged, self.settings.rules);
+        verdicts.into_iter().try_for_each(|verdict| sink.line(verdict.into()))?;
+        claims.differences.clone_from(&self.settings.differences);
+        sink.line(Line::Claims(claims))
+    }
+}
+
+/// What a set is expected to take, start of the peers included.
+pub fn expected_set(timing: Timing) -> Duration {
+    Duration::from_nanos(set::expected_ns(timing))
+}
+
+fn judged(open: &Open, sides: &[Side; 2]) -> Judged {
+    let mut remarks = Vec::new();
+    if let Err(why) = set::slice_ns(&open.pair) {
+        remarks.push(format!("the sides ran one after the other and not in turn: {why}"));
+    }
+    if let Some(why) = &open.last_failure {
+        let (failed, of) = (open.failures(), open.attempts());
+        remarks.push(format!("{failed} of {of} sets failed; {why}"));
+    }
+    let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
+    let [a, b] = [&sides[0].label, &sides[1].label].map(String::clone);
+    Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_stats::sequential::LOOKS;
+
+    #[test]
+    fn every_look_has_a_control_with_an_interval() {
+        let pairs = LOOKS.map(|sets| (0..sets).filter(|set| has_control(*set)).count());
+        assert_eq!(pairs, [7, 8, 10, 13, 18]);
+    }
+}

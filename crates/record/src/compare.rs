@@ -1,0 +1,221 @@
+//! The lines of a comparison of two sides: what each set gave, the verdict on each case, and what holds of all cases together.
+
+use serde::{Deserialize, Serialize};
+
+use crate::line::{PerOp, SliceSeries};
+use crate::{CaseId, Line};
+
+/// One set of a comparison: fresh peers of both sides that took turns in slices, or ran one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComparedSet {
+    /// The case as it was selected, before the settings of a side.
+    pub case: CaseId,
+    /// Index of the set inside its case, from 0.
+    pub set: u32,
+    /// Wanted length of a slice, in milliseconds; absent where the sides ran one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_ms: Option<f64>,
+    /// Side A.
+    pub a: SideOfSet,
+    /// Side B.
+    pub b: SideOfSet,
+    /// A second A, in those sets that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<SideOfSet>,
+    /// Natural logarithm of the cost of B over that of A.
+    pub log_ratio: f64,
+    /// The same of the second A over A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_log_ratio: Option<f64>,
+}
+
+/// What one side gave in a set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SideOfSet {
+    /// The case that ran: the selected one with the settings of the side.
+    pub case: CaseId,
+    /// Median of its samples, in the case's unit.
+    pub value: f64,
+    /// Its slices; absent where the sides ran one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SliceSeries>,
+    /// Counts per operation, all roles.
+    pub per_op: PerOp,
+    /// Remarks, as those of a run.
+    pub flags: Vec<String>,
+}
+
+/// What may be said of B against A in one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseVerdict {
+    /// The case as it was selected.
+    pub case: CaseId,
+    /// What A is: its settings, its program, or its records.
+    pub a: String,
+    /// What B is.
+    pub b: String,
+    /// Cost of B over cost of A: above 1, B costs more, whatever the unit of the case. Absent where nothing was measured.
+    pub ratio: Option<f64>,
+    /// Interval of the ratio; absent where there are too few sets. Its confidence is at least 95 %, and higher where the
+    /// comparison was looked at several times or was chosen from many.
+    pub ci95: Option<[f64; 2]>,
+    /// `equivalent`, `improved`, `regressed`, `changed shape`, `inconclusive` or `void`.
+    pub verdict: String,
+    /// Of a change: is all of the interval beyond the margin? Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond_margin: Option<bool>,
+    /// Sets on which it rests; of records, boots of the side that has fewer.
+    pub sets: u32,
+    /// Sets that gave no ratio.
+    pub failed_sets: u32,
+    /// Of an inconclusive case: about how many sets would settle it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled_by: Option<u32>,
+    /// The margin that counted: the one asked for, or twice the resolution where that is more.
+    pub margin: f64,
+    /// Two-sided p value of a ratio of 1, of this case alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
+    /// A against itself in the same sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+    /// Half-width of the interval that A against itself has with as many sets, as a share: 0.005 for ± 0.5 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
+    /// Of records: the ratio of the figures themselves, where `ratio` is one of ratios to the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_ratio: Option<f64>,
+    /// Unit of `a_value` and `b_value`.
+    pub unit: String,
+    /// Median over the sets of the figure of A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a_value: Option<f64>,
+    /// Median over the sets of the figure of B.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b_value: Option<f64>,
+    /// Median over the sets of each count of A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a_per_op: Option<PerOp>,
+    /// Median over the sets of each count of B.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b_per_op: Option<PerOp>,
+    /// What else has to be said of this case, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+/// A against itself.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    /// Cost of the second A over that of the first.
+    pub ratio: f64,
+    /// Interval of the ratio at 95 %; absent below six pairs.
+    pub ci95: Option<[f64; 2]>,
+    /// Number of pairs.
+    pub pairs: u32,
+    /// Does it differ from 1 by more than chance, all cases considered? Then the verdict is void.
+    pub has_moved: bool,
+}
+
+/// What holds of all cases of a comparison together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Claims {
+    /// The margin that was asked for: 0.02 for 2 %.
+    pub margin: f64,
+    /// Largest share of the claimed differences that may be chance, on average.
+    pub fdr: f64,
+    /// Cases with a ratio.
+    pub cases: u32,
+    /// Differences that are claimed.
+    pub claimed: u32,
+    /// How many of them are expected to be chance, at most.
+    pub expected_by_chance: f64,
+    /// Median over the cases of their resolution; absent where no case has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
+    /// Differences of the machines, boots or programs of both sides, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
+    /// What else has to be said before any verdict.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+impl CaseVerdict {
+    /// Is B worse, in size or in shape?
+    pub fn is_regression(&self) -> bool {
+        matches!(self.verdict.as_str(), "regressed" | "changed shape")
+    }
+
+    /// Is nothing said of the case?
+    pub fn is_inconclusive(&self) -> bool {
+        self.verdict == "inconclusive"
+    }
+
+    /// Did the control move?
+    pub fn is_void(&self) -> bool {
+        self.verdict == "void"
+    }
+}
+
+impl From<CaseVerdict> for Line {
+    fn from(verdict: CaseVerdict) -> Line {
+        Line::Verdict(Box::new(verdict))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A line of each kind with every field present.
+    pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
+        let side = || SideOfSet {
+            case: case.clone(),
+            value: 1.0,
+            slices: Some(SliceSeries { start_ns: vec![0], elapsed_ns: vec![1], ops: vec![1] }),
+            per_op: PerOp::default(),
+            flags: vec!["noisy: x".into()],
+        };
+        let set = ComparedSet {
+            case: case.clone(),
+            set: 0,
+            slice_ms: Some(2.0),
+            a: side(),
+            b: side(),
+            control: Some(side()),
+            log_ratio: 0.0,
+            control_log_ratio: Some(0.0),
+        };
+        let verdict = CaseVerdict {
+            case: case.clone(),
+            a: "wait=block".into(),
+            b: "wait=poll".into(),
+            ratio: Some(1.0),
+            ci95: Some([1.0, 1.0]),
+            verdict: "regressed".into(),
+            beyond_margin: Some(true),
+            sets: 12,
+            failed_sets: 0,
+            settled_by: Some(40),
+            margin: 0.02,
+            p: Some(0.5),
+            control: Some(Control { ratio: 1.0, ci95: Some([1.0, 1.0]), pairs: 8, has_moved: false }),
+            resolution: Some(0.005),
+            raw_ratio: Some(1.0),
+            unit: "ns/roundtrip".into(),
+            a_value: Some(1.0),
+            b_value: Some(1.0),
+            a_per_op: Some(PerOp::default()),
+            b_per_op: Some(PerOp::default()),
+            remarks: vec!["x".into()],
+        };
+        let claims = Claims {
+            resolution: Some(0.005),
+            differences: vec!["x".into()],
+            remarks: vec!["x".into()],
+            ..Claims::default()
+        };
+        vec![Line::ComparedSet(Box::new(set)), verdict.into(), Line::Claims(claims)]
+    }
+}
