@@ -10,6 +10,7 @@ mod case_id;
 pub mod derive;
 mod file;
 mod found;
+pub mod history;
 mod latency;
 mod line;
 mod migrate;

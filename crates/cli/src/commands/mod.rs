@@ -4,11 +4,13 @@ mod check;
 mod completions;
 mod env;
 mod history;
+mod import;
 mod list;
 mod man;
 mod plan;
 mod report;
 mod run;
+mod series;
 
 use crate::args::{Command, Report};
 use crate::{Exit, Failure, output, store};
@@ -28,6 +30,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Env(args) => env::env(&args),
         Command::Report(args) => report::report(&with_record(args)?),
         Command::History(args) => history::history(&args),
+        Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),

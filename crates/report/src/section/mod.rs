@@ -6,6 +6,7 @@ mod check;
 mod distribution;
 mod figures;
 mod findings;
+mod imported;
 mod legend;
 mod machine;
 mod remarks;
@@ -41,6 +42,7 @@ pub fn document(report: &Report) -> Document {
     if report.is_compared {
         sections.extend(baseline::section(report));
     } else {
+        sections.extend(imported::section(report));
         sections.extend(suite::sections(report));
         sections.extend(check::section(report));
         if report.checks.is_empty() {
