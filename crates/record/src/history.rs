@@ -143,3 +143,68 @@ fn changes(points: &[Point]) -> Vec<Change> {
     };
     change_points(&points.iter().map(known).collect::<Vec<_>>()).into_iter().map(change).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PerOp, StoppedBy, ToHub};
+
+    fn summary(value: f64, to_hub: Option<f64>) -> Line {
+        let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
+        let hub = CaseId::new("roundtrip", "pipe", 64, "same-cpu");
+        Line::Summary(Summary {
+            case,
+            unit: "ns/roundtrip".into(),
+            runs: 6,
+            median: value,
+            ci95: Some([value * 0.995, value * 1.005]),
+            range: [value, value],
+            spread_between: 0.0,
+            spread_within: 0.0,
+            to_hub: to_hub.map(|median| ToHub { hub, median, ci95: None, sets: 6 }),
+            best: None,
+            slow_share: None,
+            stopped_by: StoppedBy::Precision,
+            per_op: PerOp::default(),
+            series: BTreeMap::new(),
+            series_ci95: BTreeMap::new(),
+            distribution: None,
+            anomalies: vec![],
+            regimes: vec![],
+        })
+    }
+
+    fn of(values: impl Iterator<Item = (f64, Option<f64>)>) -> Series {
+        let records: Vec<Vec<Line>> = values.map(|(value, to_hub)| vec![summary(value, to_hub)]).collect();
+        let records: Vec<&[Line]> = records.iter().map(Vec::as_slice).collect();
+        let mut all = series(&records);
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    /// Between −0.5 and 0.5 %.
+    fn scatter(index: usize) -> f64 {
+        1.0 + 0.001 * ((index * 7 % 11) as f64 - 5.0)
+    }
+
+    #[test]
+    fn a_step_of_a_tenth_at_record_12_of_20_is_found_there_and_none_in_constant_noise() {
+        let level = |index: usize| if index < 12 { 100.0 } else { 110.0 };
+        let found = of((0..20).map(|index| (level(index) * scatter(index), None)));
+        assert_eq!((found.figure, found.changes.len(), found.changes[0].at), (MEDIAN, 1, 12));
+        let change = &found.changes[0];
+        assert!((change.ratio - 1.1).abs() < 0.01 && change.ci95.is_some() && change.p < 0.05, "{change:?}");
+        assert!((change.before - 100.0).abs() < 1.0 && (change.after - 110.0).abs() < 1.0, "{change:?}");
+        assert_eq!(of((0..20).map(|index| (100.0 * scatter(index), None))).changes, []);
+    }
+
+    #[test]
+    fn the_multiple_of_the_hub_is_taken_only_where_every_record_has_it() {
+        let drifting = |index: usize| (100.0 * (1.0 + index as f64 * 0.1), Some(2.0 * scatter(index)));
+        let found = of((0..12).map(drifting));
+        assert_eq!((found.figure, found.changes.len()), (TO_HUB, 0), "the machine drifts, the case does not");
+        assert_eq!(found.unit, "times roundtrip/pipe/64/same-cpu");
+        let found = of((0..12).map(|index| (drifting(index).0, drifting(index).1.filter(|_| index > 0))));
+        assert_eq!((found.figure, found.unit.as_str()), (MEDIAN, "ns/roundtrip"));
+    }
+}
