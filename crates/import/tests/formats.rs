@@ -199,8 +199,11 @@ fn import(files: &[&str]) -> (Import, Vec<String>) {
     (import, refused)
 }
 
-fn summaries(lines: &[Line]) -> Vec<&Summary> {
-    let summary = |line| if let Line::Summary(summary) = line { Some(summary) } else { None };
+fn summaries<'a>(lines: &'a [Line]) -> Vec<&'a Summary> {
+    let summary = |line: &'a Line| match line {
+        Line::Summary(summary) => Some(summary),
+        _ => None,
+    };
     lines.iter().filter_map(summary).collect()
 }
 
