@@ -120,18 +120,27 @@ Examples:
   weighbridge report after.jsonl --baseline before.jsonl
   weighbridge report - --format html --out page.html < record.jsonl")]
     Report(Report),
-    /// List the records of earlier runs
+    /// List the records of earlier runs, or show each case over them with its changes of level
     #[command(after_help = "\
+Without --by and --changes, the records are listed. With one of them, or as a page, each case is shown as a series over the \
+records: its cost as a multiple of the hub's where all of its records have that, else its median. A change of level is found by \
+E-divisive (Matteson and James 2014) with 999 permutations; three records on each side are the fewest.
+
 Runs keep their records in $XDG_STATE_HOME/weighbridge, by default ~/.local/state/weighbridge, unless --out names a file. \
 A record and its page are plain files: move or delete them as you like.
 
 Examples:
   weighbridge history
-  weighbridge history results/ other.jsonl --format json")]
+  weighbridge history results/ other.jsonl --format json
+  weighbridge history results/ --by commit
+  weighbridge history results/ --changes --format html --out history.html")]
     History(History),
     /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
+    /// Read the output of other benchmark tools into a record
+    #[command(after_help = after_import_help())]
+    Import(Import),
     /// Measure with other tools and with weighbridge in turn, and compare the figures
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
@@ -271,9 +280,35 @@ pub struct History {
     /// Records, or folders that hold records [default: the folder in which runs keep theirs]
     #[arg(value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
+    /// Order the series by this, records of one value next to each other
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub by: Option<By>,
+    /// Show only cases whose level changed
+    #[arg(long)]
+    pub changes: bool,
+    /// Put records of several machines into one series; each line says so
+    #[arg(long)]
+    pub across_machines: bool,
     /// What standard output shows
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    pub format: TextOrJson,
+    #[arg(long, value_enum, default_value_t = HistoryFormat::Table)]
+    pub format: HistoryFormat,
+    /// Write to this file, which does not exist yet, instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `weighbridge import`
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Files that another tool wrote; which tool is told from the content
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
+    #[arg(long, value_name = "RECORD")]
+    pub out: Option<PathBuf>,
+    /// The commit that was measured, for `weighbridge history --by commit`
+    #[arg(long, value_name = "COMMIT")]
+    pub commit: Option<String>,
 }
 
 /// `weighbridge compare`
@@ -412,6 +447,33 @@ pub enum ReportFormat {
     Html,
 }
 
+/// Formats of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HistoryFormat {
+    /// Tables, as wide as the terminal
+    #[value(alias = "text")]
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// For programs
+    Json,
+    /// One page with the series, which works offline
+    Html,
+}
+
+/// What a history is ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// The start of each record
+    Time,
+    /// The commit that the program was built from, or that `import --commit` named
+    Commit,
+    /// The release of the kernel
+    Kernel,
+    /// The machine
+    Machine,
+}
+
 /// For people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TextOrJson {
@@ -460,6 +522,18 @@ pub const PROFILE: &str = if cfg!(debug_assertions) { "debug" } else { "release"
 fn long_version() -> String {
     let commit = COMMIT.map_or(String::new(), |commit| format!("commit {commit}, "));
     format!("{} ({commit}{PROFILE} build)", env!("CARGO_PKG_VERSION"))
+}
+
+fn after_import_help() -> String {
+    let line = |format: &weighbridge_import::Format| format!("  {:<18}{}\n", format.tool, format.about);
+    let formats: String = weighbridge_import::FORMATS.iter().map(line).collect();
+    format!(
+        "What is read, and what a run is there:\n{formats}\nThe machine of the record is the one that the files name, else unknown. Units \
+         become nanoseconds and bytes per second, by rules that the record states. A file that cannot be used is named with its line; \
+         what is valid of the others is kept, and the exit code is 2.\n\n\
+         Examples:\n  weighbridge import results.json --out record.jsonl\n  weighbridge import target/criterion/*/new/sample.json --commit \
+         1a2b3c4\n  weighbridge report record.jsonl"
+    )
 }
 
 fn suites() -> PossibleValuesParser {

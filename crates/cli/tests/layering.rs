@@ -9,6 +9,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     // The record's words for what statistics find; the laboratory and the reports need them, and meet nowhere else.
     ("record", "weighbridge-record", &["weighbridge-stats"]),
     ("stats", "weighbridge-stats", &[]),
+    ("import", "weighbridge-import", &["weighbridge-record", "weighbridge-stats"]),
     ("causeway", "causeway", &["causeway-os"]),
     ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
@@ -22,6 +23,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &[
             "weighbridge-dbus",
             "weighbridge-dbus-client",
+            "weighbridge-import",
             "weighbridge-lab",
             "weighbridge-peers",
             "weighbridge-report",

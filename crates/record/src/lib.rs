@@ -11,6 +11,7 @@ mod compare;
 pub mod derive;
 mod file;
 mod found;
+pub mod history;
 mod latency;
 mod line;
 mod migrate;

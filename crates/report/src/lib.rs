@@ -24,6 +24,7 @@ mod csv;
 mod document;
 mod figure;
 mod findings;
+mod history;
 mod html;
 mod json;
 mod lines;
@@ -44,6 +45,7 @@ mod words;
 
 pub use csv::csv;
 pub use document::{Block, Cell, Section, Table};
+pub use history::{Dated, History};
 pub use html::html;
 pub use json::json;
 pub use markdown::markdown;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::document::{Block, Cell, Item, Table};
+use crate::document::{Block, Cell, Document, Item, Table};
 use crate::figure::Figure;
 use crate::model::Report;
 use crate::section::document;
@@ -10,7 +10,11 @@ use crate::words::plain;
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
-    let document = document(report);
+    markdown_of(&document(report))
+}
+
+/// Any document as Markdown.
+pub fn markdown_of(document: &Document) -> String {
     let mut out = format!("# {}\n", escaped(&document.title));
     for line in &document.warnings {
         let _ = write!(out, "\n> **Warning:** {}\n", escaped(line));

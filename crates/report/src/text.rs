@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, LineStyle, TableStyle};
 use textwrap::core::display_width;
 use weighbridge_record::Skipped;
 
-use crate::document::{Block, Cell, Item, Section, Table};
+use crate::document::{Block, Cell, Document, Item, Section, Table};
 use crate::figure::Figure;
 use crate::model::{Report, Sourced};
 use crate::section::{document, skipped};
@@ -44,8 +44,12 @@ pub fn skips(skips: &[Skipped], style: Style) -> String {
 
 /// The report as text.
 pub fn text(report: &Report, style: Style) -> String {
+    text_of(&document(report), style)
+}
+
+/// Any document as text.
+pub fn text_of(document: &Document, style: Style) -> String {
     let width = style.columns();
-    let document = document(report);
     let mut out = String::new();
     for line in &document.warnings {
         wrapped(&mut out, line, "Warning: ", "         ", width);

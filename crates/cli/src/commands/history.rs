@@ -1,10 +1,12 @@
-//! `weighbridge history`: the records of earlier runs, the oldest first.
+//! `weighbridge history`: the records of earlier runs, the oldest first, or the [series] of their cases.
 
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::args::{self, TextOrJson};
+use super::series;
+use crate::args::{self, HistoryFormat};
 use crate::store::{self, Entry};
 use crate::{Exit, Failure, output, values};
 
@@ -14,26 +16,34 @@ const SELECTION_CHARS: usize = 40;
 
 /// Lists records.
 pub fn history(args: &args::History) -> Result<Exit, Failure> {
+    if args.format == HistoryFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::new("a page is no text for a terminal; give --out FILE"));
+    }
     let (entries, exit) = match &args.paths[..] {
         [] => (of_store(args.format)?, Exit::Fine),
         paths => of_paths(paths),
     };
-    output::print(match args.format {
-        TextOrJson::Json => {
+    let is_list = args.by.is_none() && !args.changes && !args.across_machines && args.out.is_none();
+    match args.format {
+        HistoryFormat::Json if is_list => {
             let entries: Vec<Value> = entries.iter().map(as_json).collect();
-            serde_json::to_string_pretty(&entries).expect("plain data") + "\n"
+            output::print(serde_json::to_string_pretty(&entries).expect("plain data") + "\n")?;
+            Ok(exit)
         }
-        TextOrJson::Text => table(&entries),
-    })?;
-    Ok(exit)
+        HistoryFormat::Table if is_list => {
+            output::print(table(&entries))?;
+            Ok(exit)
+        }
+        _ => series::series(args, entries, exit),
+    }
 }
 
-fn of_store(format: TextOrJson) -> Result<Vec<Entry>, Failure> {
+fn of_store(format: HistoryFormat) -> Result<Vec<Entry>, Failure> {
     let way_out = "name records or folders, as in `weighbridge history DIR`";
     let folder = store::folder().map_err(|why| Failure::new(format!("{why}; {way_out}")))?;
     let entries =
         of_folder(&folder).map_err(|why| Failure::new(format!("`{}` {why}; {way_out}", folder.display())))?;
-    if entries.is_empty() && format == TextOrJson::Text {
+    if entries.is_empty() && format == HistoryFormat::Table {
         output::say(&format!(
             "there is no record in `{}` yet; `weighbridge run` writes one",
             folder.display()

@@ -6,11 +6,13 @@ mod completions;
 pub mod dbus;
 mod env;
 mod history;
+mod import;
 mod list;
 mod man;
 mod plan;
 mod report;
 mod run;
+mod series;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
 
@@ -33,6 +35,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Report(args) => report::report(&with_record(args)?),
         Command::History(args) => history::history(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
         Command::Dbus(args) => dbus::dbus(&args),
         Command::Completions(args) => completions::completions(&args),

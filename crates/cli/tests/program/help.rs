@@ -4,8 +4,20 @@ use std::process::{Command, Stdio};
 
 use crate::{PROGRAM, folder, weighbridge};
 
-const COMMANDS: &[&str] =
-    &["run", "plan", "list", "env", "report", "history", "compare", "check", "dbus", "completions", "man"];
+const COMMANDS: &[&str] = &[
+    "run",
+    "plan",
+    "list",
+    "env",
+    "report",
+    "history",
+    "compare",
+    "import",
+    "check",
+    "dbus",
+    "completions",
+    "man",
+];
 
 fn stdout(args: &[&str]) -> String {
     let output = weighbridge(folder().path()).args(args).output().unwrap();

@@ -12,6 +12,7 @@ mod death;
 mod disk;
 mod help;
 mod history;
+mod import;
 mod mistakes;
 mod plan;
 mod real;

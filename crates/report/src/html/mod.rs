@@ -6,7 +6,7 @@ pub mod escape;
 use std::fmt::Write;
 
 use crate::chart::Chart;
-use crate::document::{Block, Cell, Item, Section, Table};
+use crate::document::{Block, Cell, Document, Item, Section, Table};
 use crate::figure::Figure;
 use crate::model::Report;
 use crate::section::document;
@@ -18,7 +18,11 @@ use escape::escaped;
 ///
 /// It is about 5 MB, most of it the charting script.
 pub fn html(report: &Report) -> String {
-    let document = document(report);
+    html_of(&document(report))
+}
+
+/// Any document as an HTML page.
+pub fn html_of(document: &Document) -> String {
     let script = plotly_script();
     let mut out = String::with_capacity(script.len() + (1 << 20));
     out.push_str(include_str!("head.html"));

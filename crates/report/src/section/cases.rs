@@ -57,7 +57,9 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
     let per_op = &summary.per_op;
     let number = |value: f64, text: &str| Cell::Sorted { text: text.into(), unit: String::new(), value };
     let percent = |share: f64| number(share, &format!("{:.2} %", share * 100.0));
-    let counted = |value: f64| number(value, &count(value));
+    // A tool whose output was imported names no roles, and what nobody counted is not zero.
+    let is_counted = case.case.as_ref().is_none_or(|case| !case.roles.is_empty());
+    let counted = |value: f64| if is_counted { number(value, &count(value)) } else { Cell::from("") };
     let median = format!("{} {}", scale.show(summary.median), scale.name);
     let to_hub = summary.to_hub.as_ref();
     let times = to_hub.map_or(Cell::from(""), |to_hub| {
@@ -88,7 +90,10 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
         counted(per_op.voluntary_switches),
         counted(per_op.involuntary_switches),
         counted(per_op.minor_faults),
-        number(per_op.cpu_ns, &with_unit("ns", per_op.cpu_ns)),
+        match is_counted || per_op.cpu_ns > 0.0 {
+            true => number(per_op.cpu_ns, &with_unit("ns", per_op.cpu_ns)),
+            false => Cell::from(""),
+        },
     ]
 }
 

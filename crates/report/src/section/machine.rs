@@ -85,6 +85,9 @@ fn details(header: &Header) -> Vec<(&'static str, Vec<Fact>)> {
 
 fn clock(header: &Header) -> Vec<Fact> {
     let clock = &header.machine.clock;
+    if clock.source.is_empty() {
+        return vec![];
+    }
     let mut facts = vec![
         fact("Source", &format!("{} ({})", clock.source, clock.kernel_source)),
         fact("Resolution", &format!("{} ns", significant(clock.resolution_ns))),

@@ -7,6 +7,7 @@ mod compare;
 mod distribution;
 mod figures;
 mod findings;
+mod imported;
 mod legend;
 mod machine;
 mod remarks;
@@ -47,6 +48,7 @@ pub fn document(report: &Report) -> Document {
         sections.extend(remarks::sections(&cx));
     } else {
         sections.extend(compare::section(report));
+        sections.extend(imported::section(report));
         sections.extend(suite::sections(report));
         sections.extend(check::section(report));
         if report.checks.is_empty() {

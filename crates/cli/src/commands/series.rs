@@ -1,0 +1,117 @@
+//! `weighbridge history` with `--by`, `--changes` or as a page: each case over the records, and where its level changes.
+
+use std::collections::BTreeSet;
+
+use weighbridge_record::{Header, Line, history};
+use weighbridge_report::{Dated, History};
+
+use crate::args::{self, By, HistoryFormat};
+use crate::commands::report::write_new;
+use crate::destination::cannot_create;
+use crate::store::Entry;
+use crate::{Exit, Failure, output};
+
+/// So many machines are named in a refusal.
+const MOST_MACHINES: usize = 3;
+
+/// Shows the series of the records, which come in the order of time.
+pub fn series(args: &args::History, mut entries: Vec<Entry>, exit: Exit) -> Result<Exit, Failure> {
+    let by = args.by.unwrap_or(By::Time);
+    let machines: Vec<String> = {
+        let all: BTreeSet<String> = entries.iter().map(|entry| machine(&entry.header)).collect();
+        all.into_iter().collect()
+    };
+    if machines.len() > 1 && !args.across_machines {
+        let named = machines.iter().take(MOST_MACHINES).map(|machine| format!("`{machine}`"));
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = if machines.len() > MOST_MACHINES { ", …" } else { "" };
+        return Err(Failure::new(format!(
+            "the records are of {} machines ({named}{more}), so a change may be one of machine; name the records of one machine, or add \
+             --across-machines",
+            machines.len()
+        )));
+    }
+    group(&mut entries, by);
+    let mut lines: Vec<Vec<Line>> = Vec::new();
+    let mut records = Vec::new();
+    for entry in &entries {
+        let reading = weighbridge_record::read_file(&entry.path)
+            .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", entry.path.display())))?;
+        for problem in &reading.problems {
+            output::warn(&format!("`{}`, {problem}; left out", entry.path.display()));
+        }
+        let kept = |line: &Line| matches!(line, Line::Case(_) | Line::Summary(_));
+        lines.push(reading.lines.into_iter().filter(kept).collect());
+        records.push(dated(entry));
+    }
+    let lines: Vec<&[Line]> = lines.iter().map(Vec::as_slice).collect();
+    let mut series = history::series(&lines);
+    if args.changes {
+        series.retain(|series| !series.changes.is_empty());
+    }
+    if series.is_empty() && !args.changes {
+        return Err(Failure::new(match records.is_empty() {
+            true => "there is no record; `weighbridge run` writes one",
+            false => "no record has a figure",
+        }));
+    }
+    let history = History { by: name(by), machines, records, series };
+    let text = match args.format {
+        HistoryFormat::Table => history.text(output::style()),
+        HistoryFormat::Markdown => history.markdown(),
+        HistoryFormat::Json => history.json(),
+        HistoryFormat::Html => history.html(),
+    };
+    match &args.out {
+        None => output::print(text)?,
+        Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "--out", &error))?,
+    }
+    Ok(exit)
+}
+
+fn name(by: By) -> &'static str {
+    match by {
+        By::Time => "time",
+        By::Commit => "commit",
+        By::Kernel => "kernel",
+        By::Machine => "machine",
+    }
+}
+
+/// Records of one commit, kernel or machine next to each other, in the order in which each was first measured.
+fn group(entries: &mut [Entry], by: By) {
+    if by == By::Time {
+        return;
+    }
+    let key = |entry: &Entry| match by {
+        By::Time => String::new(),
+        By::Commit => entry.header.tool.commit.clone().unwrap_or_default(),
+        By::Kernel => entry.header.machine.kernel.clone(),
+        By::Machine => machine(&entry.header),
+    };
+    let mut first: Vec<String> = Vec::new();
+    for entry in entries.iter() {
+        let key = key(entry);
+        if !first.contains(&key) {
+            first.push(key);
+        }
+    }
+    entries.sort_by_key(|entry| first.iter().position(|known| *known == key(entry)));
+}
+
+/// Host and CPU: a host with another CPU is another machine, and a clone of an image is one too.
+fn machine(header: &Header) -> String {
+    let machine = &header.machine;
+    format!("{}, {}", machine.hostname, machine.cpu_model)
+}
+
+fn dated(entry: &Entry) -> Dated {
+    let header = &entry.header;
+    Dated {
+        path: entry.path.display().to_string(),
+        started: header.started.clone(),
+        commit: header.tool.commit.clone(),
+        kernel: header.machine.kernel.clone(),
+        machine: machine(header),
+    }
+}

@@ -1,0 +1,19 @@
+//! The output of other benchmark tools as lines of a record, so that reports, comparisons and histories work for them too.
+//!
+//! Pure: text in, lines out. Each tool is one file in `format/` and one line in [`FORMATS`]. A format reads what the tool says into a
+//! [`Foreign`], in the record's units; [`Import`] puts several of them together and makes the lines.
+//!
+//! What a tool does not say is absent. The machine is the one that the file names, else unknown, and never the importing one. A
+//! figure that the tool gives only as an average is one sample, and a note of the case says so. No interval of a tool is taken
+//! over: those of the record have the run as their unit.
+
+mod foreign;
+mod format;
+mod import;
+mod json;
+mod text;
+mod units;
+
+pub use foreign::{Case, Foreign, Input, Problem, Run};
+pub use format::{FORMATS, Format, read};
+pub use import::{About, Import};
