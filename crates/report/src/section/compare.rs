@@ -161,11 +161,14 @@ fn forest(verdicts: &[&CaseVerdict]) -> Option<Block> {
     })
 }
 
+/// One of the counts.
+type Count = fn(&PerOp) -> f64;
+
 /// Counts that moved together with the cost, and the command that looks closer.
 fn what_changed(of: &CaseVerdict) -> Item {
     let mut items: Vec<Item> = Vec::new();
     if let (Some(a), Some(b)) = (&of.a_per_op, &of.b_per_op) {
-        let counts: [(&str, fn(&PerOp) -> f64); 5] = [
+        let counts: [(&str, Count); 5] = [
             ("voluntary switches per operation", |of| of.voluntary_switches),
             ("involuntary switches per operation", |of| of.involuntary_switches),
             ("page faults per operation", |of| of.minor_faults + of.major_faults),

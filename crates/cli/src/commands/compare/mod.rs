@@ -147,9 +147,7 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         _ => None,
     });
     let header = header(args, machine.unwrap_or_default(), 0);
-    let (verdicts, mut claims) =
-        compare_records(old, new, rules, args.across_machines).map_err(Failure::new)?;
-    claims.remarks.retain(|remark| !remark.is_empty());
+    let (verdicts, claims) = compare_records(old, new, rules, args.across_machines).map_err(Failure::new)?;
     let end = End { complete: true, elapsed_s: 0.0 };
     let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
         .chain(verdicts.iter().cloned().map(Line::from))
