@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
             Set::Failed { step, why } => (Outcome::Failed { step, why }, None),
             Set::Measured { measured, slices, of_both } => {
                 open.sets.push(of_both);
-                (Outcome::Measured(measured), Some(slices))
+                (Outcome::Measured(measured), Some(*slices))
             }
         }
     }

@@ -200,7 +200,7 @@ impl<'a> Comparison<'a> {
         let open = &mut self.cases[index];
         let starts = [&self.sides[0].start, &self.sides[1].start];
         let which = set::Which { number: open.sets.len(), has_control: has_control(open.attempts()) };
-        let seed = self.random.next();
+        let seed = self.random.next_u64();
         let outcome =
             set::measure(&open.pair, starts, which, self.settings.timing, seed, &mut self.coordinator);
         self.sets += 1;

@@ -93,7 +93,7 @@ impl Running {
                 samples: party.shared.samples(),
                 facts: merge_facts(&roles, &party.role_names),
                 roles,
-                noise: noise.clone(),
+                noise,
                 startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
                 elapsed_ms: elapsed.as_secs_f64() * 1e3,
             }

@@ -66,7 +66,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -77,7 +77,7 @@ impl Random {
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             // The high half: the low bits of this generator are its weakest.
-            let other = ((u128::from(self.next()) * (last as u128 + 1)) >> 64) as usize;
+            let other = ((u128::from(self.next_u64()) * (last as u128 + 1)) >> 64) as usize;
             items.swap(last, other);
         }
     }

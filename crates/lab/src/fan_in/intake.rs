@@ -97,7 +97,7 @@ impl Intake {
     /// From now on reads return at once, and a visit empties its stream.
     pub(super) fn stop_blocking(&mut self) -> io::Result<()> {
         self.until_empty = true;
-        self.fds.iter().try_for_each(|fd| sys::set_nonblocking(fd))
+        self.fds.iter().try_for_each(sys::set_nonblocking)
     }
 
     /// Reads everything that is there.

@@ -38,7 +38,7 @@ pub(super) struct Hubs {
 pub(super) enum Set {
     Interrupted,
     Failed { step: String, why: String },
-    Measured { measured: Box<Measured>, slices: record::Slices, of_both: Vec<Slice> },
+    Measured { measured: Box<Measured>, slices: Box<record::Slices>, of_both: Vec<Slice> },
 }
 
 impl Hubs {
@@ -83,7 +83,7 @@ impl Hubs {
         let timing = Timing { run_ns: set_ns(timing), ..timing };
         let most = (timing.run_ns / (2 * slice_ns)) as usize;
         let blocks = WARM_BLOCKS + most.max(LEAST_BLOCKS);
-        let slices = SliceTiming { blocks, slice_ns, seed: self.random.next() };
+        let slices = SliceTiming { blocks, slice_ns, seed: self.random.next_u64() };
         let measured = match coordinator.run_set(&[case, &hub.case], timing, slices) {
             SetOutcome::Interrupted => return Set::Interrupted,
             SetOutcome::Failed { party: 0, step, why } => return Set::Failed { step, why },
@@ -106,7 +106,7 @@ impl Hubs {
             of_hub: series(Party::Hub),
         };
         hub.sets.push(of_the_hub);
-        Set::Measured { measured: Box::new(measured), slices, of_both }
+        Set::Measured { measured: Box::new(measured), slices: Box::new(slices), of_both }
     }
 
     /// What a hub comes to over all sets of the session; `None` before its first set.
