@@ -35,10 +35,10 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
         if let Some(name) = line.strip_prefix("# Running '").and_then(|rest| rest.split('\'').next()) {
             close(open.take(), &mut foreign);
             open = Some(Open { name: name.into(), line: number, ..Open::default() });
-        } else if let Some(open) = &mut open {
-            if let Err(why) = open.take(&line) {
-                foreign.problems.push(Problem::at(number, why));
-            }
+        } else if let Some(open) = &mut open
+            && let Err(why) = open.take(&line)
+        {
+            foreign.problems.push(Problem::at(number, why));
         }
     }
     close(open, &mut foreign);
