@@ -19,6 +19,9 @@ const RULE: &str = "ns/op is taken as it is; MB/s is the same figure the other w
 const NOTE: &str =
     "a sample is the average over the iterations of a line; the runs of -count are inside one process";
 
+/// Figures of other units, by their unit.
+type Facts = BTreeMap<String, String>;
+
 fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     let mut foreign = Foreign { rules: vec![RULE], ..Foreign::default() };
     let mut context: BTreeMap<String, String> = BTreeMap::new();
@@ -53,7 +56,7 @@ fn is_key(name: &str) -> bool {
 }
 
 /// `BenchmarkCopy/size=64-2  1000000  27.36 ns/op  2338.86 MB/s`: the count of iterations, then figures with their units.
-fn result(words: &[&str]) -> Result<Option<(Run, BTreeMap<String, String>)>, String> {
+fn result(words: &[&str]) -> Result<Option<(Run, Facts)>, String> {
     let [name, rest @ ..] = words else { return Ok(None) };
     let Some((iterations, pairs)) = rest.split_first().and_then(|(n, rest)| Some((n.parse().ok()?, rest)))
     else {

@@ -66,6 +66,9 @@ struct Entry {
     error_message: Option<String>,
 }
 
+/// An aggregate over the repetitions, and which.
+type Average = (f64, &'static str);
+
 fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     let file: File = parse(input.text, "Google Benchmark")?;
     let mut foreign = Foreign {
@@ -76,7 +79,7 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
         ..Foreign::default()
     };
     let mut order: Vec<String> = Vec::new();
-    let mut cases: BTreeMap<String, (Case, Option<(f64, &'static str)>)> = BTreeMap::new();
+    let mut cases: BTreeMap<String, (Case, Option<Average>)> = BTreeMap::new();
     for entry in &file.benchmarks {
         let name = entry.run_name.clone().unwrap_or_else(|| entry.name.clone());
         let (case, average) = cases.entry(name.clone()).or_insert_with(|| {

@@ -44,18 +44,16 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
             foreign.cases.push(Case::new(name, "ns/op").averages([value * 1e3], NOTE));
             continue;
         }
-        match entry(&line) {
-            Some((name, unit, value)) => match conversion(unit) {
-                Some((unit, factor)) => {
-                    foreign.cases.push(Case::new(name, unit).averages([value * factor], NOTE));
-                }
-                None => {
-                    let why = format!("`{unit}` is no unit that is known; `{name}` is left out");
-                    foreign.problems.push(Problem::at(number, why));
-                }
-            },
-            // Version, settings and headings stand between the figures.
-            None => {}
+        // Version, settings and headings stand between the figures.
+        let Some((name, unit, value)) = entry(&line) else { continue };
+        match conversion(unit) {
+            Some((unit, factor)) => {
+                foreign.cases.push(Case::new(name, unit).averages([value * factor], NOTE));
+            }
+            None => {
+                let why = format!("`{unit}` is no unit that is known; `{name}` is left out");
+                foreign.problems.push(Problem::at(number, why));
+            }
         }
     }
     Ok(foreign)
