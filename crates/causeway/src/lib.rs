@@ -141,6 +141,8 @@ mod subscriber_handle;
 #[cfg(not(loom))]
 mod subscriber_set;
 #[cfg(not(loom))]
+mod trust;
+#[cfg(not(loom))]
 mod watch;
 #[cfg(not(loom))]
 mod wire;
@@ -160,4 +162,5 @@ pub use {
     publisher::{Loan, Publisher},
     serve::{PublisherReport, Report, SubscriberReport},
     subscriber::{Health, InPlace, Subscriber, Waited},
+    trust::Trust,
 };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use causeway_os::socket::Credentials;
 
 use crate::log::{Kind, Start};
+use crate::trust::Trust;
 
 /// What happens when a subscriber falls so far behind that the log is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,7 @@ pub struct GroupOptions {
     pub(crate) remote_publishers: u32,
     pub(crate) publishers: Access,
     pub(crate) subscribers: Access,
+    pub(crate) trust: Option<Trust>,
 }
 
 impl Default for GroupOptions {
@@ -124,6 +126,7 @@ impl GroupOptions {
             remote_publishers: 0,
             publishers: Access::SameUser,
             subscribers: Access::SameUser,
+            trust: None,
         }
     }
 
@@ -154,6 +157,19 @@ impl GroupOptions {
     pub fn publishers(mut self, access: Access) -> GroupOptions {
         self.publishers = access;
         self
+    }
+
+    /// Sets how far the subscribers trust each other: [`Trust::SameUser`] by default if the rules for publishers and
+    /// subscribers admit the same user only, [`Trust::Strangers`] otherwise.
+    pub fn trust(mut self, trust: Trust) -> GroupOptions {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// What [`GroupOptions::trust`] set, or what follows from the rules.
+    pub(crate) fn effective_trust(&self) -> Trust {
+        let same_user = self.publishers == Access::SameUser && self.subscribers == Access::SameUser;
+        self.trust.unwrap_or(if same_user { Trust::SameUser } else { Trust::Strangers })
     }
 
     /// Sets which users may subscribe. [`Access::SameUser`] by default.

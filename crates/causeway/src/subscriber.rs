@@ -31,9 +31,10 @@ use crate::options::{Policy, SubscribeOptions};
 use crate::outcome::{RecvTimeoutError, TryRecvError};
 use crate::serve::Host;
 use crate::spin::{Pace, Spin};
+use crate::trust::Trust;
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
-use wait::check_doorbell;
+use wait::{check_doorbell, futex_of};
 
 /// Receives messages. [`Group::subscribe`](crate::Group::subscribe) makes one.
 ///
@@ -43,13 +44,14 @@ use wait::check_doorbell;
 pub struct Subscriber {
     reader: Reader<Arc<MappedLog>>,
     log: Arc<MappedLog>,
-    page: SubscriberPage,
+    page: Arc<SubscriberPage>,
     status: StatusPage,
     socket: Arc<OwnedFd>,
     doorbell: Arc<OwnedFd>,
     slot: usize,
     generation: u32,
     policy: Policy,
+    trust: Trust,
     waiter: Waiter,
     wait_target: WaitTarget,
     spin: Spin,
@@ -99,14 +101,16 @@ impl Subscriber {
             let left = options.timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
             (granted, fds) = answer(&socket, left)?;
         }
-        let [slot, generation, ..] = granted.words;
+        let [slot, generation, trust, ..] = granted.words;
         if granted.op != Op::Granted || slot as usize >= SUBSCRIBERS_MAX {
             return Err(Error::invalid("answer", format!("{:?} to a subscriber", granted.op)));
         }
+        let trust =
+            Trust::from_word(trust).ok_or_else(|| Error::invalid("answer", "an unknown kind of trust"))?;
         let [status, log, page, doorbell] = take_fds(fds)?;
         check_doorbell(&doorbell)?;
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
-        let page = SubscriberPage::open_own(&page)?;
+        let page = Arc::new(SubscriberPage::open_own(&page)?);
         let mut reader = Reader::join(Arc::clone(&log))?;
         page.words().cursor.store(reader.position(), Ordering::Release);
         if options.start == Start::Next {
@@ -124,8 +128,9 @@ impl Subscriber {
             slot: slot as usize,
             generation,
             policy: options.policy,
-            waiter: Waiter::new(generation),
-            wait_target: WaitTarget::Futex,
+            waiter: Waiter::new(),
+            wait_target: futex_of(trust),
+            trust,
             spin: Spin::default(),
             pace: Pace::default(),
             watch: None,
@@ -304,7 +309,8 @@ impl Subscriber {
     #[cold]
     fn start_watch(&mut self) {
         // Without descriptors or threads for it now, this is tried again after as many empty polls.
-        self.watch = Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log)).ok();
+        self.watch =
+            Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log), Arc::clone(&self.page)).ok();
     }
 
     /// The next message. `None` if there is no message, or a loss that now stands in `lost`.

@@ -3,11 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use causeway_os::futex;
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::log::layout::SubscriberWords;
 use crate::log::pages::SubscriberPage;
-use crate::log::wait::WaitingSubscriber;
+use crate::log::wait::{Notes, WaitingSubscriber};
 use crate::options::Policy;
 
 /// A subscriber of the group.
@@ -26,28 +28,30 @@ pub struct SubscriberHandle {
     pub doorbell: OwnedFd,
     /// The highest cursor seen: a cursor that decreases is ignored.
     pub seen_cursor: u64,
-    /// Scratch of [`wake_waiters`](crate::log::wait::wake_waiters).
-    pub notified: u32,
+    /// For which of its waits this process has notified it.
+    pub notes: Notes,
 }
 
 impl WaitingSubscriber for SubscriberHandle {
-    #[inline(always)]
-    fn slot(&self) -> usize {
-        self.slot
-    }
-
     #[inline(always)]
     fn words(&self) -> &SubscriberWords {
         self.page.words()
     }
 
-    fn ring_doorbell(&self) {
-        // Errors need no handling: a full buffer is readable already, and the other end of a closed socket is gone.
-        let _ = rustix::net::send(&self.doorbell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    fn ring_doorbell(&mut self) -> bool {
+        // A full buffer is readable already, and behind a closed socket no process is left.
+        !matches!(
+            rustix::net::send(&self.doorbell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR)
+        )
+    }
+
+    fn wake_own_futex(&mut self) -> bool {
+        futex::wake(&self.words().arm, u32::MAX).is_ok()
     }
 
     #[inline(always)]
-    fn notified(&mut self) -> &mut u32 {
-        &mut self.notified
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::log::Gate;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::pages::{StatusPage, SubscriberPage};
-use crate::log::wait::{WaitingSubscriber, wake_waiters};
+use crate::log::wait::{Notes, WaitingSubscriber, wake_waiters};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, answer, receive};
@@ -130,9 +130,8 @@ impl SubscriberSet {
     #[inline(always)]
     pub fn wake(&mut self, tail: &Tail) {
         self.update();
-        let woken = wake_waiters(tail, &mut self.subscribers, || {
-            let _ = futex::wake(&tail.wake_seq, u32::MAX);
-        });
+        let woken =
+            wake_waiters(tail, &mut self.subscribers, || futex::wake(&tail.wake_seq, u32::MAX).is_ok());
         if woken {
             tail.last_cpu.store(causeway_os::sched::current_cpu() + 1, Ordering::Relaxed);
         }
@@ -322,6 +321,6 @@ fn from_notice(message: Message, fds: Vec<OwnedFd>) -> Result<SubscriberHandle> 
         page,
         doorbell,
         seen_cursor: 0,
-        notified: 0,
+        notes: Notes::default(),
     })
 }

@@ -9,24 +9,29 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use causeway_os::futex;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
+use crate::log::pages::SubscriberPage;
 
 /// The subscriber's socket has ended: the server is gone.
 const SERVER: u32 = 1;
 /// The subscriber's doorbell has ended: the server and all publishers are gone.
 const ALL_PEERS: u32 = 2;
 
+/// How long after a wake-up the thread wakes a subscriber again that still sleeps.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
+
 /// What the thread and one subscriber share.
 #[derive(Debug)]
 pub struct Watched {
     log: Arc<MappedLog>,
+    page: Arc<SubscriberPage>,
     gone: AtomicU32,
     sleeping: AtomicBool,
 }
@@ -68,9 +73,15 @@ struct Watcher {
 
 impl Watch {
     /// Watches the other ends of a subscriber's `socket` and of its `doorbell`.
-    pub fn start(socket: &Arc<OwnedFd>, doorbell: &Arc<OwnedFd>, log: Arc<MappedLog>) -> Result<Watch> {
+    pub fn start(
+        socket: &Arc<OwnedFd>,
+        doorbell: &Arc<OwnedFd>,
+        log: Arc<MappedLog>,
+        page: Arc<SubscriberPage>,
+    ) -> Result<Watch> {
         let watcher = Watcher::get()?;
-        let watched = Arc::new(Watched { log, gone: AtomicU32::new(0), sleeping: AtomicBool::new(false) });
+        let watched =
+            Arc::new(Watched { log, page, gone: AtomicU32::new(0), sleeping: AtomicBool::new(false) });
         let mut list = watcher.list();
         list.0 += 1;
         let token = list.0;
@@ -128,9 +139,13 @@ impl Watcher {
 
     fn run(epoll: &OwnedFd) {
         let mut events = Vec::with_capacity(16);
+        // Those that were told and may sleep nevertheless: at the first call they may not have reached the kernel yet.
+        let mut told: Vec<Arc<Watched>> = Vec::new();
         loop {
             events.clear();
-            match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            told.retain(|watched| watched.wake());
+            let again = (!told.is_empty()).then_some(AGAIN);
+            match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), again.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -140,7 +155,7 @@ impl Watcher {
                 let watched = watcher.list().1.get(&(data >> 2)).cloned();
                 if let Some(watched) = watched {
                     watched.gone.fetch_or((data & 3) as u32, Ordering::SeqCst);
-                    watched.wake();
+                    told.push(watched);
                 }
             }
         }
@@ -148,12 +163,14 @@ impl Watcher {
 }
 
 impl Watched {
-    /// Wakes the subscriber until it stores that it is awake: at the first call it may not have reached the kernel yet, and a
-    /// subscriber's process cannot change the word that the kernel compares.
-    fn wake(&self) {
-        while self.sleeping.load(Ordering::SeqCst) {
+    /// Wakes the subscriber if it sleeps. Returns whether it must be woken again later, unless it stores that it is awake
+    /// meanwhile: a subscriber's process cannot change the word that the kernel compares.
+    fn wake(&self) -> bool {
+        let sleeping = self.sleeping.load(Ordering::SeqCst);
+        if sleeping {
             let _ = futex::wake(&self.log.tail().wake_seq, u32::MAX);
-            std::thread::sleep(Duration::from_micros(200));
+            let _ = futex::wake(&self.page.words().arm, u32::MAX);
         }
+        sleeping
     }
 }

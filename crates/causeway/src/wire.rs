@@ -36,7 +36,8 @@ pub enum Op {
     Stat = 4,
     /// Request: another connection.
     Connect = 5,
-    /// Answer: granted. A publisher gets `[slot, subscribers present]`, a subscriber `[slot, generation]`.
+    /// Answer: granted. A publisher gets `[slot, subscribers present]`, a subscriber
+    /// `[slot, generation, trust]`.
     Granted = 16,
     /// Answer: refused. `[reason]`
     Refused = 17,

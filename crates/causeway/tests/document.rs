@@ -146,7 +146,6 @@ fn the_words_of_a_log_that_change_lie_where_the_document_says() {
             place!("`publishers_waiting`", Tail.publishers_waiting.0),
             place!("`mark_index`", Tail.mark_index.0),
             place!("marks", Tail.marks),
-            place!("`woken`", Tail.woken),
             place!("`demoted`", Tail.demoted),
         ],
     );
@@ -166,8 +165,11 @@ fn a_subscriber_page_is_as_the_document_says() {
         ],
     );
     assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per subscriber")));
-    let targets =
-        [(WaitTarget::Futex, "asleep on `wake_seq`"), (WaitTarget::Doorbell, "asleep on the doorbell")];
+    let targets = [
+        (WaitTarget::SharedFutex, "asleep on `wake_seq`"),
+        (WaitTarget::Doorbell, "asleep on the doorbell"),
+        (WaitTarget::OwnFutex, "asleep on this word"),
+    ];
     for (target, meaning) in targets {
         assert!(table.rows[1][2].contains(&format!("{} {meaning}", target as u32)), "{target:?}");
     }

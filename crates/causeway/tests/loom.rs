@@ -6,7 +6,7 @@
 
 use causeway::log::atomic::Ordering;
 use causeway::log::layout::SubscriberWords;
-use causeway::log::wait::{self, WaitTarget, Waiter, WaitingSubscriber};
+use causeway::log::wait::{self, Notes, WaitTarget, Waiter, WaitingSubscriber};
 use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -50,21 +50,22 @@ impl Shared {
 struct Sleeping<'a> {
     slot: usize,
     shared: &'a Shared,
-    notified: u32,
+    notes: Notes,
 }
 
 impl WaitingSubscriber for Sleeping<'_> {
-    fn slot(&self) -> usize {
-        self.slot
-    }
     fn words(&self) -> &SubscriberWords {
         &self.shared.subscribers[self.slot]
     }
-    fn ring_doorbell(&self) {
-        unreachable!("the model sleeps on the futex only");
+    fn ring_doorbell(&mut self) -> bool {
+        unreachable!("the model sleeps on futexes only");
     }
-    fn notified(&mut self) -> &mut u32 {
-        &mut self.notified
+    fn wake_own_futex(&mut self) -> bool {
+        self.shared.futex_wake();
+        true
+    }
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
     }
 }
 
@@ -105,15 +106,18 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
     shared.memory.write_payload(claim.position, &value.to_le_bytes());
     writer.commit(claim, Label::default()).unwrap();
     let mut sleeping: Vec<Sleeping<'_>> =
-        (0..readers).map(|slot| Sleeping { slot, shared, notified: 0 }).collect();
-    wait::wake_waiters(tail, &mut sleeping, || shared.futex_wake());
+        (0..readers).map(|slot| Sleeping { slot, shared, notes: Notes::default() }).collect();
+    wait::wake_waiters(tail, &mut sleeping, || {
+        shared.futex_wake();
+        true
+    });
 }
 
 /// Receives `count` messages, sleeping whenever there is none. Returns positions and values.
 fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
     let (tail, mine) = (shared.memory.tail(), &shared.subscribers[slot]);
     let mut reader = Reader::join(&shared.memory).unwrap();
-    let mut sleeper = Waiter::new(0);
+    let mut sleeper = Waiter::new();
     let mut seen = Vec::new();
     while seen.len() < count {
         match reader.peek().unwrap() {
@@ -130,9 +134,14 @@ fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
             }
             Peek::Empty(_) if sleeper.is_armed() => unreachable!("armed only around a sleep"),
             Peek::Empty(_) => {
-                let armed = sleeper.arm(tail, mine, WaitTarget::Futex);
+                // Of two subscribers, one sleeps on the word of all and one on its own; the kernel compares both words.
+                let target = [WaitTarget::SharedFutex, WaitTarget::OwnFutex][slot];
+                let armed = sleeper.arm(tail, mine, target);
                 if matches!(reader.peek().unwrap(), Peek::Empty(_)) {
-                    shared.futex_wait(|| tail.wake_seq.load(Ordering::Acquire) == armed.0);
+                    shared.futex_wait(|| {
+                        mine.arm.load(Ordering::Relaxed) == armed.arm
+                            && tail.wake_seq.load(Ordering::Acquire) == armed.wake_seq
+                    });
                 }
                 sleeper.disarm(mine);
             }

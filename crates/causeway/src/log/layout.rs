@@ -10,7 +10,7 @@ use super::atomic::{AtomicU32, AtomicU64, QuietU64};
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 2;
+pub const ABI: u32 = 3;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
@@ -73,7 +73,7 @@ pub struct Tail {
     pub floor: Apart<AtomicU64>,
     /// A recent frame boundary, never below the floor: where a publisher that was overtaken resumes.
     pub hint: Apart<AtomicU64>,
-    /// Futex word of sleeping subscribers.
+    /// Counts the wake-ups. Among processes of one user, the futex word of sleeping subscribers.
     pub wake_seq: Apart<AtomicU32>,
     /// Slot + 1 of the publisher that reclaims space, or 0.
     pub reclaim_lock: Apart<AtomicU32>,
@@ -85,8 +85,6 @@ pub struct Tail {
     pub mark_index: Apart<AtomicU64>,
     /// Where a subscriber that was overtaken resumes.
     pub marks: [Mark; 2],
-    /// Per subscriber slot: the last armed word for which the subscriber was notified. A hint that saves notifications.
-    pub woken: [AtomicU32; SUBSCRIBERS_MAX],
     /// Per subscriber slot: the generation that was demoted for missing its deadline, so that publishers no longer wait for
     /// it; 0 for none.
     pub demoted: [AtomicU32; SUBSCRIBERS_MAX],
@@ -98,7 +96,8 @@ pub struct Tail {
 pub struct SubscriberWords {
     /// The position up to which everything was consumed. Its low half is the futex word of publishers that wait for space.
     pub cursor: Apart<AtomicU64>,
-    /// Low two bits: 0 awake, 1 asleep on the futex, 2 asleep on its doorbell. The rest counts.
+    /// Low two bits: 0 awake, 1 asleep on the futex that all share, 2 asleep on its doorbell, 3 asleep on this
+    /// word. The rest counts.
     pub arm: Apart<AtomicU32>,
     /// Messages received; for display only.
     pub received: QuietU64,
@@ -136,7 +135,6 @@ impl Default for Tail {
             publishers_waiting: Default::default(),
             mark_index: Default::default(),
             marks: Default::default(),
-            woken: std::array::from_fn(|_| AtomicU32::new(0)),
             demoted: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
@@ -187,8 +185,7 @@ mod checked {
     const _: () = assert!(offset_of!(Tail, publishers_waiting) == 0x300);
     const _: () = assert!(offset_of!(Tail, mark_index) == 0x380);
     const _: () = assert!(offset_of!(Tail, marks) == 0x400);
-    const _: () = assert!(offset_of!(Tail, woken) == 0x420);
-    const _: () = assert!(offset_of!(Tail, demoted) == 0x820);
+    const _: () = assert!(offset_of!(Tail, demoted) == 0x420);
     const _: () = assert!(size_of::<Tail>() as u64 <= PREFIX_BYTES - TAIL_OFFSET);
 
     const _: () = assert!(offset_of!(SubscriberWords, cursor) == 0x000);

@@ -15,7 +15,7 @@ use super::state::{Answer, Connection, Role, State};
 use crate::error::{Refusal, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::pages::SubscriberPage;
-use crate::log::wait::WaitingSubscriber;
+use crate::log::wait::{Notes, WaitingSubscriber};
 use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Kind, Memory, Reader, reclaim};
 use crate::options::Policy;
@@ -131,7 +131,8 @@ impl State {
         let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
         connection.role = Role::Subscriber { slot };
         let fds = [self.status_fd.as_fd(), self.log_fd.as_fd(), page_fd.as_fd(), doorbell_far.as_fd()];
-        let _ = Message::new(Op::Granted, &[slot as u32, generation]).send(&connection.socket, &fds);
+        let trust = self.options.effective_trust().to_word();
+        let _ = Message::new(Op::Granted, &[slot as u32, generation, trust]).send(&connection.socket, &fds);
         self.subscribers.push(SubscriberHandle {
             slot,
             generation,
@@ -139,7 +140,7 @@ impl State {
             page: Arc::new(page),
             doorbell,
             seen_cursor: 0,
-            notified: 0,
+            notes: Notes::default(),
         });
         self.pages.insert(slot, page_fd);
         Ok(())

@@ -250,9 +250,7 @@ impl State {
     pub(super) fn wake_all_subscribers(&mut self) {
         std::sync::atomic::fence(Ordering::SeqCst); // PAIR log-armed: as a publisher after its commit
         let tail = self.log.tail();
-        wake_waiters(tail, &mut self.subscribers, || {
-            let _ = futex::wake(&tail.wake_seq, u32::MAX);
-        });
+        wake_waiters(tail, &mut self.subscribers, || futex::wake(&tail.wake_seq, u32::MAX).is_ok());
     }
 
     /// Stops serving. If other processes publish, messages still flow.

@@ -1,8 +1,8 @@
 //! How a subscriber waits: it polls for a while, then sleeps on the futex that all share or on a descriptor of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
@@ -12,8 +12,9 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 use super::Subscriber;
 use crate::error::{Error, Result};
 use crate::log::Memory;
-use crate::log::wait::WaitTarget;
+use crate::log::wait::{Armed, WaitTarget};
 use crate::spin::Spin;
+use crate::trust::Trust;
 use crate::watch::Watch;
 
 /// How a wait ended. Both are expected.
@@ -109,14 +110,15 @@ impl Subscriber {
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
         loop {
             let target = if self.server_is_gone() { WaitTarget::Doorbell } else { self.wait_target };
-            if target == WaitTarget::Futex && self.watch.is_none() {
-                self.watch = Some(Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log))?);
+            if target != WaitTarget::Doorbell && self.watch.is_none() {
+                let (log, page) = (Arc::clone(&self.log), Arc::clone(&self.page));
+                self.watch = Some(Watch::start(&self.socket, &self.doorbell, log, page)?);
             }
             let armed = self.waiter.arm(self.log.tail(), self.page.words(), target);
             let ready = self.poll_ready();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = match ready {
-                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed.0, left),
+                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed, left),
                 _ => Ok(()),
             };
             self.waiter.disarm(self.page.words());
@@ -130,14 +132,21 @@ impl Subscriber {
         }
     }
 
-    fn sleep(&mut self, target: WaitTarget, wake_seq: u32, left: Option<Duration>) -> Result<()> {
+    fn sleep(&mut self, target: WaitTarget, armed: Armed, left: Option<Duration>) -> Result<()> {
         match (target, &self.watch) {
-            (WaitTarget::Futex, Some(watch)) => {
+            (WaitTarget::SharedFutex | WaitTarget::OwnFutex, Some(watch)) => {
                 let watched = watch.watched();
                 watched.set_sleeping(true);
                 let slept = match watched.server_is_gone() {
                     true => Ok(()),
-                    false => futex::wait(&self.log.tail().wake_seq, wake_seq, left).map(drop),
+                    false if target == WaitTarget::SharedFutex => {
+                        futex::wait(&self.log.tail().wake_seq, armed.wake_seq, left).map(drop)
+                    }
+                    false => {
+                        let own = (&*self.page.words().arm, armed.arm);
+                        let changes = (&*self.log.tail().wake_seq, armed.wake_seq);
+                        futex::wait_and_compare(own, changes, left).map(drop)
+                    }
                 };
                 watched.set_sleeping(false);
                 slept.map_err(|error| Error::os("wait for", "a message", error))
@@ -228,10 +237,10 @@ impl Subscriber {
         self.spin = Spin::up_to(longest);
     }
 
-    /// Whether [`Subscriber::wait`] sleeps on this subscriber's own descriptor (`true`) or on the futex that all subscribers
-    /// share (`false`, the default): for measurements, and for sandboxes that forbid futexes on shared memory.
+    /// Whether [`Subscriber::wait`] sleeps on this subscriber's own descriptor (`true`) or on a futex (`false`, the default;
+    /// see [`Trust`](crate::Trust)): for measurements, and for sandboxes that forbid futexes on shared memory.
     pub fn sleep_on_descriptor(&mut self, own: bool) {
-        self.wait_target = if own { WaitTarget::Doorbell } else { WaitTarget::Futex };
+        self.wait_target = if own { WaitTarget::Doorbell } else { futex_of(self.trust) };
     }
 }
 
@@ -240,6 +249,24 @@ impl AsFd for Subscriber {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.doorbell.as_fd()
     }
+}
+
+/// Where a subscriber of such a group sleeps.
+pub(super) fn futex_of(trust: Trust) -> WaitTarget {
+    match trust {
+        Trust::SameUser => WaitTarget::SharedFutex,
+        Trust::Strangers if compares_a_second_word() => WaitTarget::OwnFutex,
+        Trust::Strangers => WaitTarget::Doorbell,
+    }
+}
+
+/// Whether this kernel has, and this process may use, [`futex::wait_and_compare`].
+fn compares_a_second_word() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let words = [AtomicU32::new(0), AtomicU32::new(0)];
+        futex::wait_and_compare((&words[0], 0), (&words[1], 1), None).is_ok()
+    })
 }
 
 /// Rejects a doorbell of another type, which could make every wait return at once.

@@ -2,9 +2,12 @@
 #![allow(dead_code)]
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use causeway::Group;
+use causeway_os::memory::{Access, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 /// A message of the protocol.
 pub fn message(op: u32, words: &[u32]) -> [u8; 64] {
@@ -21,4 +24,36 @@ pub fn genuine(group: &Group) -> [OwnedFd; 4] {
     let socket = group.invite().unwrap();
     send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();
     recv_with_fds(&socket, &mut [0; 64], 4).unwrap().1.try_into().unwrap()
+}
+
+/// A connection to the group at `path`.
+pub fn connect(path: &Path) -> OwnedFd {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    socket
+}
+
+/// A subscriber that has joined by hand, with all that it was given.
+pub struct Joined {
+    pub socket: OwnedFd,
+    pub slot: u32,
+    pub generation: u32,
+    pub log: OwnedFd,
+    pub page_fd: OwnedFd,
+    pub page: Mapping,
+    pub doorbell: OwnedFd,
+}
+
+impl Joined {
+    /// Joins with this policy: reliable is 0, lossy 3.
+    pub fn new(path: &Path, policy: u32) -> Joined {
+        let socket = connect(path);
+        send_with_fds(&socket, &message(3, &[policy, 0]), &[]).unwrap();
+        let mut answer = [0; 64];
+        let (_, fds) = recv_with_fds(&socket, &mut answer, 4).unwrap();
+        let [_status, log, page_fd, doorbell] = <[OwnedFd; 4]>::try_from(fds).unwrap();
+        let page = Mapping::shared(&page_fd, 4096, Access::ReadWrite).unwrap();
+        let word = |at: usize| u32::from_le_bytes(answer[at * 4..][..4].try_into().unwrap());
+        Joined { slot: word(3), generation: word(4), socket, log, page_fd, page, doorbell }
+    }
 }

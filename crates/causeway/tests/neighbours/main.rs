@@ -1,0 +1,69 @@
+//! Hostile and unlucky neighbours: what a process with legitimate rights does to the others of its group, on purpose or not.
+//!
+//! Each file is one way in which a neighbour once did harm, and says what happened then. Attackers run as another user where
+//! the test may do that (as root); otherwise the test says so, and the attacker has the user of the test.
+//!
+//! # Safety
+//!
+//! Attackers call the kernel with pointers to words that outlive the call, or that do no harm to this process.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod forged_note;
+mod shared_queue;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use causeway::{Publisher, Received, Subscriber, Waited};
+use common::{LONG, eventually, play};
+use rustix::process::Uid;
+
+#[test]
+fn role() {
+    let Some((role, socket, number)) = play() else { return };
+    match role.as_str() {
+        "disturb-the-shared-queue" => shared_queue::disturb(&socket, number),
+        other => panic!("unknown role {other}"),
+    }
+}
+
+/// A folder that other users may enter, and a path in it for a group's socket.
+fn public_folder() -> (tempfile::TempDir, PathBuf) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let dir = tempfile::Builder::new().permissions(mode).tempdir().unwrap();
+    let socket = dir.path().join("group");
+    (dir, socket)
+}
+
+/// Makes this thread, and the threads that it starts, those of another user, if it may.
+fn become_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("only root can pose as another user: this attacker has the user of the test");
+    }
+    let user = Uid::from_raw(4242);
+    rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+}
+
+/// Lets the subscriber fall asleep, calls `meanwhile`, publishes, and checks that the subscriber gets the message.
+fn sleeps_and_is_woken(
+    subscriber: &mut Subscriber,
+    publisher: &mut Publisher,
+    asleep: impl Fn() -> bool,
+    meanwhile: impl FnOnce(),
+) {
+    subscriber.spin_at_most(Duration::ZERO);
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| subscriber.wait(Some(LONG)).unwrap());
+        eventually("the subscriber does not fall asleep", asleep);
+        meanwhile();
+        publisher.try_publish(b"get up").unwrap();
+        assert_eq!(sleeper.join().unwrap(), Waited::Ready, "the subscriber was not woken");
+    });
+    let Received::Message(message) = subscriber.try_recv().unwrap() else { panic!("no message") };
+    assert_eq!(message.bytes, b"get up");
+}
