@@ -51,8 +51,11 @@ pub enum Error {
     /// This publisher was evicted (see [`Group::evict`](crate::Group::evict)). The message was not published.
     Evicted,
     /// This subscriber missed the deadline of [`Policy::DisconnectAfter`](crate::Policy::DisconnectAfter), and publishers no
-    /// longer wait for it.
-    MissedDeadline,
+    /// longer wait for it. It has left the group: every later call returns this again.
+    MissedDeadline {
+        /// Messages that it had not received, exactly.
+        lost_messages: u64,
+    },
     /// The log holds bytes that no correct publisher writes. Leave the group.
     Corrupt {
         /// Position in the log.
@@ -133,9 +136,10 @@ impl fmt::Display for Error {
                  capacity of at least four times the payload"
             ),
             Error::Evicted => f.write_str("this publisher was evicted; create a new group and publish there"),
-            Error::MissedDeadline => f.write_str(
-                "this subscriber missed its deadline and is disconnected; subscribe again, with a longer deadline or with \
-                 the policy lossy",
+            Error::MissedDeadline { lost_messages } => write!(
+                f,
+                "this subscriber missed its deadline and is disconnected, {lost_messages} messages behind; subscribe again, \
+                 with a longer deadline or with the policy lossy"
             ),
             Error::Corrupt { position } => write!(
                 f,
@@ -241,7 +245,7 @@ impl From<Error> for io::Error {
             Error::Refused(_) => ErrorKind::ConnectionRefused,
             Error::Disconnected => ErrorKind::BrokenPipe,
             Error::ServerGone => ErrorKind::NotConnected,
-            Error::Evicted | Error::MissedDeadline => ErrorKind::ConnectionAborted,
+            Error::Evicted | Error::MissedDeadline { .. } => ErrorKind::ConnectionAborted,
             Error::NoAnswer => ErrorKind::TimedOut,
         };
         io::Error::new(kind, error)
@@ -279,7 +283,7 @@ mod tests {
             Error::ServerGone,
             Error::TooLong { payload_bytes: 2000, limit_bytes: 1024 },
             Error::Evicted,
-            Error::MissedDeadline,
+            Error::MissedDeadline { lost_messages: 3 },
             Error::Corrupt { position: 64 },
             Error::NoAnswer,
         ];

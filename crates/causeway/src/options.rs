@@ -6,22 +6,38 @@ use std::time::Duration;
 
 use causeway_os::socket::Credentials;
 
+use crate::log::word::GRANULE_BYTES;
 use crate::log::{Kind, Start};
 use crate::trust::Trust;
 
-/// What happens when a subscriber falls so far behind that the log is full.
+/// What happens when a subscriber falls behind.
+///
+/// | policy | loses messages | its lag, in bytes of log | how long it delays a publisher |
+/// |---|---|---|---|
+/// | [`Reliable`](Policy::Reliable) | never | up to the capacity | until it reads or leaves |
+/// | [`DemoteAfter`](Policy::DemoteAfter) | after it was demoted | up to the capacity | the deadline, for each message at which it stops |
+/// | [`DisconnectAfter`](Policy::DisconnectAfter) | when it is disconnected | up to the capacity | the deadline, for each message at which it stops |
+/// | [`Lossy`](Policy::Lossy) | when it is overtaken | up to the capacity | never |
+/// | [`LagAtMost`](Policy::LagAtMost) | when it lags more | bounded | never |
+///
+/// A deadline does not bound the lag: a subscriber that reads one message before each deadline keeps the log full, and its
+/// publishers at its own speed. To bound the lag use [`Policy::LagAtMost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
     /// Publishers wait for it, or find the log full. It loses nothing.
     Reliable,
-    /// As reliable, until a publisher has waited for it this long. Then it is demoted to lossy.
+    /// As reliable, until it has kept the log full this long without advancing. Then it is demoted to lossy.
     DemoteAfter(Duration),
-    /// As reliable, until a publisher has waited for it this long. Then it is disconnected: its next receive fails with
-    /// [`Error::MissedDeadline`](crate::Error::MissedDeadline).
+    /// As reliable, until it has kept the log full this long without advancing. Then it is disconnected: as soon as it finds
+    /// no intact message or waits, every call fails with [`Error::MissedDeadline`](crate::Error::MissedDeadline).
     DisconnectAfter(Duration),
     /// Publishers never wait for it. Messages that it loses are counted and reported.
     Lossy,
+    /// Publishers never wait for it, and before each receive it skips what is older than this many bytes of log: it is
+    /// never further behind than that, give or take 4 KiB. Messages that it skips are counted and reported as lost. Headers
+    /// count too: a message of up to 32 bytes takes 64 bytes of log.
+    LagAtMost(u64),
 }
 
 impl Policy {
@@ -32,6 +48,7 @@ impl Policy {
             Policy::DemoteAfter(deadline) => [1, millis(deadline)],
             Policy::DisconnectAfter(deadline) => [2, millis(deadline)],
             Policy::Lossy => [3, 0],
+            Policy::LagAtMost(bytes) => [4, u32::try_from(bytes.div_ceil(GRANULE_BYTES)).unwrap_or(u32::MAX)],
         }
     }
 
@@ -42,20 +59,29 @@ impl Policy {
             1 => Some(Policy::DemoteAfter(deadline)),
             2 => Some(Policy::DisconnectAfter(deadline)),
             3 => Some(Policy::Lossy),
+            4 => Some(Policy::LagAtMost(u64::from(words[1]) * GRANULE_BYTES)),
             _ => None,
         }
     }
 
     /// Whether publishers wait for such a subscriber at all.
     pub(crate) fn holds_space(self) -> bool {
-        self != Policy::Lossy
+        !matches!(self, Policy::Lossy | Policy::LagAtMost(_))
     }
 
     /// How long publishers wait for such a subscriber, if that is limited.
     pub(crate) fn deadline(self) -> Option<Duration> {
         match self {
             Policy::DemoteAfter(deadline) | Policy::DisconnectAfter(deadline) => Some(deadline),
-            Policy::Reliable | Policy::Lossy => None,
+            Policy::Reliable | Policy::Lossy | Policy::LagAtMost(_) => None,
+        }
+    }
+
+    /// How far such a subscriber may be behind, if it skips what is older.
+    pub(crate) fn lag_bytes_max(self) -> Option<u64> {
+        match self {
+            Policy::LagAtMost(bytes) => Some(bytes),
+            _ => None,
         }
     }
 }
@@ -67,6 +93,7 @@ impl fmt::Display for Policy {
             Policy::DemoteAfter(deadline) => write!(f, "demote after {deadline:?}"),
             Policy::DisconnectAfter(deadline) => write!(f, "disconnect after {deadline:?}"),
             Policy::Lossy => f.write_str("lossy"),
+            Policy::LagAtMost(bytes) => write!(f, "lag at most {bytes} bytes"),
         }
     }
 }
@@ -220,9 +247,13 @@ mod tests {
     #[test]
     fn a_policy_survives_the_wire() {
         let ms = Duration::from_millis;
-        for policy in
-            [Policy::Reliable, Policy::DemoteAfter(ms(5)), Policy::DisconnectAfter(ms(7)), Policy::Lossy]
-        {
+        for policy in [
+            Policy::Reliable,
+            Policy::DemoteAfter(ms(5)),
+            Policy::DisconnectAfter(ms(7)),
+            Policy::Lossy,
+            Policy::LagAtMost(4096),
+        ] {
             assert_eq!(Policy::from_words(policy.to_words()), Some(policy));
         }
         assert_eq!(Policy::from_words([9, 0]), None);

@@ -247,7 +247,8 @@ impl Publisher {
                 }
                 Claimed::Full => {
                     self.subscribers.check_complete()?;
-                    if !self.subscribers.demote_overdue(tail) && !self.subscribers.remove_dead_slowest() {
+                    if !self.subscribers.demote_overdue(&*self.log) && !self.subscribers.remove_dead_slowest()
+                    {
                         return Ok(None);
                     }
                 }
@@ -306,8 +307,11 @@ impl Publisher {
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
         let position = self.writer.commit(claim, label)?;
         self.subscribers.wake(self.log.tail());
-        // The message is published. If a subscriber was missed, the server wakes it; the next call returns the error.
-        let _ = self.subscribers.check_complete();
+        if self.subscribers.check_complete().is_err() {
+            // The message is published, and the server wakes the subscriber that was missed. The next call claims nothing
+            // without asking, and returns the error.
+            self.writer.forget_limit();
+        }
         Ok(Position(position))
     }
 }

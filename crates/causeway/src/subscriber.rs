@@ -63,8 +63,13 @@ pub struct Subscriber {
     published_cursor: u64,
     /// The frame that [`InPlace`] shows.
     frame: Frame,
+    /// The next call must look at more than the log: there is a loss to return, this subscriber is disconnected, or its policy
+    /// bounds its lag.
+    needs_care: bool,
     /// A loss that was detected and not yet returned.
     lost: Option<Loss>,
+    /// This subscriber missed its deadline and has left the group: how many messages it had not received.
+    disconnected: Option<u64>,
     /// All other ends of the doorbell are closed: the server and all publishers are gone.
     doorbell_closed: bool,
     buffer: Vec<u8>,
@@ -137,7 +142,9 @@ impl Subscriber {
             empty_polls: 0,
             published_cursor,
             frame: Frame::default(),
+            needs_care: options.policy.lag_bytes_max().is_some(),
             lost: None,
+            disconnected: None,
             doorbell_closed: false,
             buffer: vec![0; SHORT_BYTES],
             received: 0,
@@ -201,7 +208,7 @@ impl Subscriber {
     pub(crate) fn take_or_loss(&mut self) -> Result<Option<Received<Frame>>> {
         match self.take()? {
             Some(frame) => Ok(Some(Received::Message(frame))),
-            None => Ok(self.lost.take().map(Received::lost)),
+            None => Ok(self.take_loss().map(Received::lost)),
         }
     }
 
@@ -266,7 +273,7 @@ impl Subscriber {
     /// What a poll returns that found no message.
     #[inline(never)]
     fn no_message<M>(&mut self) -> Result<Received<M>, TryRecvError> {
-        match self.lost.take() {
+        match self.take_loss() {
             Some(loss) => Ok(Received::lost(loss)),
             None => {
                 self.count_empty_poll();
@@ -301,13 +308,17 @@ impl Subscriber {
     #[inline(always)]
     fn count_empty_poll(&mut self) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
-        if self.empty_polls.is_multiple_of(EMPTY_POLLS_PER_WATCH) && self.watch.is_none() {
-            self.start_watch();
+        if self.empty_polls.is_multiple_of(EMPTY_POLLS_PER_WATCH) {
+            self.poll_with_care();
         }
     }
 
     #[cold]
-    fn start_watch(&mut self) {
+    fn poll_with_care(&mut self) {
+        self.needs_care |= matches!(self.policy, Policy::DisconnectAfter(_)) && self.is_demoted();
+        if self.watch.is_some() {
+            return;
+        }
         // Without descriptors or threads for it now, this is tried again after as many empty polls.
         self.watch =
             Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log), Arc::clone(&self.page)).ok();
@@ -316,7 +327,7 @@ impl Subscriber {
     /// The next message. `None` if there is no message, or a loss that now stands in `lost`.
     #[inline(always)]
     fn find(&mut self) -> Result<Option<Frame>> {
-        if self.lost.is_none() {
+        if !self.needs_care {
             match self.reader.try_peek() {
                 TryPeek::Frame(frame) => return Ok(Some(frame)),
                 TryPeek::Empty if !self.has_ended() => return Ok(None),
@@ -328,6 +339,12 @@ impl Subscriber {
 
     #[inline(never)]
     fn find_slow(&mut self) -> Result<Option<Frame>> {
+        self.check_deadline()?;
+        if self.lost.is_none()
+            && let Some(bytes) = self.policy.lag_bytes_max()
+        {
+            self.bound_lag(bytes)?;
+        }
         if self.lost.is_some() {
             return Ok(None);
         }
@@ -388,11 +405,52 @@ impl Subscriber {
         words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
         words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
         self.publish_cursor();
-        if self.is_demoted() && matches!(self.policy, Policy::DisconnectAfter(_)) {
-            return Err(Error::MissedDeadline);
+        (self.lost, self.needs_care) = (Some(loss), true);
+        self.check_deadline()
+    }
+
+    fn take_loss(&mut self) -> Option<Loss> {
+        self.needs_care = self.disconnected.is_some() || self.policy.lag_bytes_max().is_some();
+        self.lost.take()
+    }
+
+    /// Skips what is older than the policy allows.
+    fn bound_lag(&mut self, bytes: u64) -> Result<()> {
+        let newest = self.log.tail().hint.load(Ordering::Acquire);
+        let oldest = newest.saturating_sub(bytes);
+        if oldest > self.reader.position() {
+            let loss = self.reader.skip_to(oldest)?;
+            self.note_loss(loss)?;
         }
-        self.lost = Some(loss);
         Ok(())
+    }
+
+    /// Fails if this subscriber missed the deadline after which its policy disconnects it.
+    fn check_deadline(&mut self) -> Result<()> {
+        match self.disconnected {
+            None if matches!(self.policy, Policy::DisconnectAfter(_)) && self.is_demoted() => {
+                self.disconnect()
+            }
+            None => Ok(()),
+            Some(lost_messages) => Err(Error::MissedDeadline { lost_messages }),
+        }
+    }
+
+    /// Leaves the group. What was not received counts as lost, the loss that was found already too.
+    #[cold]
+    fn disconnect(&mut self) -> Result<()> {
+        let found = self.take_loss().map_or(0, |loss| loss.messages);
+        let (position, before) = (self.reader.position(), self.reader.messages_before());
+        // A log that is corrupt has no end; then what was counted so far is what is known.
+        let _ = self.reader.skip_to_end();
+        let unread = self.reader.messages_before().wrapping_sub(before);
+        self.lost_messages += unread;
+        self.lost_bytes += self.reader.position() - position;
+        self.page.words().lost_messages.store(self.lost_messages, Ordering::Relaxed);
+        self.publish_cursor();
+        (self.disconnected, self.needs_care) = (Some(found + unread), true);
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        Err(Error::MissedDeadline { lost_messages: found + unread })
     }
 
     fn is_demoted(&self) -> bool {
@@ -448,7 +506,7 @@ impl Subscriber {
     /// As [`Subscriber::is_ready`], for a poll that a wait follows: it is not counted.
     #[inline(always)]
     fn poll_ready(&mut self) -> Result<bool> {
-        if self.lost.is_none() {
+        if !self.needs_care {
             match self.reader.is_ready() {
                 Some(true) => return Ok(true),
                 Some(false) if !self.has_ended() => return Ok(false),

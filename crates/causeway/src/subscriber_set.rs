@@ -13,10 +13,10 @@ use causeway_os::futex;
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::log::Gate;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::pages::{StatusPage, SubscriberPage};
 use crate::log::wait::{Notes, WaitingSubscriber, wake_waiters};
+use crate::log::{Gate, Memory, reclaim};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, answer, receive};
@@ -41,10 +41,18 @@ pub struct SubscriberSet {
     server_gone: bool,
     /// A subscriber joined, and this publisher could not map its page or receive its descriptors: why.
     missed_subscriber: Option<Errno>,
-    /// Since when the publisher has been blocked by a full log.
-    blocked_since: Option<Instant>,
+    /// Which subscriber has blocked this publisher, at which cursor, and since when.
+    blocked: Option<Blocked>,
     /// How often the log was found full; modulo 2³².
     fulls: u32,
+}
+
+/// What keeps a publisher waiting.
+#[derive(Debug)]
+struct Blocked {
+    /// Slot, generation and cursor of the subscriber.
+    by: (usize, u32, u64),
+    since: Instant,
 }
 
 impl SubscriberSet {
@@ -69,7 +77,7 @@ impl SubscriberSet {
             seen_changes: 0,
             server_gone: false,
             missed_subscriber: None,
-            blocked_since: None,
+            blocked: None,
             fulls: 0,
         })
     }
@@ -161,7 +169,7 @@ impl SubscriberSet {
     /// Space was found: no subscriber blocks this publisher.
     #[inline(always)]
     pub fn clear_blocked(&mut self) {
-        self.blocked_since = None;
+        self.blocked = None;
     }
 
     /// Index and cursor of the subscriber furthest behind among those that hold space.
@@ -173,10 +181,29 @@ impl SubscriberSet {
 
     /// Demotes the slowest subscriber if it has missed its deadline: publishers stop waiting for it. Returns whether it did.
     /// To be called each time the log is found full.
-    pub fn demote_overdue(&mut self, tail: &Tail) -> bool {
-        let since = *self.blocked_since.get_or_insert_with(Instant::now);
-        let Some((index, _)) = self.slowest_index(tail) else { return false };
+    ///
+    /// The deadline runs while this subscriber, and nothing else, keeps the log full, and while it does not advance: it
+    /// answers neither for the unfinished message of a publisher, nor for the subscriber that was slowest before it.
+    pub fn demote_overdue(&mut self, memory: &impl Memory) -> bool {
+        let tail = memory.tail();
+        let Some((index, cursor)) = self.slowest_index(tail) else {
+            self.blocked = None;
+            return false;
+        };
+        if !reclaim::is_held_by(memory, cursor) {
+            self.blocked = None;
+            return false;
+        }
         let subscriber = &self.subscribers[index];
+        let by = (subscriber.slot, subscriber.generation, cursor);
+        let since = match &self.blocked {
+            Some(blocked) if blocked.by == by => blocked.since,
+            _ => {
+                let since = Instant::now();
+                self.blocked = Some(Blocked { by, since });
+                since
+            }
+        };
         if subscriber.policy.deadline().is_some_and(|deadline| since.elapsed() >= deadline) {
             tail.demoted[subscriber.slot].store(subscriber.generation, Ordering::Release);
             return true;
@@ -213,8 +240,11 @@ impl SubscriberSet {
             return Ok(());
         };
         let now = Instant::now();
-        if let (Some(own_deadline), Some(since)) = (subscriber.policy.deadline(), self.blocked_since) {
-            slice = slice.min((since + own_deadline).saturating_duration_since(now));
+        if let (Some(own_deadline), Some(Blocked { since, .. })) =
+            (subscriber.policy.deadline(), &self.blocked)
+            && let Some(overdue) = since.checked_add(own_deadline)
+        {
+            slice = slice.min(overdue.saturating_duration_since(now));
         }
         if let Some(deadline) = deadline {
             slice = slice.min(deadline.saturating_duration_since(now));

@@ -134,6 +134,14 @@ fn walk<M: Memory>(memory: &M, from: (u64, u64), wanted: u64, lowest: u64) -> Re
     Ok((position, messages))
 }
 
+/// Whether a subscriber whose cursor is `cursor`, and not an unfinished frame, keeps the floor where it is.
+pub fn is_held_by<M: Memory>(memory: &M, cursor: u64) -> bool {
+    let floor = memory.tail().floor.load(Ordering::Acquire);
+    let word = Word(memory.header(floor).load(Ordering::Acquire));
+    let finished = matches!(word.state(), Some(State::Done | State::Pad)) && word.lap() == memory.lap(floor);
+    finished && cursor < floor.saturating_add(word.span_bytes())
+}
+
 /// Publishes `boundary` as the mark, so that no reader ever uses half of it.
 fn publish_mark<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     let tail = memory.tail();

@@ -132,6 +132,12 @@ impl<M: Memory> Writer<M> {
         Some(Claim { position: self.next, payload_bytes: payload_bytes as u64, word })
     }
 
+    /// Makes the next claim look at the shared words again.
+    #[cold]
+    pub fn forget_limit(&mut self) {
+        self.limit = 0;
+    }
+
     fn claim_single(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
         if let Some(claim) = self.claim_fast(payload_bytes) {
             return Ok(Claimed::At(claim));

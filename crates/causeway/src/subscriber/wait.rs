@@ -109,6 +109,7 @@ impl Subscriber {
 
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
         loop {
+            self.check_deadline()?;
             let target = if self.server_is_gone() { WaitTarget::Doorbell } else { self.wait_target };
             if target != WaitTarget::Doorbell && self.watch.is_none() {
                 let (log, page) = (Arc::clone(&self.log), Arc::clone(&self.page));

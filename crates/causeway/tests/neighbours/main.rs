@@ -13,7 +13,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod blame;
 mod forged_note;
+mod late_is_out;
 mod shared_queue;
 
 use std::path::PathBuf;
