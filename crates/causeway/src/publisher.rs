@@ -30,6 +30,8 @@ pub struct Publisher {
     loaned: Option<Claim>,
     /// Where a short message is written before it is committed.
     stage: [u8; STAGE_BYTES],
+    /// Open as long as this publisher lives: subscribers see that it does.
+    _lifeline: OwnedFd,
     /// Keeps the server alive, if the group is served by this process.
     _host: Option<Arc<Host>>,
 }
@@ -49,22 +51,30 @@ impl Publisher {
         if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
             return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
         }
-        let (log, status, host) = match local {
+        let (log, status, lifeline, host) = match local {
             Some((log, host)) => {
-                let [status] = take_fds(fds)?;
-                (log, status, Some(host))
+                let [status, lifeline] = take_fds(fds)?;
+                (log, status, lifeline, Some(host))
             }
             None => {
-                let [status, log] = take_fds(fds)?;
+                let [status, log, lifeline] = take_fds(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
                 tell(&socket, Message::new(Op::Mapped, &[]))?;
-                (Arc::new(log), status, None)
+                (Arc::new(log), status, lifeline, None)
             }
         };
-        let subscribers = SubscriberSet::new(socket, StatusPage::open(&status)?, granted.words[1])?;
+        let subscribers = SubscriberSet::new(socket, StatusPage::open(&status)?)?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
-        Ok(Publisher { log, writer, subscribers, loaned: None, stage: [0; STAGE_BYTES], _host: host })
+        Ok(Publisher {
+            log,
+            writer,
+            subscribers,
+            loaned: None,
+            stage: [0; STAGE_BYTES],
+            _lifeline: lifeline,
+            _host: host,
+        })
     }
 
     /// Number of this publisher in its group: what subscribers see as [`Message::publisher`](crate::Message).
@@ -86,7 +96,7 @@ impl Publisher {
     /// [`TryPublishError::Full`] when there is no space; the message was not published.
     /// [`TryPublishError::Disconnected`] when the group was closed. [`TryPublishError::Failed`] with [`Error::TooLong`],
     /// with [`Error::Evicted`] when this publisher was evicted, with [`Error::Corrupt`] when another publisher violated the
-    /// protocol, or with [`Error::Os`] when this publisher could not map the page of a new subscriber and left the group.
+    /// protocol, or with [`Error::ServerGone`] when the server died before this publisher knew all subscribers.
     #[inline(always)]
     pub fn try_publish(&mut self, payload: &[u8]) -> Result<Position, TryPublishError> {
         self.try_publish_with_topic(0, payload)
@@ -202,6 +212,16 @@ impl Publisher {
         }
     }
 
+    /// Waits until `count` subscribers have joined and receive what is published from now on, at most for `timeout`; without
+    /// one it waits without a limit. Returns whether they have.
+    ///
+    /// # Errors
+    /// [`Error::ServerGone`] when the process that serves the group is gone: then no process can join.
+    pub fn wait_for_subscribers(&mut self, count: u32, timeout: Option<Duration>) -> Result<bool> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.subscribers.wait_for(count, deadline)
+    }
+
     /// Whether the process that serves the group is gone. Messages still flow without it, but no process can join.
     pub fn server_is_gone(&mut self) -> bool {
         self.subscribers.server_is_gone()
@@ -308,8 +328,7 @@ impl Publisher {
         let position = self.writer.commit(claim, label)?;
         self.subscribers.wake(self.log.tail());
         if self.subscribers.check_complete().is_err() {
-            // The message is published, and the server wakes the subscriber that was missed. The next call claims nothing
-            // without asking, and returns the error.
+            // The message is published. The next call claims nothing without asking, and returns the error.
             self.writer.forget_limit();
         }
         Ok(Position(position))

@@ -31,10 +31,11 @@ use crate::options::{Policy, SubscribeOptions};
 use crate::outcome::{RecvTimeoutError, TryRecvError};
 use crate::serve::Host;
 use crate::spin::{Pace, Spin};
+use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
-use wait::{check_doorbell, futex_of};
+use wait::{check_doorbell, check_lifeline, futex_of};
 
 /// Receives messages. [`Group::subscribe`](crate::Group::subscribe) makes one.
 ///
@@ -47,7 +48,9 @@ pub struct Subscriber {
     page: Arc<SubscriberPage>,
     status: StatusPage,
     socket: Arc<OwnedFd>,
-    doorbell: Arc<OwnedFd>,
+    doorbell: OwnedFd,
+    /// Hangs up when the server and all publishers are gone.
+    lifeline: Arc<OwnedFd>,
     slot: usize,
     generation: u32,
     policy: Policy,
@@ -70,8 +73,10 @@ pub struct Subscriber {
     lost: Option<Loss>,
     /// This subscriber missed its deadline and has left the group: how many messages it had not received.
     disconnected: Option<u64>,
-    /// All other ends of the doorbell are closed: the server and all publishers are gone.
+    /// All other ends of the doorbell are closed: it is rung no more.
     doorbell_closed: bool,
+    /// All other ends of the lifeline are closed: the server and all publishers are gone.
+    lifeline_closed: bool,
     buffer: Vec<u8>,
     received: u64,
     lost_messages: u64,
@@ -89,6 +94,14 @@ const COPY_ATTEMPTS_MAX: usize = 100;
 
 /// After this many empty polls the library watches the sockets for the program.
 const EMPTY_POLLS_PER_WATCH: u32 = 64;
+
+/// Tells the server how far this subscriber is, and waits for its answer.
+fn confirm(socket: &OwnedFd, step: Op) -> Result<()> {
+    match ask(socket, wire::Message::new(step, &[]), Some(ANSWER_TIME))?.0.op {
+        Op::Granted => Ok(()),
+        other => Err(Error::invalid("answer", format!("{other:?} to a subscriber"))),
+    }
+}
 
 impl Subscriber {
     /// Becomes a subscriber over a new connection.
@@ -112,16 +125,22 @@ impl Subscriber {
         }
         let trust =
             Trust::from_word(trust).ok_or_else(|| Error::invalid("answer", "an unknown kind of trust"))?;
-        let [status, log, page, doorbell] = take_fds(fds)?;
+        let [status, log, page, doorbell, lifeline] = take_fds(fds)?;
         check_doorbell(&doorbell)?;
+        check_lifeline(&lifeline)?;
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
         let page = Arc::new(SubscriberPage::open_own(&page)?);
+        page.words().process.store(own_process(), Ordering::Relaxed);
+        // From the answer on, publishers keep what this subscriber has not read.
+        confirm(&socket, Op::Ready)?;
         let mut reader = Reader::join(Arc::clone(&log))?;
         page.words().cursor.store(reader.position(), Ordering::Release);
         if options.start == Start::Next {
             reader.skip_to_end()?;
             page.words().cursor.store(reader.position(), Ordering::Release);
         }
+        // From the answer on, others see that it is there.
+        confirm(&socket, Op::Placed)?;
         let published_cursor = reader.position();
         Ok(Subscriber {
             reader,
@@ -129,7 +148,8 @@ impl Subscriber {
             page,
             status: StatusPage::open(&status)?,
             socket: Arc::new(socket),
-            doorbell: Arc::new(doorbell),
+            doorbell,
+            lifeline: Arc::new(lifeline),
             slot: slot as usize,
             generation,
             policy: options.policy,
@@ -146,6 +166,7 @@ impl Subscriber {
             lost: None,
             disconnected: None,
             doorbell_closed: false,
+            lifeline_closed: false,
             buffer: vec![0; SHORT_BYTES],
             received: 0,
             lost_messages: 0,
@@ -321,7 +342,7 @@ impl Subscriber {
         }
         // Without descriptors or threads for it now, this is tried again after as many empty polls.
         self.watch =
-            Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log), Arc::clone(&self.page)).ok();
+            Watch::start(&self.socket, &self.lifeline, Arc::clone(&self.log), Arc::clone(&self.page)).ok();
     }
 
     /// The next message. `None` if there is no message, or a loss that now stands in `lost`.
@@ -378,7 +399,12 @@ impl Subscriber {
     fn has_ended(&self) -> bool {
         self.status.words().phase.load(Ordering::Acquire) == 2
             || self.all_peers_gone()
-            || (self.server_is_gone() && self.remote_publishers() == 0)
+            || (self.server_is_gone() && (self.remote_publishers() == 0 || self.is_removed()))
+    }
+
+    /// Whether the server has removed this subscriber. A server that died leaves the list as it was.
+    fn is_removed(&self) -> bool {
+        self.status.words().subscribers[self.slot].load(Ordering::Acquire) != self.generation
     }
 
     /// One bit for each publisher that does not die with the server.
@@ -389,7 +415,7 @@ impl Subscriber {
 
     #[inline(always)]
     fn all_peers_gone(&self) -> bool {
-        self.doorbell_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().all_peers_gone())
+        self.lifeline_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().all_peers_gone())
     }
 
     #[inline(always)]

@@ -21,7 +21,7 @@ use crate::log::pages::SubscriberPage;
 
 /// The subscriber's socket has ended: the server is gone.
 const SERVER: u32 = 1;
-/// The subscriber's doorbell has ended: the server and all publishers are gone.
+/// The subscriber's lifeline has ended: the server and all publishers are gone.
 const ALL_PEERS: u32 = 2;
 
 /// How long after a wake-up the thread wakes a subscriber again that still sleeps.
@@ -33,6 +33,8 @@ pub struct Watched {
     log: Arc<MappedLog>,
     page: Arc<SubscriberPage>,
     gone: AtomicU32,
+    /// What of `gone` the subscriber knew when it fell asleep.
+    seen: AtomicU32,
     sleeping: AtomicBool,
 }
 
@@ -49,10 +51,22 @@ impl Watched {
         self.gone.load(Ordering::SeqCst) & ALL_PEERS != 0
     }
 
-    /// Brackets a sleep on the log's futex: between the two calls the death of the server ends the sleep. After `true` the
-    /// caller must check [`Watched::server_is_gone`] before it sleeps.
-    pub fn set_sleeping(&self, sleeping: bool) {
-        self.sleeping.store(sleeping, Ordering::SeqCst);
+    /// What the thread has learnt, as a number that changes when it learns more.
+    pub fn gone(&self) -> u32 {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Begins a sleep of a subscriber that knows `seen`: whatever else the thread learns ends the sleep. Returns whether the
+    /// subscriber may sleep; it may not if the thread has learnt more already.
+    pub fn begin_sleep(&self, seen: u32) -> bool {
+        self.seen.store(seen, Ordering::SeqCst);
+        self.sleeping.store(true, Ordering::SeqCst);
+        self.gone() == seen
+    }
+
+    /// Ends a sleep.
+    pub fn end_sleep(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
     }
 }
 
@@ -72,22 +86,22 @@ struct Watcher {
 }
 
 impl Watch {
-    /// Watches the other ends of a subscriber's `socket` and of its `doorbell`.
+    /// Watches the other ends of a subscriber's `socket` and of its `lifeline`.
     pub fn start(
         socket: &Arc<OwnedFd>,
-        doorbell: &Arc<OwnedFd>,
+        lifeline: &Arc<OwnedFd>,
         log: Arc<MappedLog>,
         page: Arc<SubscriberPage>,
     ) -> Result<Watch> {
         let watcher = Watcher::get()?;
-        let watched =
-            Arc::new(Watched { log, page, gone: AtomicU32::new(0), sleeping: AtomicBool::new(false) });
+        let (gone, seen, sleeping) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
+        let watched = Arc::new(Watched { log, page, gone, seen, sleeping });
         let mut list = watcher.list();
         list.0 += 1;
         let token = list.0;
         list.1.insert(token, Arc::clone(&watched));
         drop(list);
-        let watch = Watch { watched, token, ends: [Arc::clone(socket), Arc::clone(doorbell)] };
+        let watch = Watch { watched, token, ends: [Arc::clone(socket), Arc::clone(lifeline)] };
         for (end, gone) in watch.ends.iter().zip([SERVER, ALL_PEERS]) {
             let data = EventData::new_u64((token << 2) | u64::from(gone));
             epoll::add(&watcher.epoll, end, data, EventFlags::RDHUP | EventFlags::ONESHOT)
@@ -166,7 +180,8 @@ impl Watched {
     /// Wakes the subscriber if it sleeps. Returns whether it must be woken again later, unless it stores that it is awake
     /// meanwhile: a subscriber's process cannot change the word that the kernel compares.
     fn wake(&self) -> bool {
-        let sleeping = self.sleeping.load(Ordering::SeqCst);
+        let sleeping =
+            self.sleeping.load(Ordering::SeqCst) && self.seen.load(Ordering::SeqCst) != self.gone();
         if sleeping {
             let _ = futex::wake(&self.log.tail().wake_seq, u32::MAX);
             let _ = futex::wake(&self.page.words().arm, u32::MAX);

@@ -20,7 +20,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"CWY1");
 const WORDS: usize = 16;
 const BYTES: usize = WORDS * 4;
 /// The most descriptors that any message of this protocol carries.
-pub const FDS_MAX: usize = 4;
+pub const FDS_MAX: usize = 5;
 
 /// The operation of a message. The words after the first three are its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,22 @@ pub enum Op {
     Stat = 4,
     /// Request: another connection.
     Connect = 5,
-    /// Answer: granted. A publisher gets `[slot, subscribers present]`, a subscriber
+    /// Request: the subscriber has mapped and sealed its page.
+    Ready = 6,
+    /// Request: the subscriber has found its place in the log.
+    Placed = 7,
+    /// Request of a publisher: what it lacks of a subscriber. `[slot, generation, 0 page or 1 doorbell]`
+    Fetch = 8,
+    /// Request of a publisher: it can take in no page of this subscriber. `[slot, generation]`
+    Missed = 9,
+    /// Request of a publisher: wake the subscribers that sleep, because it lacks what it needs for that.
+    Wake = 10,
+    /// Answer: granted. A publisher gets `[slot]`, a subscriber
     /// `[slot, generation, trust]`.
     Granted = 16,
     /// Answer: refused. `[reason]`
     Refused = 17,
-    /// Notice to publishers: a subscriber joins. `[slot, generation, policy, deadline in ms]`
+    /// Notice to publishers, and answer to one that fetches a page. `[slot, generation, policy, deadline in ms]`
     Joined = 18,
     /// Answer: one row of a report.
     Row = 19,
@@ -49,14 +59,19 @@ pub enum Op {
     End = 20,
     /// Answer: the grant follows when all publishers have joined.
     Waiting = 21,
+    /// Answer to a publisher that fetches a doorbell. `[slot, generation]`
+    Doorbell = 22,
 }
 
 impl Op {
     fn from_word(word: u32) -> Option<Op> {
         use Op::*;
-        [Publish, Mapped, Subscribe, Stat, Connect, Granted, Refused, Joined, Row, End, Waiting]
-            .into_iter()
-            .find(|op| *op as u32 == word)
+        [
+            Publish, Mapped, Subscribe, Stat, Connect, Ready, Placed, Fetch, Missed, Wake, Granted, Refused,
+            Joined, Row, End, Waiting, Doorbell,
+        ]
+        .into_iter()
+        .find(|op| *op as u32 == word)
     }
 }
 

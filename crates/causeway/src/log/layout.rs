@@ -105,14 +105,19 @@ pub struct SubscriberWords {
     pub lost_messages: QuietU64,
     /// Bytes of log lost; for display only.
     pub lost_bytes: QuietU64,
+    /// The process of the subscriber in the low half, its PID namespace in the high half; 0 if it does not say. For publishers
+    /// that wait for it when no server is left that would notice its death.
+    pub process: QuietU64,
 }
 
 /// The status page.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Status {
-    /// Incremented after a subscriber joined or left. Its descriptors were sent to every publisher before.
+    /// Incremented after a subscriber joined or left.
     pub subscriber_changes: Apart<AtomicU64>,
+    /// Subscribers that have found their place in the log. Futex word of publishers that wait for subscribers.
+    pub placed: Apart<AtomicU32>,
     /// One bit per live publisher.
     pub publishers: AtomicU64,
     /// One bit per live publisher in the process of the server, with which it dies.
@@ -148,6 +153,7 @@ impl Default for SubscriberWords {
             received: QuietU64::new(0),
             lost_messages: QuietU64::new(0),
             lost_bytes: QuietU64::new(0),
+            process: QuietU64::new(0),
         }
     }
 }
@@ -156,6 +162,7 @@ impl Default for Status {
     fn default() -> Status {
         Status {
             subscriber_changes: Default::default(),
+            placed: Default::default(),
             publishers: AtomicU64::new(0),
             local_publishers: AtomicU64::new(0),
             phase: AtomicU64::new(0),
@@ -196,9 +203,10 @@ mod checked {
     const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
 
     const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);
-    const _: () = assert!(offset_of!(Status, publishers) == 0x80);
-    const _: () = assert!(offset_of!(Status, local_publishers) == 0x88);
-    const _: () = assert!(offset_of!(Status, phase) == 0x90);
-    const _: () = assert!(offset_of!(Status, subscribers) == 0x98);
+    const _: () = assert!(offset_of!(Status, placed) == 0x80);
+    const _: () = assert!(offset_of!(Status, publishers) == 0x100);
+    const _: () = assert!(offset_of!(Status, local_publishers) == 0x108);
+    const _: () = assert!(offset_of!(Status, phase) == 0x110);
+    const _: () = assert!(offset_of!(Status, subscribers) == 0x118);
     const _: () = assert!(size_of::<Status>() as u64 <= PAGE_BYTES);
 }

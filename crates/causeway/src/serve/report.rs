@@ -80,6 +80,9 @@ impl Report {
                     else {
                         continue;
                     };
+                    if !subscriber.placed {
+                        continue;
+                    }
                     let words = subscriber.words();
                     report.subscribers.push(SubscriberReport {
                         slot: slot as u32,
@@ -92,7 +95,7 @@ impl Report {
                         lost_messages: words.lost_messages.load(Ordering::Relaxed),
                     });
                 }
-                Role::Client => {}
+                Role::Client | Role::Joining { .. } => {}
             }
         }
         Ok(report)

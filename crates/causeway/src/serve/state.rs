@@ -37,6 +37,9 @@ pub(super) struct State {
     listeners: BTreeMap<u64, Listener>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) subscribers: Vec<SubscriberHandle>,
+    /// Subscribers that are not ready yet, by connection, with the descriptors of their pages.
+    pub(super) joining: BTreeMap<u64, (SubscriberHandle, OwnedFd)>,
+    pub(super) lifeline: Lifeline,
     /// The descriptor of each subscriber's page, for publishers that join later.
     pub(super) pages: BTreeMap<usize, OwnedFd>,
     pub(super) generations: Vec<u32>,
@@ -47,6 +50,22 @@ pub(super) struct State {
     /// Subscribers that joined before the log was sealed: token and policy.
     pub(super) waiting: Vec<(u64, Policy)>,
     next_token: u64,
+}
+
+/// A pipe that nobody writes to. The server and all publishers hold its writing end, subscribers the other one, which hangs
+/// up when no process is left that could publish.
+#[derive(Debug)]
+pub(super) struct Lifeline {
+    pub(super) alive: OwnedFd,
+    pub(super) watched: OwnedFd,
+}
+
+impl Lifeline {
+    fn new() -> Result<Lifeline> {
+        let (watched, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| Error::os("make", "a pipe", error))?;
+        Ok(Lifeline { alive, watched })
+    }
 }
 
 /// A peer at the other end of a socket.
@@ -67,6 +86,10 @@ pub(super) enum Role {
     Publisher {
         slot: u8,
         mapped: bool,
+    },
+    /// A subscriber that is not ready yet.
+    Joining {
+        slot: usize,
     },
     Subscriber {
         slot: usize,
@@ -96,6 +119,8 @@ impl State {
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
             subscribers: Vec::new(),
+            joining: BTreeMap::new(),
+            lifeline: Lifeline::new()?,
             pages: BTreeMap::new(),
             generations: vec![0; SUBSCRIBERS_MAX],
             waiting: Vec::new(),
@@ -185,6 +210,19 @@ impl State {
             (Op::Publish, Role::Client) => self.grant_publisher(token),
             (Op::Mapped, Role::Publisher { slot, mapped: false }) => self.publisher_mapped(token, slot),
             (Op::Subscribe, Role::Client) => self.subscribe(token, [message.words[0], message.words[1]]),
+            (Op::Ready, Role::Joining { slot }) => self.register(token, slot),
+            (Op::Placed, Role::Subscriber { slot }) => self.note_placed(token, slot),
+            (Op::Fetch, Role::Publisher { .. }) => {
+                self.send_what_it_lacks(token, [message.words[0], message.words[1], message.words[2]]);
+                return;
+            }
+            (Op::Missed, Role::Publisher { .. }) => {
+                if let Some(subscriber) = self.connection_of([message.words[0], message.words[1]]) {
+                    self.disconnect(epoll, subscriber);
+                }
+                return;
+            }
+            (Op::Wake, Role::Publisher { .. }) => return self.wake_all_subscribers(),
             (Op::Stat, _) => self.send_report(token),
             // Not for a subscriber: a hostile one would use up all connections.
             (Op::Connect, Role::Client) => self.connect_another(epoll, token),
@@ -243,6 +281,7 @@ impl State {
         match connection.role {
             Role::Client => {}
             Role::Publisher { slot, .. } => self.remove_publisher(slot),
+            Role::Joining { .. } => drop(self.joining.remove(&token)),
             Role::Subscriber { slot } => self.remove_subscriber(slot),
         }
     }

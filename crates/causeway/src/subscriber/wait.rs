@@ -31,6 +31,9 @@ pub enum Waited {
 /// socket usually has. What is left after them makes one wait end early.
 pub(crate) const DRAIN_READS_MAX: usize = 4096;
 
+/// How long the kernel may take from closing one descriptor of a process that ends to closing the next.
+const EXIT_TIME: Duration = Duration::from_millis(50);
+
 /// Polls of [`Subscriber::spin`] between two reads of the clock.
 const POLLS_PER_CLOCK_READ: u32 = 64;
 
@@ -110,16 +113,19 @@ impl Subscriber {
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
         loop {
             self.check_deadline()?;
-            let target = if self.server_is_gone() { WaitTarget::Doorbell } else { self.wait_target };
+            // A doorbell that is closed is rung no more.
+            let target = if self.doorbell_closed { futex_of(self.trust) } else { self.wait_target };
             if target != WaitTarget::Doorbell && self.watch.is_none() {
                 let (log, page) = (Arc::clone(&self.log), Arc::clone(&self.page));
-                self.watch = Some(Watch::start(&self.socket, &self.doorbell, log, page)?);
+                self.watch = Some(Watch::start(&self.socket, &self.lifeline, log, page)?);
             }
+            // Before the log is checked, which takes account of it.
+            let seen = self.watch.as_ref().map_or(0, |watch| watch.watched().gone());
             let armed = self.waiter.arm(self.log.tail(), self.page.words(), target);
             let ready = self.poll_ready();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = match ready {
-                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed, left),
+                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed, left, seen),
                 _ => Ok(()),
             };
             self.waiter.disarm(self.page.words());
@@ -133,12 +139,11 @@ impl Subscriber {
         }
     }
 
-    fn sleep(&mut self, target: WaitTarget, armed: Armed, left: Option<Duration>) -> Result<()> {
+    fn sleep(&mut self, target: WaitTarget, armed: Armed, left: Option<Duration>, seen: u32) -> Result<()> {
         match (target, &self.watch) {
             (WaitTarget::SharedFutex | WaitTarget::OwnFutex, Some(watch)) => {
                 let watched = watch.watched();
-                watched.set_sleeping(true);
-                let slept = match watched.server_is_gone() {
+                let slept = match !watched.begin_sleep(seen) {
                     true => Ok(()),
                     false if target == WaitTarget::SharedFutex => {
                         futex::wait(&self.log.tail().wake_seq, armed.wake_seq, left).map(drop)
@@ -149,7 +154,7 @@ impl Subscriber {
                         futex::wait_and_compare(own, changes, left).map(drop)
                     }
                 };
-                watched.set_sleeping(false);
+                watched.end_sleep();
                 slept.map_err(|error| Error::os("wait for", "a message", error))
             }
             _ => {
@@ -165,19 +170,20 @@ impl Subscriber {
     fn drain_doorbell(&mut self) {
         let mut notifications = [0; 64];
         for _ in 0..DRAIN_READS_MAX {
-            match rustix::net::recv(&*self.doorbell, &mut notifications[..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
-                    self.doorbell_closed = true;
-                    return;
-                }
+            match rustix::net::recv(&self.doorbell, &mut notifications[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return self.note_closed_doorbell(),
                 Ok((_, length)) if length == notifications.len() => {}
-                Err(rustix::io::Errno::CONNRESET) => {
-                    self.doorbell_closed = true;
-                    return;
-                }
+                Err(rustix::io::Errno::CONNRESET) => return self.note_closed_doorbell(),
                 _ => return,
             }
         }
+    }
+
+    /// Nobody can ring any more. When all processes of the group end at once, their ends of the lifeline close too.
+    #[cold]
+    fn note_closed_doorbell(&mut self) {
+        self.doorbell_closed = true;
+        self.lifeline_closed |= poll(&[self.lifeline.as_fd()], Some(EXIT_TIME)).is_ok_and(|closed| closed[0]);
     }
 
     /// Prepares a wait in an event loop: after `Ok(true)` the next message makes [`Subscriber::as_fd`] readable.
@@ -188,7 +194,8 @@ impl Subscriber {
     /// The descriptor also becomes readable (and hung up) when the last publisher leaves or is killed.
     ///
     /// # Errors
-    /// As [`Subscriber::recv`]: whichever call comes next reports the end of the group.
+    /// As [`Subscriber::recv`]: whichever call comes next reports the end of the group. [`Error::ServerGone`] when the server
+    /// is gone and no publisher can ring this descriptor, although some live: use [`Subscriber::wait`] instead.
     ///
     /// ```
     /// # use causeway::{Group, GroupOptions, Policy, Received, TryRecvError};
@@ -218,6 +225,12 @@ impl Subscriber {
             return Ok(false);
         }
         self.drain_doorbell();
+        if self.doorbell_closed {
+            return match self.poll_ready() {
+                Ok(false) => Err(Error::ServerGone),
+                ready => ready.map(|_| false),
+            };
+        }
         let _ = self.waiter.arm(self.log.tail(), self.page.words(), WaitTarget::Doorbell);
         if self.poll_ready()? {
             self.waiter.disarm(self.page.words());
@@ -277,4 +290,11 @@ pub(super) fn check_doorbell(doorbell: &OwnedFd) -> Result<()> {
         return Err(Error::invalid("doorbell descriptor", "it is not a Unix stream socket"));
     }
     Ok(())
+}
+
+/// Rejects a lifeline of another type, which could end the group for this subscriber at once.
+pub(super) fn check_lifeline(lifeline: &OwnedFd) -> Result<()> {
+    let is_pipe = rustix::fs::fstat(lifeline)
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo);
+    if is_pipe { Ok(()) } else { Err(Error::invalid("lifeline descriptor", "it is not a pipe")) }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use causeway::Group;
-use causeway_os::memory::{Access, Mapping};
+use causeway_os::memory::{Access, Mapping, Seals, add_seals};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
@@ -19,11 +19,19 @@ pub fn message(op: u32, words: &[u32]) -> [u8; 64] {
     bytes
 }
 
-/// What a subscriber of a real group is given: status, log, page, doorbell.
-pub fn genuine(group: &Group) -> [OwnedFd; 4] {
+/// What a subscriber of a real group is given: status, log, page, doorbell, lifeline.
+pub fn genuine(group: &Group) -> [OwnedFd; 5] {
     let socket = group.invite().unwrap();
     send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();
-    recv_with_fds(&socket, &mut [0; 64], 4).unwrap().1.try_into().unwrap()
+    recv_with_fds(&socket, &mut [0; 64], 5).unwrap().1.try_into().unwrap()
+}
+
+/// Sends a request without descriptors, and returns the words of the answer.
+pub fn ask(socket: &OwnedFd, op: u32, words: &[u32]) -> [u32; 16] {
+    send_with_fds(socket, &message(op, words), &[]).unwrap();
+    let mut answer = [0; 64];
+    recv_with_fds(socket, &mut answer, 5).unwrap();
+    std::array::from_fn(|at| u32::from_le_bytes(answer[at * 4..][..4].try_into().unwrap()))
 }
 
 /// A connection to the group at `path`.
@@ -38,6 +46,7 @@ pub struct Joined {
     pub socket: OwnedFd,
     pub slot: u32,
     pub generation: u32,
+    pub status: OwnedFd,
     pub log: OwnedFd,
     pub page_fd: OwnedFd,
     pub page: Mapping,
@@ -50,10 +59,14 @@ impl Joined {
         let socket = connect(path);
         send_with_fds(&socket, &message(3, &[policy, 0]), &[]).unwrap();
         let mut answer = [0; 64];
-        let (_, fds) = recv_with_fds(&socket, &mut answer, 4).unwrap();
-        let [_status, log, page_fd, doorbell] = <[OwnedFd; 4]>::try_from(fds).unwrap();
+        let (_, fds) = recv_with_fds(&socket, &mut answer, 5).unwrap();
+        let [status, log, page_fd, doorbell, _lifeline] = <[OwnedFd; 5]>::try_from(fds).unwrap();
         let page = Mapping::shared(&page_fd, 4096, Access::ReadWrite).unwrap();
+        add_seals(&page_fd, Seals::FUTURE_WRITE | Seals::SEAL).unwrap();
+        for step in [6, 7] {
+            assert_eq!(ask(&socket, step, &[])[2], 16, "ready and placed are granted");
+        }
         let word = |at: usize| u32::from_le_bytes(answer[at * 4..][..4].try_into().unwrap());
-        Joined { slot: word(3), generation: word(4), socket, log, page_fd, page, doorbell }
+        Joined { slot: word(3), generation: word(4), socket, status, log, page_fd, page, doorbell }
     }
 }

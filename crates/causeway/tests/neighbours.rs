@@ -10,28 +10,33 @@
 #![allow(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
-#[path = "../common/mod.rs"]
 mod common;
 
+#[path = "neighbours/blame.rs"]
 mod blame;
+#[path = "neighbours/forged_note.rs"]
 mod forged_note;
+#[path = "neighbours/late_is_out.rs"]
 mod late_is_out;
+#[path = "neighbours/shared_queue.rs"]
 mod shared_queue;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use causeway::{Publisher, Received, Subscriber, Waited};
 use common::{LONG, eventually, play};
 use rustix::process::Uid;
 
+/// The processes that a test starts, by name.
+const ROLES: &[(&str, fn(&Path, u64))] = &[("disturb-the-shared-queue", shared_queue::disturb)];
+
 #[test]
 fn role() {
     let Some((role, socket, number)) = play() else { return };
-    match role.as_str() {
-        "disturb-the-shared-queue" => shared_queue::disturb(&socket, number),
-        other => panic!("unknown role {other}"),
-    }
+    let (_, run) =
+        ROLES.iter().find(|(name, _)| *name == role).unwrap_or_else(|| panic!("unknown role {role}"));
+    run(&socket, number);
 }
 
 /// A folder that other users may enter, and a path in it for a group's socket.
