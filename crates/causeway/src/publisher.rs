@@ -117,7 +117,7 @@ impl Publisher {
             Some(claim) => claim,
             None => match self.claim(payload.len())? {
                 Some(claim) => claim,
-                None => return Err(TryPublishError::Full),
+                None => return self.give_up(TryPublishError::Full),
             },
         };
         self.log.write_payload(claim.position, payload);
@@ -154,7 +154,7 @@ impl Publisher {
             Some(claim) => claim,
             None => match self.claim_until(payload.len(), Instant::now().checked_add(timeout))? {
                 Some(claim) => claim,
-                None => return Err(PublishTimeoutError::Timeout),
+                None => return self.give_up(PublishTimeoutError::Timeout),
             },
         };
         self.log.write_payload(claim.position, payload);
@@ -248,6 +248,13 @@ impl Publisher {
         let claim = self.writer.claim_fast(payload_bytes)?;
         self.subscribers.clear_blocked();
         Some(claim)
+    }
+
+    /// A message is given up because the log is full: subscribers can see how often that happened.
+    #[cold]
+    fn give_up<T, E>(&self, error: E) -> Result<T, E> {
+        self.log.tail().given_up.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Err(error)
     }
 
     /// A claim, or `None` when the log is full.

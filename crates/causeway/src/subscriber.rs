@@ -51,6 +51,8 @@ pub struct Subscriber {
     doorbell: OwnedFd,
     /// Hangs up when the server and all publishers are gone.
     lifeline: Arc<OwnedFd>,
+    /// The process that joined; a forked child is not a subscriber.
+    process: u32,
     slot: usize,
     generation: u32,
     policy: Policy,
@@ -73,6 +75,8 @@ pub struct Subscriber {
     lost: Option<Loss>,
     /// This subscriber missed its deadline and has left the group: how many messages it had not received.
     disconnected: Option<u64>,
+    /// The server has removed this subscriber.
+    removed: bool,
     /// All other ends of the doorbell are closed: it is rung no more.
     doorbell_closed: bool,
     /// All other ends of the lifeline are closed: the server and all publishers are gone.
@@ -100,6 +104,15 @@ fn confirm(socket: &OwnedFd, step: Op) -> Result<()> {
     match ask(socket, wire::Message::new(step, &[]), Some(ANSWER_TIME))?.0.op {
         Op::Granted => Ok(()),
         other => Err(Error::invalid("answer", format!("{other:?} to a subscriber"))),
+    }
+}
+
+/// Says goodbye: the membership ends now, although a forked child may hold another descriptor of the socket.
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        }
     }
 }
 
@@ -150,6 +163,7 @@ impl Subscriber {
             socket: Arc::new(socket),
             doorbell,
             lifeline: Arc::new(lifeline),
+            process: std::process::id(),
             slot: slot as usize,
             generation,
             policy: options.policy,
@@ -165,6 +179,7 @@ impl Subscriber {
             needs_care: options.policy.lag_bytes_max().is_some(),
             lost: None,
             disconnected: None,
+            removed: false,
             doorbell_closed: false,
             lifeline_closed: false,
             buffer: vec![0; SHORT_BYTES],
@@ -361,6 +376,9 @@ impl Subscriber {
     #[inline(never)]
     fn find_slow(&mut self) -> Result<Option<Frame>> {
         self.check_deadline()?;
+        if self.removed {
+            return Err(Error::Disconnected);
+        }
         if self.lost.is_none()
             && let Some(bytes) = self.policy.lag_bytes_max()
         {
@@ -436,7 +454,8 @@ impl Subscriber {
     }
 
     fn take_loss(&mut self) -> Option<Loss> {
-        self.needs_care = self.disconnected.is_some() || self.policy.lag_bytes_max().is_some();
+        self.needs_care =
+            self.disconnected.is_some() || self.removed || self.policy.lag_bytes_max().is_some();
         self.lost.take()
     }
 
@@ -492,7 +511,7 @@ impl Subscriber {
             return;
         }
         self.published_cursor = to;
-        if advance_cursor(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
+        if advance_cursor(self.log.tail(), self.page.words(), self.log.capacity_bytes(), (from, to), || {}) {
             self.wake_publishers();
         }
     }
@@ -506,8 +525,21 @@ impl Subscriber {
         self.received += 1;
         let words = self.page.words();
         words.received.store(self.received, Ordering::Relaxed);
-        if advance_cursor(self.log.tail(), words, self.log.capacity_bytes(), from, end) {
+        let mut crossed = false;
+        if advance_cursor(self.log.tail(), words, self.log.capacity_bytes(), (from, end), || crossed = true) {
             self.wake_publishers();
+        }
+        if crossed {
+            self.check_membership();
+        }
+    }
+
+    /// Publishers do not wait for a subscriber that the server has removed, and it must not go on as if they did. Checked once
+    /// in each eighth of the ring, and when there is no message.
+    #[cold]
+    fn check_membership(&mut self) {
+        if self.is_removed() {
+            (self.removed, self.needs_care) = (true, true);
         }
     }
 

@@ -39,6 +39,8 @@ const FULLS_PER_CHECK: u32 = 16;
 #[derive(Debug)]
 pub struct SubscriberSet {
     socket: Arc<OwnedFd>,
+    /// The process that joined; a forked child is not a publisher.
+    process: u32,
     status: StatusPage,
     subscribers: Vec<SubscriberHandle>,
     /// The counter of the status page that `subscribers` corresponds to.
@@ -84,6 +86,7 @@ impl SubscriberSet {
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
         let mut set = SubscriberSet {
             socket: Arc::new(socket),
+            process: std::process::id(),
             status,
             subscribers: Vec::new(),
             seen_changes: 0,
@@ -112,16 +115,20 @@ impl SubscriberSet {
     pub fn wait_for(&mut self, count: u32, deadline: Option<Instant>) -> Result<bool> {
         loop {
             let placed = self.status.words().placed.load(Ordering::Acquire);
-            if placed >= count {
-                self.refresh();
+            self.refresh();
+            if placed >= count && !self.lacks_subscriber {
                 return Ok(true);
             }
-            if self.server_is_gone() {
+            if self.server_gone {
                 return Err(Error::ServerGone);
             }
             let left = deadline.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
             if left.is_zero() {
                 return Ok(false);
+            }
+            if placed >= count {
+                poll(&[self.socket.as_fd()], Some(left.min(FETCH_TIME)))?;
+                continue;
             }
             let _ = futex::wait(&self.status.words().placed, placed, Some(left))
                 .map_err(|error| Error::os("wait for", "subscribers", error))?;
@@ -232,7 +239,7 @@ impl SubscriberSet {
                         });
                     }
                 }
-                Ok(Incoming::Message(..) | Incoming::Malformed) => {}
+                Ok(Incoming::Message(..) | Incoming::Malformed | Incoming::OtherVersion(_)) => {}
                 Ok(Incoming::Nothing) => return,
                 Ok(Incoming::End) => {
                     self.server_gone = true;
@@ -384,6 +391,16 @@ impl SubscriberSet {
     #[inline(always)]
     pub fn gate<'a>(&'a mut self, tail: &'a Tail) -> SubscriberGate<'a> {
         SubscriberGate { set: self, tail }
+    }
+}
+
+/// Says goodbye: the membership ends now, although a forked child may hold another descriptor of the socket.
+impl Drop for SubscriberSet {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = Message::new(Op::Leave, &[]).send(&*self.socket, &[]);
+            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_os::futex;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -73,6 +73,7 @@ impl Watched {
 /// A subscriber's entry in the list of the thread. Dropping it removes the entry.
 #[derive(Debug)]
 pub struct Watch {
+    watcher: Arc<Watcher>,
     watched: Arc<Watched>,
     token: u64,
     /// Shared with the subscriber: they stay open as long as epoll may report them.
@@ -81,6 +82,8 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct Watcher {
+    /// The process whose thread it is: a forked child has no such thread, and shares the epoll instance of its parent.
+    process: u32,
     epoll: OwnedFd,
     list: Mutex<(u64, HashMap<u64, Arc<Watched>>)>,
 }
@@ -101,7 +104,12 @@ impl Watch {
         let token = list.0;
         list.1.insert(token, Arc::clone(&watched));
         drop(list);
-        let watch = Watch { watched, token, ends: [Arc::clone(socket), Arc::clone(lifeline)] };
+        let watch = Watch {
+            watcher: Arc::clone(&watcher),
+            watched,
+            token,
+            ends: [Arc::clone(socket), Arc::clone(lifeline)],
+        };
         for (end, gone) in watch.ends.iter().zip([SERVER, ALL_PEERS]) {
             let data = EventData::new_u64((token << 2) | u64::from(gone));
             epoll::add(&watcher.epoll, end, data, EventFlags::RDHUP | EventFlags::ONESHOT)
@@ -119,11 +127,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Ok(watcher) = Watcher::get() {
+        if self.watcher.process == std::process::id() {
             for end in &self.ends {
-                let _ = epoll::delete(&watcher.epoll, end);
+                let _ = epoll::delete(&self.watcher.epoll, end);
             }
-            watcher.list().1.remove(&self.token);
+            self.watcher.list().1.remove(&self.token);
         }
     }
 }
@@ -134,24 +142,23 @@ impl Watcher {
     }
 
     /// The watcher of this process. If it cannot be started (no descriptors, no threads), the next caller tries again.
-    fn get() -> Result<&'static Watcher> {
-        static WATCHER: OnceLock<Watcher> = OnceLock::new();
-        static STARTING: Mutex<()> = Mutex::new(());
-        if let Some(watcher) = WATCHER.get() {
-            return Ok(watcher);
+    fn get() -> Result<Arc<Watcher>> {
+        static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
+        let mut present = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if let Some(watcher) = present.as_ref().filter(|watcher| watcher.process == process) {
+            return Ok(Arc::clone(watcher));
         }
-        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        if WATCHER.get().is_none() {
-            let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
-            let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-            let running = epoll.try_clone().map_err(failed)?;
-            crate::reservation::spawn("causeway-watch", move || Watcher::run(&running)).map_err(failed)?;
-            return Ok(WATCHER.get_or_init(|| Watcher { epoll, list: Mutex::new((0, HashMap::new())) }));
-        }
-        Watcher::get()
+        let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+        let watcher = Arc::new(Watcher { process, epoll, list: Mutex::new((0, HashMap::new())) });
+        let running = Arc::clone(&watcher);
+        crate::reservation::spawn("causeway-watch", move || running.run()).map_err(failed)?;
+        *present = Some(Arc::clone(&watcher));
+        Ok(watcher)
     }
 
-    fn run(epoll: &OwnedFd) {
+    fn run(&self) {
         let mut events = Vec::with_capacity(16);
         // Those that were told and may sleep nevertheless: at the first call they may not have reached the kernel yet.
         let mut told: Vec<Arc<Watched>> = Vec::new();
@@ -159,14 +166,13 @@ impl Watcher {
             events.clear();
             told.retain(|watched| watched.wake());
             let again = (!told.is_empty()).then_some(AGAIN);
-            match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), again.as_ref()) {
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), again.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
-            let Ok(watcher) = Watcher::get() else { return };
             for event in &events {
                 let data = event.data.u64();
-                let watched = watcher.list().1.get(&(data >> 2)).cloned();
+                let watched = self.list().1.get(&(data >> 2)).cloned();
                 if let Some(watched) = watched {
                     watched.gone.fetch_or((data & 3) as u32, Ordering::SeqCst);
                     told.push(watched);

@@ -46,6 +46,8 @@ pub enum Op {
     Missed = 9,
     /// Request of a publisher: wake the subscribers that sleep, because it lacks what it needs for that.
     Wake = 10,
+    /// Notice of a publisher: it leaves. One whose connection ends without it was killed.
+    Leave = 11,
     /// Answer: granted. A publisher gets `[slot]`, a subscriber
     /// `[slot, generation, trust]`.
     Granted = 16,
@@ -67,8 +69,8 @@ impl Op {
     fn from_word(word: u32) -> Option<Op> {
         use Op::*;
         [
-            Publish, Mapped, Subscribe, Stat, Connect, Ready, Placed, Fetch, Missed, Wake, Granted, Refused,
-            Joined, Row, End, Waiting, Doorbell,
+            Publish, Mapped, Subscribe, Stat, Connect, Ready, Placed, Fetch, Missed, Wake, Leave, Granted,
+            Refused, Joined, Row, End, Waiting, Doorbell,
         ]
         .into_iter()
         .find(|op| *op as u32 == word)
@@ -122,9 +124,9 @@ impl Message {
         known.unwrap_or(Refusal::NotUnderstood)
     }
 
-    fn encode(self) -> [u8; BYTES] {
+    fn encode(self, version: u32) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
-        let words = [MAGIC, ABI, self.op as u32].into_iter().chain(self.words);
+        let words = [MAGIC, version, self.op as u32].into_iter().chain(self.words);
         for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
@@ -152,7 +154,12 @@ impl Message {
         socket: impl AsFd,
         fds: &[BorrowedFd<'_>],
     ) -> std::result::Result<(), causeway_os::Error> {
-        send_with_fds(socket, &self.encode(), fds)
+        send_with_fds(socket, &self.encode(ABI), fds)
+    }
+
+    /// Refuses a request of a peer that uses `version` of this protocol, in a message that it understands.
+    pub fn refuse_version(socket: impl AsFd, version: u32) {
+        let _ = send_with_fds(socket, &Message::refusal(Refusal::NotUnderstood).encode(version), &[]);
     }
 }
 
@@ -161,6 +168,8 @@ impl Message {
 pub enum Incoming {
     /// A message.
     Message(Message, Vec<OwnedFd>),
+    /// A message of another version of this protocol: which.
+    OtherVersion(u32),
     /// Bytes that are not a message of this protocol.
     Malformed,
     /// The other end is gone.
@@ -176,7 +185,7 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
         Ok((0, _)) => Ok(Incoming::End),
         Ok((length, fds)) => Ok(match Message::decode(&bytes[..length]) {
             Some(message) => Incoming::Message(message, fds),
-            None => Incoming::Malformed,
+            None => version_of(&bytes[..length]).map_or(Incoming::Malformed, Incoming::OtherVersion),
         }),
         Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::AGAIN) => Ok(Incoming::Nothing),
@@ -186,6 +195,13 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
             _ => Err(error.into()),
         },
     }
+}
+
+/// The version of these bytes, if they are a message of another version than ours.
+fn version_of(bytes: &[u8]) -> Option<u32> {
+    let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let version = word(4).filter(|version| *version != ABI)?;
+    (bytes.len() == BYTES && word(0) == Some(MAGIC)).then_some(version)
 }
 
 /// Whether this error means that the peer closed the connection, also with messages unread (which resets it).
@@ -225,6 +241,10 @@ pub fn answer(socket: &OwnedFd, timeout: Option<Duration>) -> Result<(Message, V
                 Err(Error::Refused(message.refused()))
             }
             Incoming::Message(message, fds) => Ok((message, fds)),
+            Incoming::OtherVersion(version) => Err(Error::invalid(
+                "answer",
+                format!("the server uses version {version} of the protocol, and this program version {ABI}"),
+            )),
             Incoming::Malformed => {
                 Err(Error::invalid("answer", "the process that listens on this socket uses another protocol"))
             }
@@ -248,7 +268,7 @@ mod tests {
     #[test]
     fn a_message_comes_back_as_it_was_sent() {
         let message = Message::new(Op::Subscribe, &[1, 2, u32::MAX]);
-        assert_eq!(Message::decode(&message.encode()), Some(message));
+        assert_eq!(Message::decode(&message.encode(ABI)), Some(message));
     }
 
     #[test]
@@ -299,7 +319,7 @@ mod tests {
 
     #[test]
     fn bytes_of_another_protocol_version_or_length_are_not_a_message() {
-        let good = Message::new(Op::Stat, &[]).encode();
+        let good = Message::new(Op::Stat, &[]).encode(ABI);
         for (at, value) in [(0, 0), (4, 99), (8, 200)] {
             let mut bad = good;
             bad[at] = value;
@@ -307,6 +327,24 @@ mod tests {
         }
         assert_eq!(Message::decode(&good[..63]), None);
         assert_eq!(Message::decode(&[]), None);
+    }
+
+    #[test]
+    fn a_server_of_another_version_is_named_with_ours() {
+        let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
+        // The previous version refuses what it does not understand; ours refuses in the words of the previous one.
+        Message::refuse_version(&far, ABI - 1);
+        let refused = ask(&near, Message::new(Op::Stat, &[]), Some(ANSWER_TIME)).unwrap_err().to_string();
+        for version in [ABI - 1, ABI] {
+            assert!(refused.contains(&format!("version {version}")), "{refused}");
+        }
+        let mut request = Message::new(Op::Subscribe, &[0, 0]).encode(ABI - 1);
+        send_with_fds(&near, &request, &[]).unwrap();
+        receive(&far, 0).unwrap();
+        assert!(matches!(receive(&far, 0).unwrap(), Incoming::OtherVersion(version) if version == ABI - 1));
+        request[0] ^= 1;
+        send_with_fds(&near, &request, &[]).unwrap();
+        assert!(matches!(receive(&far, 0).unwrap(), Incoming::Malformed));
     }
 
     #[test]

@@ -147,6 +147,7 @@ fn the_words_of_a_log_that_change_lie_where_the_document_says() {
             place!("`mark_index`", Tail.mark_index.0),
             place!("marks", Tail.marks),
             place!("`demoted`", Tail.demoted),
+            place!("`given_up`", Tail.given_up.0),
         ],
     );
 }
@@ -162,6 +163,7 @@ fn a_subscriber_page_is_as_the_document_says() {
             place!("messages received", SubscriberWords.received),
             place!("messages lost", SubscriberWords.lost_messages),
             place!("bytes of log lost", SubscriberWords.lost_bytes),
+            place!("process", SubscriberWords.process),
         ],
     );
     assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per subscriber")));
@@ -182,9 +184,11 @@ fn the_status_page_is_as_the_document_says() {
         &table,
         &[
             place!("`subscriber_changes`", Status.subscriber_changes.0),
+            place!("`placed`", Status.placed.0),
             place!("one bit per live publisher", Status.publishers),
             place!("in the server's own process", Status.local_publishers),
             place!("phase", Status.phase),
+            place!("`killed_publishers`", Status.killed_publishers),
             place!("generation", Status.subscribers),
         ],
     );
@@ -313,7 +317,7 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
 
     let page = table("The status page", "offset", "size");
     let told = |row: usize| value(&bytes(&status, number(page.rows[row][0]) as u64, size(page.rows[row][1])));
-    assert_eq!([told(1), told(2), told(3)], [0b11, 0b11, 1]);
+    assert_eq!([told(2), told(3), told(4)], [0b11, 0b11, 1]);
     drop(group);
 }
 

@@ -4,7 +4,7 @@
 //! with a bounded number of preemptions, and the values that weak memory allows.
 #![cfg(loom)]
 
-use causeway::log::atomic::Ordering;
+use causeway::log::atomic::{AtomicU32, Ordering};
 use causeway::log::layout::SubscriberWords;
 use causeway::log::wait::{self, Notes, WaitTarget, Waiter, WaitingSubscriber};
 use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
@@ -128,7 +128,7 @@ fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
                 seen.push((frame.position, u64::from_le_bytes(word)));
                 reader.advance(&frame);
                 let capacity = shared.memory.capacity_bytes();
-                if wait::advance_cursor(tail, mine, capacity, frame.position, frame.end) {
+                if wait::advance_cursor(tail, mine, capacity, (frame.position, frame.end), || {}) {
                     shared.futex_wake();
                 }
             }
@@ -181,6 +181,41 @@ fn two_publishers_and_two_sleeping_subscribers_agree_on_one_order() {
         other.join().unwrap();
         assert_eq!(subscriber.join().unwrap(), mine);
         assert_eq!(mine.iter().map(|seen| seen.0).collect::<Vec<_>>(), [0, 64]);
+    });
+}
+
+/// A subscriber that uses a slot after another one, which left armed with the very word that its successor arms first.
+#[test]
+fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
+    model(2, || {
+        let shared = Shared::new(256, true, 0);
+        let generation = Arc::new(AtomicU32::new(0));
+        let successor = {
+            let (shared, generation) = (Arc::clone(&shared), Arc::clone(&generation));
+            thread::spawn(move || {
+                generation.store(1, Ordering::SeqCst);
+                let mut first = Waiter::new();
+                let _ = first.arm(shared.memory.tail(), &shared.subscribers[0], WaitTarget::OwnFutex);
+                // Both have a page of their own; publishers know them by slot and generation.
+                generation.store(2, Ordering::SeqCst);
+                receive(&shared, 1, 2)
+            })
+        };
+        let (mut writer, mut known) = (Writer::new(&shared.memory, Kind::Single, 0), Vec::new());
+        for value in 0..2u64 {
+            let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else { unreachable!() };
+            shared.memory.write_payload(claim.position, &value.to_le_bytes());
+            writer.commit(claim, Label::default()).unwrap();
+            let present = generation.load(Ordering::Acquire) as usize;
+            if present > 0 && known.first().is_none_or(|one: &Sleeping<'_>| one.slot != present - 1) {
+                known = vec![Sleeping { slot: present - 1, shared: &shared, notes: Notes::default() }];
+            }
+            wait::wake_waiters(shared.memory.tail(), &mut known, || {
+                shared.futex_wake();
+                true
+            });
+        }
+        assert_eq!(successor.join().unwrap(), [(0, 0), (64, 1)]);
     });
 }
 

@@ -16,8 +16,14 @@ mod common;
 mod blame;
 #[path = "neighbours/forged_note.rs"]
 mod forged_note;
+#[path = "neighbours/fork.rs"]
+mod fork;
+#[path = "neighbours/joins.rs"]
+mod joins;
 #[path = "neighbours/late_is_out.rs"]
 mod late_is_out;
+#[path = "neighbours/page.rs"]
+mod page;
 #[path = "neighbours/shared_queue.rs"]
 mod shared_queue;
 
@@ -29,7 +35,15 @@ use common::{LONG, eventually, play};
 use rustix::process::Uid;
 
 /// The processes that a test starts, by name.
-const ROLES: &[(&str, fn(&Path, u64))] = &[("disturb-the-shared-queue", shared_queue::disturb)];
+const ROLES: &[(&str, fn(&Path, u64))] = &[
+    ("disturb-the-shared-queue", shared_queue::disturb),
+    ("drop-beside-a-child", fork::drop_beside_a_child),
+    ("publish-and-end", fork::publish_and_end),
+    ("publish-until-killed", fork::publish_until_killed),
+    ("publish-without-descriptors", joins::publish_without_descriptors),
+    ("serve-for-forks", fork::serve),
+    ("wait-beside-a-child", fork::wait_beside_a_child),
+];
 
 #[test]
 fn role() {

@@ -88,6 +88,8 @@ pub struct Tail {
     /// Per subscriber slot: the generation that was demoted for missing its deadline, so that publishers no longer wait for
     /// it; 0 for none.
     pub demoted: [AtomicU32; SUBSCRIBERS_MAX],
+    /// How often a publisher found the log full and gave a message up.
+    pub given_up: Apart<QuietU64>,
 }
 
 /// A subscriber page: everything that a subscriber tells other processes. They treat it as hostile input.
@@ -124,6 +126,8 @@ pub struct Status {
     pub local_publishers: AtomicU64,
     /// 0 while the server waits for publishers, 1 when the log is sealed, 2 when nothing will be published any more.
     pub phase: AtomicU64,
+    /// Publishers whose connection ended although they had not said that they leave.
+    pub killed_publishers: AtomicU64,
     /// Per subscriber slot: the generation that uses it, 0 for none.
     pub subscribers: [AtomicU32; SUBSCRIBERS_MAX],
 }
@@ -141,6 +145,7 @@ impl Default for Tail {
             mark_index: Default::default(),
             marks: Default::default(),
             demoted: std::array::from_fn(|_| AtomicU32::new(0)),
+            given_up: Default::default(),
         }
     }
 }
@@ -166,6 +171,7 @@ impl Default for Status {
             publishers: AtomicU64::new(0),
             local_publishers: AtomicU64::new(0),
             phase: AtomicU64::new(0),
+            killed_publishers: AtomicU64::new(0),
             subscribers: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
@@ -193,6 +199,7 @@ mod checked {
     const _: () = assert!(offset_of!(Tail, mark_index) == 0x380);
     const _: () = assert!(offset_of!(Tail, marks) == 0x400);
     const _: () = assert!(offset_of!(Tail, demoted) == 0x420);
+    const _: () = assert!(offset_of!(Tail, given_up) == 0x880);
     const _: () = assert!(size_of::<Tail>() as u64 <= PREFIX_BYTES - TAIL_OFFSET);
 
     const _: () = assert!(offset_of!(SubscriberWords, cursor) == 0x000);
@@ -207,6 +214,6 @@ mod checked {
     const _: () = assert!(offset_of!(Status, publishers) == 0x100);
     const _: () = assert!(offset_of!(Status, local_publishers) == 0x108);
     const _: () = assert!(offset_of!(Status, phase) == 0x110);
-    const _: () = assert!(offset_of!(Status, subscribers) == 0x118);
+    const _: () = assert!(offset_of!(Status, subscribers) == 0x120);
     const _: () = assert!(size_of::<Status>() as u64 <= PAGE_BYTES);
 }

@@ -136,6 +136,9 @@ impl MappedLog {
     fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
         let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
+        // A child that is forked from this process is no member of the group.
+        prefix.dont_fork()?;
+        ring.dont_fork()?;
         let (granule_mask, lap_shift) = ((capacity - 1) & !(GRANULE_BYTES - 1), capacity.trailing_zeros());
         Ok(MappedLog { prefix, ring, capacity, granule_mask, lap_shift, kind, key: 1 })
     }

@@ -173,14 +173,21 @@ pub fn stop_awaiting_space(tail: &Tail, owner: u8) {
 }
 
 /// Publishes a subscriber's cursor. Returns whether publishers may sleep on it and must be woken: checked only when the
-/// cursor crosses an eighth of the ring, because a publisher that sleeps is at least that far away.
+/// cursor crosses an eighth of the ring, because a publisher that sleeps is at least that far away. `on_eighth` is called then.
 #[inline(always)]
-pub fn advance_cursor(tail: &Tail, own: &SubscriberWords, capacity_bytes: u64, from: u64, to: u64) -> bool {
+pub fn advance_cursor(
+    tail: &Tail,
+    own: &SubscriberWords,
+    capacity_bytes: u64,
+    (from, to): (u64, u64),
+    on_eighth: impl FnOnce(),
+) -> bool {
     own.cursor.store(to, Ordering::Release); // PAIR cursor: Acquire in `Gate::lowest`
     let shift = capacity_bytes.trailing_zeros() - 3;
     if from >> shift == to >> shift {
         return false;
     }
+    on_eighth();
     fence(Ordering::SeqCst); // PAIR space
     tail.publishers_waiting.load(Ordering::Relaxed) != 0
 }

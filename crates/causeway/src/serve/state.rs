@@ -1,7 +1,7 @@
 //! The state of a server: the group, and the peer at the other end of each socket. Requests are answered here; how a peer
 //! becomes a publisher or a subscriber is in [`admission`](super::admission).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +40,8 @@ pub(super) struct State {
     /// Subscribers that are not ready yet, by connection, with the descriptors of their pages.
     pub(super) joining: BTreeMap<u64, (SubscriberHandle, OwnedFd)>,
     pub(super) lifeline: Lifeline,
+    /// Publishers that have said that they leave.
+    leaving: BTreeSet<u64>,
     /// The descriptor of each subscriber's page, for publishers that join later.
     pub(super) pages: BTreeMap<usize, OwnedFd>,
     pub(super) generations: Vec<u32>,
@@ -121,6 +123,7 @@ impl State {
             subscribers: Vec::new(),
             joining: BTreeMap::new(),
             lifeline: Lifeline::new()?,
+            leaving: BTreeSet::new(),
             pages: BTreeMap::new(),
             generations: vec![0; SUBSCRIBERS_MAX],
             waiting: Vec::new(),
@@ -203,6 +206,9 @@ impl State {
         let message = match receive(&connection.socket, 0) {
             Ok(Incoming::Message(message, _)) => message,
             Ok(Incoming::Nothing) => return,
+            Ok(Incoming::OtherVersion(version)) => {
+                return Message::refuse_version(&connection.socket, version);
+            }
             Ok(Incoming::Malformed) => return self.send_to(token, Message::refusal(Refusal::NotUnderstood)),
             Ok(Incoming::End) | Err(_) => return self.disconnect(epoll, token),
         };
@@ -220,6 +226,10 @@ impl State {
                 if let Some(subscriber) = self.connection_of([message.words[0], message.words[1]]) {
                     self.disconnect(epoll, subscriber);
                 }
+                return;
+            }
+            (Op::Leave, Role::Publisher { .. }) => {
+                self.leaving.insert(token);
                 return;
             }
             (Op::Wake, Role::Publisher { .. }) => return self.wake_all_subscribers(),
@@ -280,7 +290,12 @@ impl State {
         self.waiting.retain(|(waiting, _)| *waiting != token);
         match connection.role {
             Role::Client => {}
-            Role::Publisher { slot, .. } => self.remove_publisher(slot),
+            Role::Publisher { slot, .. } => {
+                if !self.leaving.remove(&token) {
+                    self.status.words().killed_publishers.fetch_add(1, Ordering::Relaxed);
+                }
+                self.remove_publisher(slot);
+            }
             Role::Joining { .. } => drop(self.joining.remove(&token)),
             Role::Subscriber { slot } => self.remove_subscriber(slot),
         }
