@@ -71,6 +71,22 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
+//! # Trust
+//!
+//! Publishers of a group trust each other and the server. What a subscriber can do to the others depends on the group's
+//! [`Trust`]:
+//!
+//! | a subscriber can | [`Trust::SameUser`] | [`Trust::Strangers`] |
+//! |---|---|---|
+//! | see | every message that is in the log | the same |
+//! | delay publishers | as its [`Policy`] allows | the same |
+//! | wake other subscribers for nothing, or keep them asleep | yes, on purpose | no |
+//! | cost a publisher, for each message | one wake-up for all subscribers that sleep | one wake-up for each that sleeps |
+//! | cost a publisher, for its membership | one page of addresses; a descriptor once it sleeps on its own | the same |
+//! | write the log, or take memory away | no | no |
+//!
+//! A process that forks keeps its groups; the child has none of their memory and must not use them.
+//!
 //! # When a process ends or is killed
 //!
 //! | process | effect on the others |

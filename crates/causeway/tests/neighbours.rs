@@ -41,6 +41,7 @@ const ROLES: &[(&str, fn(&Path, u64))] = &[
     ("publish-and-end", fork::publish_and_end),
     ("publish-until-killed", fork::publish_until_killed),
     ("publish-without-descriptors", joins::publish_without_descriptors),
+    ("look-in-a-child", fork::look_in_a_child),
     ("serve-for-forks", fork::serve),
     ("wait-beside-a-child", fork::wait_beside_a_child),
 ];

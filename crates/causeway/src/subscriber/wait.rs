@@ -182,8 +182,9 @@ impl Subscriber {
     /// Nobody can ring any more. When all processes of the group end at once, their ends of the lifeline close too.
     #[cold]
     fn note_closed_doorbell(&mut self) {
-        self.doorbell_closed = true;
-        self.lifeline_closed |= poll(&[self.lifeline.as_fd()], Some(EXIT_TIME)).is_ok_and(|closed| closed[0]);
+        let first = !std::mem::replace(&mut self.doorbell_closed, true);
+        let time = if first { EXIT_TIME } else { Duration::ZERO };
+        self.lifeline_closed |= poll(&[self.lifeline.as_fd()], Some(time)).is_ok_and(|closed| closed[0]);
     }
 
     /// Prepares a wait in an event loop: after `Ok(true)` the next message makes [`Subscriber::as_fd`] readable.

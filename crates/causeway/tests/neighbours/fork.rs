@@ -38,13 +38,6 @@ pub fn drop_beside_a_child(socket: &Path, _: u64) {
     let mut subscriber = join(socket).subscribe(Policy::Reliable).unwrap();
     let _ = subscriber.wait(Some(Duration::from_millis(1))).unwrap();
     // SAFETY: the other threads of this process (the harness, the watcher) rest.
-    let maps =
-        unsafe { in_a_child(|| !std::fs::read_to_string("/proc/self/maps").unwrap().contains("causeway")) };
-    assert!(
-        matches!(waitpid(maps, None), Ok(WaitStatus::Exited(_, 0))),
-        "the child has mappings of the group"
-    );
-    // SAFETY: as above.
     unsafe {
         in_a_child(|| {
             std::thread::sleep(LONG);
@@ -55,18 +48,40 @@ pub fn drop_beside_a_child(socket: &Path, _: u64) {
     std::thread::sleep(LONG);
 }
 
+/// Subscribes, and forks a child that looks for the memory of the group.
+pub fn look_in_a_child(socket: &Path, _: u64) {
+    let _subscriber = join(socket).subscribe(Policy::Reliable).unwrap();
+    // SAFETY: the other threads of this process rest.
+    let child =
+        unsafe { in_a_child(|| !std::fs::read_to_string("/proc/self/maps").unwrap().contains("causeway:")) };
+    assert!(
+        matches!(waitpid(child, None), Ok(WaitStatus::Exited(_, 0))),
+        "the child has the memory of the group"
+    );
+}
+
+#[test]
+fn a_forked_child_has_none_of_the_memory_of_its_parents_groups() {
+    let (_dir, socket) = public_folder();
+    let group = Group::create("forked", small()).unwrap();
+    group.serve_at(&socket).unwrap();
+    let _publisher = group.publisher().unwrap();
+    Peer::start("look-in-a-child", &socket, 0).succeed();
+}
+
 #[test]
 fn a_subscriber_that_was_dropped_holds_nothing_up_although_a_forked_child_lives() {
     let (_dir, socket) = public_folder();
     let group = Group::create("forked", small()).unwrap();
     group.serve_at(&socket).unwrap();
     let mut publisher = group.publisher().unwrap();
-    let _peer = Peer::start("drop-beside-a-child", &socket, 0);
+    let mut peer = Peer::start("drop-beside-a-child", &socket, 0);
     assert!(publisher.wait_for_subscribers(1, Some(LONG)).unwrap());
     eventually("the subscriber is still there", || group.report().unwrap().subscribers.is_empty());
     for _ in 0..200 {
         publisher.publish_timeout(b"on", LONG).unwrap();
     }
+    assert!(!peer.has_ended(), "it left because it ended");
 }
 
 /// Serves a group that others subscribe to, until it is killed.
