@@ -52,8 +52,10 @@ pub struct SubscriberSet {
     lacks_subscriber: bool,
     /// What was asked for, and when: asked again if no answer comes.
     fetching: Option<(Lacking, Instant)>,
-    /// Whether a message with a descriptor could not be taken in since the last request.
-    starved: bool,
+    /// Why a page or doorbell could not be taken in since the last request.
+    starved: Option<Error>,
+    /// Whether this publisher does not know all subscribers that were there before it.
+    joining: bool,
     /// There is a subscriber that this publisher does not know, and no server to ask.
     cut_off: bool,
     /// Which subscriber has blocked this publisher, at which cursor, and since when.
@@ -94,7 +96,8 @@ impl SubscriberSet {
             server_gone: false,
             lacks_subscriber: false,
             fetching: None,
-            starved: false,
+            starved: None,
+            joining: true,
             cut_off: false,
             blocked: None,
             fulls: 0,
@@ -102,8 +105,15 @@ impl SubscriberSet {
         let end = Instant::now() + ANSWER_TIME;
         loop {
             set.refresh();
+            // Those that are there stay: without space for them this publisher does not join.
+            if let Some(error) = set.starved.take() {
+                return Err(error);
+            }
             match set {
-                SubscriberSet { lacks_subscriber: false, .. } => return Ok(set),
+                SubscriberSet { lacks_subscriber: false, .. } => {
+                    set.joining = false;
+                    return Ok(set);
+                }
                 SubscriberSet { server_gone: true, .. } => return Err(Error::ServerGone),
                 _ if Instant::now() >= end => return Err(Error::NoAnswer),
                 _ => drop(poll(&[set.socket.as_fd()], Some(FETCH_TIME))?),
@@ -194,7 +204,10 @@ impl SubscriberSet {
         if !lacking.doorbell {
             ask_to_wake(&self.socket);
         }
-        if std::mem::take(&mut self.starved) {
+        if self.joining && self.starved.is_some() {
+            return;
+        }
+        if self.starved.take().is_some() {
             match lacking.doorbell {
                 false => drop(Message::new(Op::Missed, &words[..2]).send(&self.socket, &[])),
                 // The server goes on ringing it.
@@ -226,7 +239,7 @@ impl SubscriberSet {
                             self.subscribers.retain(|other| other.slot != subscriber.slot);
                             self.subscribers.push(subscriber);
                         }
-                        Err(_) => self.starved = true,
+                        Err(error) => self.starved = Some(error),
                     }
                 }
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Doorbell => {
@@ -246,7 +259,7 @@ impl SubscriberSet {
                     return;
                 }
                 // A message is lost; what it had is fetched, and if that fails too, done without.
-                Err(_) => self.starved = self.fetching.is_some(),
+                Err(error) => self.starved = self.fetching.is_some().then_some(error),
             }
         }
     }
