@@ -172,7 +172,7 @@ impl SubscriberSet {
         self.lacks_subscriber = matches!(lacking, Some(Lacking { doorbell: false, .. }));
         match lacking {
             Some(lacking) => self.fetch(lacking),
-            None => self.fetching = None,
+            None => (self.fetching, self.starved) = (None, None),
         }
         self.seen_changes = changes;
         self.expected_changes = if lacking.is_none() { changes } else { changes.wrapping_sub(1) };
