@@ -34,8 +34,11 @@ use causeway::{Publisher, Received, Subscriber, Waited};
 use common::{LONG, eventually, play};
 use rustix::process::Uid;
 
+/// What a process of a test does, with the socket of the group and a number.
+type Role = fn(&Path, u64);
+
 /// The processes that a test starts, by name.
-const ROLES: &[(&str, fn(&Path, u64))] = &[
+const ROLES: &[(&str, Role)] = &[
     ("disturb-the-shared-queue", shared_queue::disturb),
     ("drop-beside-a-child", fork::drop_beside_a_child),
     ("publish-and-end", fork::publish_and_end),
