@@ -115,6 +115,8 @@ mod asynchronous;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod foreign;
+#[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
 mod kernel;

@@ -1,10 +1,10 @@
 //! One subscriber as publishers and the server see it: its page, its doorbell, and how long it may hold space.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::net::SendFlags;
 
+use crate::foreign::ForeignSocket;
 use crate::log::layout::SubscriberWords;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::WaitingSubscriber;
@@ -23,7 +23,7 @@ pub struct SubscriberHandle {
     pub page: Arc<SubscriberPage>,
     /// Our end of its doorbell. A socket, not an eventfd: sending with MSG_DONTWAIT cannot block, whatever the subscriber
     /// does with its end, whereas an eventfd blocks its writers when a holder fills it and makes it blocking.
-    pub doorbell: OwnedFd,
+    pub doorbell: ForeignSocket,
     /// The highest cursor seen: a cursor that decreases is ignored.
     pub seen_cursor: u64,
     /// Scratch of [`wake_waiters`](crate::log::wait::wake_waiters).

@@ -13,6 +13,7 @@ use causeway_os::futex;
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::foreign::ForeignSocket;
 use crate::log::Gate;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::pages::{StatusPage, SubscriberPage};
@@ -320,7 +321,7 @@ fn from_notice(message: Message, fds: Vec<OwnedFd>) -> Result<SubscriberHandle> 
         generation,
         policy,
         page,
-        doorbell,
+        doorbell: ForeignSocket::new(doorbell),
         seen_cursor: 0,
         notified: 0,
     })

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! `getsockopt` is given a local structure with its true size.
+//! `getsockopt` and `setsockopt` are given a local structure with its true size.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -146,6 +146,37 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
         return Err(Error::new("receive", text, Errno::MSGSIZE));
     }
     Ok((message.bytes, fds))
+}
+
+/// Makes the kernel refuse descriptors that a peer sends to this Unix socket: its `sendmsg` fails with `EPERM`
+/// (SO_PASSRIGHTS, Linux 6.16). Connections that a listening socket accepts inherit this. Returns false where the kernel
+/// cannot do it.
+///
+/// Without it a peer can make this process close a descriptor of the peer's choice, and closing some blocks: a TCP socket
+/// with SO_LINGER waits for its peer.
+///
+/// # Errors
+///
+/// The kernel's; `EOPNOTSUPP` when this is no Unix socket.
+pub fn refuse_descriptors(socket: impl AsFd) -> Result<bool> {
+    // Not in every version of libc's headers; 83 on all architectures that this crate is built for.
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let off: libc::c_int = 0;
+    // SAFETY: the kernel reads as many bytes from `off` as it has.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            std::ptr::from_ref(&off).cast(),
+            size_of_val(&off) as libc::socklen_t,
+        )
+    };
+    match (done, io::Error::last_os_error()) {
+        (0, _) => Ok(true),
+        (_, error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        (_, error) => Err(Error::new("refuse descriptors on", "a socket", error)),
+    }
 }
 
 /// Who was at the other end when the connection was made, as the kernel saw it.
@@ -310,6 +341,19 @@ mod tests {
         drop(far);
         assert_eq!(send_with_fds(&near, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));
         assert_eq!(recv_with_fds(&near, &mut [0; 4], 1).unwrap().0, 0);
+    }
+
+    #[test]
+    fn a_socket_that_refuses_descriptors_takes_none_and_its_peer_still_does() {
+        let (near, far) = seqpacket_pair().unwrap();
+        if !refuse_descriptors(&near).unwrap() {
+            eprintln!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
+            return;
+        }
+        let refused = send_with_fds(&far, b"x", &[far.as_fd()]).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");
+        send_with_fds(&near, b"x", &[near.as_fd()]).unwrap();
+        assert_eq!(recv_with_fds(&far, &mut [0; 4], 1).unwrap().1.len(), 1);
     }
 
     #[test]

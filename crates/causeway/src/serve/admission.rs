@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use causeway_os::futex;
-use causeway_os::socket::stream_pair;
+use causeway_os::socket::{refuse_descriptors, stream_pair};
 
 use super::state::{Answer, Connection, Role, State};
 use crate::error::{Refusal, Result};
+use crate::foreign::ForeignSocket;
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::WaitingSubscriber;
@@ -110,6 +111,9 @@ impl State {
             .ok_or(Refusal::TooMany)?;
         let (page_fd, page) = SubscriberPage::create().map_err(|_| Refusal::Exhausted)?;
         let (doorbell, doorbell_far) = stream_pair().map_err(|_| Refusal::Exhausted)?;
+        // Neither end takes descriptors: a subscriber could block a publisher with one, and a publisher a subscriber.
+        let doorbell = ForeignSocket::new(doorbell);
+        let _ = refuse_descriptors(&doorbell_far);
         // An initial cursor at the oldest message: the subscriber moves it to where it begins.
         let start = Reader::join(&*self.log).map_err(|_| Refusal::NotUnderstood)?.position();
         page.words().cursor.store(start, Ordering::Release);

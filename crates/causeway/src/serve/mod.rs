@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -25,9 +26,10 @@ use rustix::net::{
 };
 
 use crate::error::{Error, Result};
+use crate::foreign::ForeignSocket;
 use crate::log::mapped::MappedLog;
 use crate::options::{Access, GroupOptions};
-use crate::wire::ANSWER_TIME;
+use crate::wire::{ANSWER_TIME, receive};
 use state::State;
 
 /// The kind of an epoll event: the low bits of its data.
@@ -35,6 +37,9 @@ const SOCKET: u64 = 0;
 const PIDFD: u64 = 1;
 const LISTENER: u64 = 2;
 const STOP: u64 = 3;
+
+/// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its connection.
+const READERS_MAX: usize = 64;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -51,6 +56,8 @@ struct Shared {
     state: Mutex<State>,
     epoll: OwnedFd,
     stop: OwnedFd,
+    /// Threads that read one request each: see [`Shared::read`].
+    readers: AtomicUsize,
 }
 
 impl Host {
@@ -61,7 +68,12 @@ impl Host {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("make"))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make"))?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN).map_err(failed("watch"))?;
-        let shared = Arc::new(Shared { state: Mutex::new(State::new(name, options)?), epoll, stop });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new(name, options)?),
+            epoll,
+            stop,
+            readers: AtomicUsize::new(0),
+        });
         let served = Arc::clone(&shared);
         let thread = crate::reservation::spawn("causeway-serve", move || served.run())
             .map_err(|error| Error::os("start", "the thread that serves a group", error))?;
@@ -93,7 +105,7 @@ impl Host {
     pub fn listen(&self, path: &Path) -> Result<()> {
         let on = |op: &'static str| move |error: Errno| Error::os(op, path.display().to_string(), error);
         let address = SocketAddrUnix::new(path).map_err(on("use as a socket's path"))?;
-        let listener = unix_socket()?;
+        let listener = ForeignSocket::new(unix_socket()?);
         match bind(&listener, &address) {
             Err(Errno::ADDRINUSE) if is_abandoned(path, &address)? => {
                 rustix::fs::unlink(path).map_err(on("remove the abandoned socket"))?;
@@ -148,7 +160,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
         let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
@@ -163,9 +175,34 @@ impl Shared {
                     STOP => return,
                     LISTENER => self.accept(token),
                     PIDFD => self.lock().disconnect(&self.epoll, token),
-                    _ => self.lock().serve(&self.epoll, token),
+                    _ => self.read(token),
                 }
             }
+        }
+    }
+
+    /// Reads and answers a request. Where the kernel cannot keep descriptors away, the read may block while it closes one: then
+    /// a thread of its own does it, without the lock.
+    fn read(self: &Arc<Self>, token: u64) {
+        let mut state = self.lock();
+        let Some(socket) = state.socket(token) else { return };
+        if socket.refuses_descriptors() {
+            return state.serve(&self.epoll, token, receive(&*socket, 0));
+        }
+        let shared = Arc::clone(self);
+        let read = move || {
+            let incoming = receive(&*socket, 0);
+            drop(socket);
+            let mut state = shared.lock();
+            state.serve(&shared.epoll, token, incoming);
+            state.watch_again(&shared.epoll, token);
+            shared.readers.fetch_sub(1, Ordering::Relaxed);
+        };
+        // Relaxed: the number guards nothing but itself.
+        let may_start = self.readers.fetch_add(1, Ordering::Relaxed) < READERS_MAX;
+        if !may_start || crate::reservation::spawn("causeway-read", read).is_err() {
+            self.readers.fetch_sub(1, Ordering::Relaxed);
+            state.disconnect(&self.epoll, token);
         }
     }
 
@@ -218,7 +255,7 @@ pub fn connect_to(path: &Path) -> Result<OwnedFd> {
 /// A listening socket, and the file to remove with it.
 #[derive(Debug)]
 struct Listener {
-    socket: OwnedFd,
+    socket: ForeignSocket,
     path: PathBuf,
 }
 

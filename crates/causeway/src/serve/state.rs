@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::report::Report;
 use super::{Listener, PIDFD, SOCKET};
 use crate::error::{Error, Refusal, Result};
+use crate::foreign::ForeignSocket;
 use crate::log::Memory;
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
@@ -22,7 +23,7 @@ use crate::log::wait::wake_waiters;
 use crate::log::word::PUBLISHERS_MAX;
 use crate::options::{GroupOptions, Policy};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{Incoming, Message, Op, receive};
+use crate::wire::{Incoming, Message, Op};
 
 /// Connections beyond this number are refused: every slot twice, and some that only request reports.
 const CONNECTIONS_MAX: usize = 2 * (SUBSCRIBERS_MAX + PUBLISHERS_MAX) + 64;
@@ -52,7 +53,7 @@ pub(super) struct State {
 /// A peer at the other end of a socket.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Arc<ForeignSocket>,
     pidfd: Option<OwnedFd>,
     pub(super) peer: Credentials,
     pub(super) local: bool,
@@ -124,13 +125,13 @@ impl State {
         self.next_token
     }
 
-    pub(super) fn add_listener(&mut self, socket: OwnedFd, path: std::path::PathBuf) -> u64 {
+    pub(super) fn add_listener(&mut self, socket: ForeignSocket, path: std::path::PathBuf) -> u64 {
         let token = self.token();
         self.listeners.insert(token, Listener { socket, path });
         token
     }
 
-    pub(super) fn listener(&self, token: u64) -> Option<&OwnedFd> {
+    pub(super) fn listener(&self, token: u64) -> Option<&ForeignSocket> {
         self.listeners.get(&token).map(|listener| &listener.socket)
     }
 
@@ -147,6 +148,7 @@ impl State {
             let _ = Message::refusal(Refusal::TooMany).send(&socket, &[]);
             return Err(Error::Refused(Refusal::TooMany));
         }
+        let socket = ForeignSocket::new(socket);
         let failed = |error: Errno| Error::os("watch", "a connection", error);
         rustix::io::ioctl_fionbio(&socket, true).map_err(failed)?;
         let (peer, pidfd) = match like.and_then(|token| self.connections.get(&token)) {
@@ -161,21 +163,34 @@ impl State {
             }
         };
         let token = self.token();
-        epoll::add(epoll, &socket, EventData::new_u64((token << 2) | SOCKET), EventFlags::IN)
+        epoll::add(epoll, &socket, EventData::new_u64((token << 2) | SOCKET), events(&socket))
             .map_err(failed)?;
         if let Some(pidfd) = &pidfd {
             epoll::add(epoll, pidfd, EventData::new_u64((token << 2) | PIDFD), EventFlags::IN)
                 .map_err(failed)?;
         }
-        self.connections.insert(token, Connection { socket, pidfd, peer, local, role: Role::Client });
+        self.connections
+            .insert(token, Connection { socket: Arc::new(socket), pidfd, peer, local, role: Role::Client });
         Ok(())
     }
 
-    /// Answers a request of a peer.
-    pub(super) fn serve(&mut self, epoll: &OwnedFd, token: u64) {
+    /// The socket of a connection, to be read.
+    pub(super) fn socket(&self, token: u64) -> Option<Arc<ForeignSocket>> {
+        self.connections.get(&token).map(|connection| Arc::clone(&connection.socket))
+    }
+
+    /// Waits for the next request on a socket that is read by a thread of its own.
+    pub(super) fn watch_again(&mut self, epoll: &OwnedFd, token: u64) {
+        if let Some(connection) = self.connections.get(&token) {
+            let (socket, data) = (&connection.socket, EventData::new_u64((token << 2) | SOCKET));
+            let _ = epoll::modify(epoll, socket, data, events(socket));
+        }
+    }
+
+    /// Answers what was read from a peer.
+    pub(super) fn serve(&mut self, epoll: &OwnedFd, token: u64, incoming: Result<Incoming>) {
         let Some(connection) = self.connections.get(&token) else { return };
-        // Descriptors of a peer are not received: closing one could block.
-        let message = match receive(&connection.socket, 0) {
+        let message = match incoming {
             Ok(Incoming::Message(message, _)) => message,
             Ok(Incoming::Nothing) => return,
             Ok(Incoming::Malformed) => return self.send_to(token, Message::refusal(Refusal::NotUnderstood)),
@@ -264,5 +279,13 @@ impl State {
         }
         self.wake_all_subscribers();
         self.connections.clear();
+    }
+}
+
+/// What to wait for on a socket. One that a thread of its own reads is watched again when that thread has read it.
+fn events(socket: &ForeignSocket) -> EventFlags {
+    match socket.refuses_descriptors() {
+        true => EventFlags::IN,
+        false => EventFlags::IN | EventFlags::ONESHOT,
     }
 }
