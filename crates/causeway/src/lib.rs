@@ -151,6 +151,9 @@ mod wire;
 pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
 #[cfg(not(loom))]
 #[doc(inline)]
+pub use causeway_os::socket::Credentials;
+#[cfg(not(loom))]
+#[doc(inline)]
 pub use log::Position;
 #[cfg(not(loom))]
 pub use {

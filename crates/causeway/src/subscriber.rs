@@ -355,7 +355,12 @@ impl Subscriber {
     fn has_ended(&self) -> bool {
         self.status.words().phase.load(Ordering::Acquire) == 2
             || self.all_peers_gone()
-            || (self.server_is_gone() && self.remote_publishers() == 0)
+            || (self.server_is_gone() && (self.remote_publishers() == 0 || self.is_removed()))
+    }
+
+    /// Whether the server has removed this subscriber. A server that died leaves the list as it was.
+    fn is_removed(&self) -> bool {
+        self.status.words().subscribers[self.slot].load(Ordering::Acquire) != self.generation
     }
 
     /// One bit for each publisher that does not die with the server.

@@ -7,13 +7,31 @@
 mod common;
 #[path = "neighbours/descriptors.rs"]
 mod descriptors;
+#[path = "neighbours/invited.rs"]
+mod invited;
+#[path = "neighbours/path.rs"]
+mod path;
+#[path = "neighbours/patience.rs"]
+mod patience;
+#[path = "neighbours/places.rs"]
+mod places;
+#[path = "neighbours/rules.rs"]
+mod rules;
 #[path = "neighbours/support.rs"]
 mod support;
 
 use std::path::Path;
 
-/// The processes that a test starts, by name.
-const ROLES: &[(&str, fn(&Path, u64))] = &[("without-passrights", descriptors::without_passrights)];
+/// What a process of a test does, with a path and a number.
+type Role = fn(&Path, u64);
+
+/// The processes that tests start, by name.
+const ROLES: &[(&str, Role)] = &[
+    ("without-passrights", descriptors::without_passrights),
+    ("launch", invited::launch),
+    ("change-directory", path::change_directory),
+    ("with-1024-files", places::with_1024_files),
+];
 
 #[test]
 fn role() {

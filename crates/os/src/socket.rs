@@ -179,6 +179,52 @@ pub fn refuse_descriptors(socket: impl AsFd) -> Result<bool> {
     }
 }
 
+/// Binds a Unix socket to `path`, where its file has exactly `mode` from the first moment on, whatever the umask of this
+/// process. The mode is never set by path: in a directory that others can write, that path may lead elsewhere by then.
+///
+/// # Errors
+///
+/// The kernel's: `EADDRINUSE` when there is a file at `path`.
+pub fn bind_with_mode(socket: impl AsFd, path: &std::path::Path, mode: u32) -> Result<()> {
+    use rustix::fs::Mode;
+    let socket = socket.as_fd();
+    let on = || path.display().to_string();
+    let address = rustix::net::SocketAddrUnix::new(path).context("use as a socket's path", on)?;
+    let mode = Mode::from_raw_mode(mode);
+    // The file takes the mode that the socket has, less the umask.
+    rustix::fs::fchmod(socket, mode).context("set the mode of the socket for", on)?;
+    let bound = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+            // SAFETY: the umask and the working directory become this thread's own; no descriptor is concerned.
+            let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) };
+            if unshared.is_ok() {
+                rustix::process::umask(Mode::empty());
+            }
+            rustix::net::bind(socket, &address)?;
+            match unshared {
+                Ok(()) => Ok(()),
+                // Some containers forbid it. Nobody can connect before the socket listens, so that a mode set now is early
+                // enough; it is set through a descriptor of that very file.
+                Err(_) => chmod_socket(path, mode),
+            }
+        });
+        thread.map(|thread| thread.join().expect("nothing panics in it"))
+    });
+    bound.context("start a thread that binds", on)?.context("bind", on)
+}
+
+/// Sets the mode of a socket's file, if it is one, of this user, and no link.
+fn chmod_socket(path: &std::path::Path, mode: rustix::fs::Mode) -> rustix::io::Result<()> {
+    use rustix::fs::{FileType, Mode, OFlags};
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = rustix::fs::fstat(&file)?;
+    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || !is_ours {
+        return Err(Errno::ADDRINUSE);
+    }
+    rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
+}
+
 /// Who was at the other end when the connection was made, as the kernel saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
@@ -341,6 +387,24 @@ mod tests {
         drop(far);
         assert_eq!(send_with_fds(&near, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));
         assert_eq!(recv_with_fds(&near, &mut [0; 4], 1).unwrap().0, 0);
+    }
+
+    #[test]
+    fn a_bound_socket_has_the_mode_that_was_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("causeway-os-bind-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        for mode in [0o600, 0o666] {
+            let path = dir.join(format!("{mode:o}"));
+            let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+            bind_with_mode(&socket, &path, mode).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            let again = bind_with_mode(&socket, &path, mode).unwrap_err();
+            assert!(matches!(again.raw_os_error(), Some(libc::EADDRINUSE | libc::EINVAL)), "{again}");
+            chmod_socket(&path, rustix::fs::Mode::from_raw_mode(0o640)).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! incremented, and the subscriber is granted its slot after that: a publisher that sees the new count has received the
 //! descriptors. And the unfinished frames of a dead publisher are decided before its bit is cleared and subscribers are woken.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 use causeway_os::socket::{refuse_descriptors, stream_pair};
 
+use super::places::Share;
 use super::state::{Answer, Connection, Role, State};
 use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
@@ -22,6 +24,9 @@ use crate::log::{Kind, Memory, Reader, reclaim};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{Message, Op, is_gone};
+
+/// How long the server remembers that a subscriber of another user missed its deadline and left.
+const LATE_TIME: Duration = Duration::from_secs(60);
 
 impl State {
     pub(super) fn grant_publisher(&mut self, token: u64) -> Answer {
@@ -94,14 +99,42 @@ impl State {
         if !connection.local && !self.options.subscribers.admits(connection.peer) {
             return Err(Refusal::Forbidden);
         }
+        if !connection.local && policy.patience() > self.patience_with(connection.share) {
+            return Err(Refusal::TooPatient);
+        }
         if self.is_sealed() {
             return self.grant_subscriber(token, policy);
+        }
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.deadline = None;
         }
         if !self.waiting.iter().any(|(waiting, _)| *waiting == token) {
             self.waiting.push((token, policy));
         }
         self.send_to(token, Message::new(Op::Waiting, &[]));
         Ok(())
+    }
+
+    /// How long publishers may have to wait for a subscriber; `None` for any time. A user that has missed a deadline is not
+    /// waited for again while that is remembered: otherwise it could delay publishers again and again.
+    fn patience_with(&self, share: Option<Share>) -> Duration {
+        let Some(share) = share.filter(|share| *share != Share::Invited) else {
+            return self.options.most_patient.patience();
+        };
+        let is_late = |subscriber: &SubscriberHandle| {
+            self.log.tail().demoted[subscriber.slot].load(Ordering::Relaxed) == subscriber.generation
+        };
+        let is_its = |connection: &Connection| match connection.role {
+            Role::Subscriber { slot } if connection.share == Some(share) => {
+                self.subscribers.iter().any(|subscriber| subscriber.slot == slot && is_late(subscriber))
+            }
+            _ => false,
+        };
+        let was_late = self.late_users.iter().any(|(late, until)| *late == share && Instant::now() < *until);
+        if was_late || self.connections.values().any(is_its) {
+            return Duration::ZERO;
+        }
+        self.options.most_patient.patience().min(self.options.most_patient_for_others.patience())
     }
 
     fn grant_subscriber(&mut self, token: u64, policy: Policy) -> Answer {
@@ -177,12 +210,18 @@ impl State {
         }
     }
 
-    pub(super) fn remove_subscriber(&mut self, slot: usize) {
+    pub(super) fn remove_subscriber(&mut self, slot: usize, share: Option<Share>) {
         let status = self.status.words();
         status.subscribers[slot].store(0, Ordering::Release);
         status.subscriber_changes.fetch_add(1, Ordering::SeqCst);
         if let Some(index) = self.subscribers.iter().position(|subscriber| subscriber.slot == slot) {
             let subscriber = self.subscribers.swap_remove(index);
+            let is_late = self.log.tail().demoted[slot].load(Ordering::Relaxed) == subscriber.generation;
+            if let Some(share) = share.filter(|_| is_late) {
+                let now = Instant::now();
+                self.late_users.retain(|(_, until)| now < *until);
+                self.late_users.push((share, now + LATE_TIME));
+            }
             // Publishers that sleep on this cursor wake up, and those about to sleep find it changed.
             subscriber.words().cursor.store(u64::MAX, Ordering::Release);
             let _ = futex::wake(subscriber.page.cursor_futex(), u32::MAX);
@@ -190,16 +229,26 @@ impl State {
         self.pages.remove(&slot);
     }
 
+    /// Disconnects the subscriber in a slot. Returns whether there was one.
+    pub(super) fn disconnect_subscriber(&mut self, epoll: &OwnedFd, subscriber: u32) -> bool {
+        let is_it = |role: Role| matches!(role, Role::Subscriber { slot } if slot == subscriber as usize);
+        let found = self.connections.iter().find(|(_, connection)| is_it(connection.role));
+        let Some(token) = found.map(|(token, _)| *token) else { return false };
+        self.disconnect(epoll, token);
+        self.wake_all_subscribers();
+        true
+    }
+
     pub(super) fn evict(&mut self, publisher: u8) -> Result<bool> {
         let role = |connection: &Connection| matches!(connection.role, Role::Publisher { slot, .. } if slot == publisher);
         let token = self.connections.iter().find(|(_, connection)| role(connection)).map(|(token, _)| *token);
         let Some(token) = token.filter(|_| self.options.kind == Kind::Shared) else { return Ok(false) };
+        // The evicted publisher may still write to what becomes padding. The log is ended first, so that the memory is never
+        // claimed for another message. If that fails, everything stays as it is.
+        reclaim::end_log(&*self.log)?;
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.role = Role::Client;
         }
-        // The evicted publisher may still write to what becomes padding. The log is ended first, so that the memory is never
-        // claimed for another message.
-        reclaim::end_log(&*self.log)?;
         self.remove_publisher(publisher);
         Ok(true)
     }
@@ -216,6 +265,7 @@ mod tests {
     use rustix::event::epoll::{self, CreateFlags};
     use rustix::net::sockopt;
 
+    use super::super::state::Origin;
     use super::*;
     use crate::options::GroupOptions;
 
@@ -233,7 +283,7 @@ mod tests {
                 if is_small {
                     sockopt::set_socket_send_buffer_size(&near, 1).unwrap();
                 }
-                state.connect(&epoll, near, true, None).unwrap();
+                state.connect(&epoll, near, Origin::Local).unwrap();
                 ends.push(far);
                 *state.connections.keys().next_back().unwrap()
             };

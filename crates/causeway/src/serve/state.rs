@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use causeway_os::futex;
 use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_pair};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::listener::Listener;
+use super::places::{Places, Share};
 use super::report::Report;
-use super::{Listener, PIDFD, SOCKET};
+use super::{PIDFD, SOCKET};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::Memory;
@@ -20,13 +23,15 @@ use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::StatusPage;
 use crate::log::wait::wake_waiters;
-use crate::log::word::PUBLISHERS_MAX;
 use crate::options::{GroupOptions, Policy};
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{Incoming, Message, Op};
 
-/// Connections beyond this number are refused: every slot twice, and some that only request reports.
-const CONNECTIONS_MAX: usize = 2 * (SUBSCRIBERS_MAX + PUBLISHERS_MAX) + 64;
+/// A visitor that requests nothing for this long is disconnected.
+const VISIT_TIME: Duration = Duration::from_secs(1);
+
+/// After this many requests that are not understood, a peer is not listened to any more; only its end is noticed.
+const MISTAKES_MAX: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -47,6 +52,8 @@ pub(super) struct State {
     pub(super) admits_local_publishers: bool,
     /// Subscribers that joined before the log was sealed: token and policy.
     pub(super) waiting: Vec<(u64, Policy)>,
+    /// Users whose subscribers missed a deadline and left, and until when that is remembered.
+    pub(super) late_users: Vec<(Share, Instant)>,
     next_token: u64,
 }
 
@@ -57,7 +64,26 @@ pub(super) struct Connection {
     pidfd: Option<OwnedFd>,
     pub(super) peer: Credentials,
     pub(super) local: bool,
+    /// Whose share of the places this connection takes; `None` for this process, its user and root.
+    pub(super) share: Option<Share>,
+    /// When the connection ends unless a request comes before.
+    pub(super) deadline: Option<Instant>,
+    /// Requests that were not understood.
+    mistakes: u32,
     pub(super) role: Role,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Origin {
+    /// This process, for itself.
+    Local,
+    /// This process, for another one.
+    Invitation,
+    /// A socket in the file system.
+    Path,
+    /// The connection with this token, which asked for another one.
+    Asked(u64),
 }
 
 /// What a peer has become.
@@ -100,6 +126,7 @@ impl State {
             pages: BTreeMap::new(),
             generations: vec![0; SUBSCRIBERS_MAX],
             waiting: Vec::new(),
+            late_users: Vec::new(),
             next_token: 1,
         };
         if state.awaited_publishers == 0 {
@@ -125,42 +152,44 @@ impl State {
         self.next_token
     }
 
-    pub(super) fn add_listener(&mut self, socket: ForeignSocket, path: std::path::PathBuf) -> u64 {
+    pub(super) fn add_listener(&mut self, listener: Listener) -> u64 {
         let token = self.token();
-        self.listeners.insert(token, Listener { socket, path });
+        self.listeners.insert(token, listener);
         token
     }
 
-    pub(super) fn listener(&self, token: u64) -> Option<&ForeignSocket> {
-        self.listeners.get(&token).map(|listener| &listener.socket)
+    pub(super) fn listener(&self, token: u64) -> Option<&Listener> {
+        self.listeners.get(&token)
     }
 
-    /// Adds a connection. `like` is the connection that requested it, if one did: a pair of sockets does not show which
-    /// process will use it, so the new one inherits its credentials.
-    pub(super) fn connect(
-        &mut self,
-        epoll: &OwnedFd,
-        socket: OwnedFd,
-        local: bool,
-        like: Option<u64>,
-    ) -> Result<()> {
-        if self.connections.len() >= CONNECTIONS_MAX {
-            let _ = Message::refusal(Refusal::TooMany).send(&socket, &[]);
-            return Err(Error::Refused(Refusal::TooMany));
-        }
+    /// Adds a connection, if the rules admit its user and there is a place for it. A refused peer is told the reason.
+    pub(super) fn connect(&mut self, epoll: &OwnedFd, socket: OwnedFd, origin: Origin) -> Result<()> {
         let socket = ForeignSocket::new(socket);
         let failed = |error: Errno| Error::os("watch", "a connection", error);
         rustix::io::ioctl_fionbio(&socket, true).map_err(failed)?;
-        let (peer, pidfd) = match like.and_then(|token| self.connections.get(&token)) {
-            Some(other) => (other.peer, other.pidfd.as_ref().and_then(|pidfd| pidfd.try_clone().ok())),
-            None => {
+        let (peer, share) = match origin {
+            Origin::Local | Origin::Invitation => (peer_credentials(&socket)?, None),
+            Origin::Path => {
                 let peer = peer_credentials(&socket)?;
-                // A pair of sockets shows the process that made it, which is this one, not the process that uses it later.
-                // So only the end of the connection tells that the peer is gone.
-                let own = peer.pid == std::process::id();
-                let by_number = || causeway_os::process::pidfd_open(peer.pid);
-                (peer, (!own).then(|| peer_pidfd(&socket).or_else(|_| by_number()).ok()).flatten())
+                (peer, Share::of(peer))
             }
+            Origin::Asked(token) => {
+                let other = self.connections.get(&token).ok_or(Error::ServerGone)?;
+                // Which process will use it is not known: a pair of sockets shows the process that made it.
+                (other.peer, Some(other.share.unwrap_or(Share::Invited)))
+            }
+        };
+        let local = matches!(origin, Origin::Local);
+        if let Err(refusal) = self.check_visitor(peer, share, local) {
+            let _ = Message::refusal(refusal).send(&socket, &[]);
+            return Err(Error::Refused(refusal));
+        }
+        // Only a process that connected by itself is known; the end of the others' connections tells that they are gone.
+        let pidfd = match origin {
+            Origin::Path if peer.pid != std::process::id() => {
+                peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(peer.pid)).ok()
+            }
+            _ => None,
         };
         let token = self.token();
         epoll::add(epoll, &socket, EventData::new_u64((token << 2) | SOCKET), events(&socket))
@@ -169,9 +198,42 @@ impl State {
             epoll::add(epoll, pidfd, EventData::new_u64((token << 2) | PIDFD), EventFlags::IN)
                 .map_err(failed)?;
         }
-        self.connections
-            .insert(token, Connection { socket: Arc::new(socket), pidfd, peer, local, role: Role::Client });
+        // A socket that was made for another process may wait until that one starts.
+        let deadline = matches!(origin, Origin::Path).then(|| Instant::now() + VISIT_TIME);
+        let (socket, role) = (Arc::new(socket), Role::Client);
+        let connection = Connection { socket, pidfd, peer, local, share, deadline, mistakes: 0, role };
+        self.connections.insert(token, connection);
         Ok(())
+    }
+
+    /// Asks the rules whether this user may join in any way, and whether there is a place for another connection.
+    fn check_visitor(&self, peer: Credentials, share: Option<Share>, local: bool) -> Answer {
+        if local {
+            return Ok(());
+        }
+        let is_stranger = matches!(share, Some(Share::User(_)));
+        if is_stranger && !self.options.publishers.admits(peer) && !self.options.subscribers.admits(peer) {
+            return Err(Refusal::Forbidden);
+        }
+        let remote = self.connections.values().filter(|connection| !connection.local);
+        Places::now().check(remote.map(|connection| connection.share), share)
+    }
+
+    /// When the next visitor's time is over.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.connections.values().filter_map(Connection::visit_ends).min()
+    }
+
+    /// Disconnects the visitors whose time is over.
+    pub(super) fn end_visits(&mut self, epoll: &OwnedFd) {
+        let now = Instant::now();
+        let is_over = |connection: &Connection| connection.visit_ends().is_some_and(|end| end <= now);
+        let over: Vec<u64> =
+            self.connections.iter().filter(|(_, it)| is_over(it)).map(|(token, _)| *token).collect();
+        for token in over {
+            self.send_to(token, Message::refusal(Refusal::TooLate));
+            self.disconnect(epoll, token);
+        }
     }
 
     /// The socket of a connection, to be read.
@@ -183,19 +245,25 @@ impl State {
     pub(super) fn watch_again(&mut self, epoll: &OwnedFd, token: u64) {
         if let Some(connection) = self.connections.get(&token) {
             let (socket, data) = (&connection.socket, EventData::new_u64((token << 2) | SOCKET));
-            let _ = epoll::modify(epoll, socket, data, events(socket));
+            let events = if connection.mistakes > MISTAKES_MAX { EventFlags::RDHUP } else { events(socket) };
+            let _ = epoll::modify(epoll, socket, data, events);
         }
     }
 
     /// Answers what was read from a peer.
     pub(super) fn serve(&mut self, epoll: &OwnedFd, token: u64, incoming: Result<Incoming>) {
-        let Some(connection) = self.connections.get(&token) else { return };
+        let Some(connection) = self.connections.get_mut(&token) else { return };
         let message = match incoming {
+            // What is left to hear of it is its end.
+            _ if connection.mistakes > MISTAKES_MAX => return self.disconnect(epoll, token),
             Ok(Incoming::Message(message, _)) => message,
             Ok(Incoming::Nothing) => return,
-            Ok(Incoming::Malformed) => return self.send_to(token, Message::refusal(Refusal::NotUnderstood)),
+            Ok(Incoming::Malformed) => return self.note_mistake(epoll, token),
             Ok(Incoming::End) | Err(_) => return self.disconnect(epoll, token),
         };
+        if connection.deadline.is_some() {
+            connection.deadline = Some(Instant::now() + VISIT_TIME);
+        }
         let answer = match (message.op, connection.role) {
             (Op::Publish, Role::Client) => self.grant_publisher(token),
             (Op::Mapped, Role::Publisher { slot, mapped: false }) => self.publisher_mapped(token, slot),
@@ -203,10 +271,22 @@ impl State {
             (Op::Stat, _) => self.send_report(token),
             // Not for a subscriber: a hostile one would use up all connections.
             (Op::Connect, Role::Client) => self.connect_another(epoll, token),
-            _ => Err(Refusal::NotUnderstood),
+            _ => return self.note_mistake(epoll, token),
         };
         if let Err(refusal) = answer {
             self.send_to(token, Message::refusal(refusal));
+        }
+    }
+
+    /// Refuses a request that is not understood. A peer that goes on and on costs no more than its place.
+    fn note_mistake(&mut self, epoll: &OwnedFd, token: u64) {
+        self.send_to(token, Message::refusal(Refusal::NotUnderstood));
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        connection.mistakes += 1;
+        if connection.mistakes > MISTAKES_MAX {
+            let (socket, data) = (&connection.socket, EventData::new_u64((token << 2) | SOCKET));
+            // Its end is reported all the same.
+            let _ = epoll::modify(epoll, socket, data, EventFlags::RDHUP);
         }
     }
 
@@ -219,7 +299,11 @@ impl State {
 
     fn connect_another(&mut self, epoll: &OwnedFd, token: u64) -> Answer {
         let (near, far) = seqpacket_pair().map_err(|_| Refusal::Exhausted)?;
-        self.connect(epoll, near, false, Some(token)).map_err(|_| Refusal::TooMany)?;
+        self.connect(epoll, near, Origin::Asked(token)).map_err(|error| match error {
+            // The far end was dropped with what it was told.
+            Error::Refused(refusal) => refusal,
+            _ => Refusal::Exhausted,
+        })?;
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
         let _ = Message::new(Op::Granted, &[]).send(&connection.socket, &[far.as_fd()]);
         Ok(())
@@ -237,7 +321,12 @@ impl State {
 
     fn send_report(&self, token: u64) -> Answer {
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
-        for row in self.report().map_err(|_| Refusal::NotUnderstood)?.to_messages() {
+        let mut report = self.report().map_err(|_| Refusal::NotUnderstood)?;
+        // Of other subscribers, a stranger learns nothing.
+        if let Some(Share::User(uid)) = connection.share {
+            report.subscribers.retain(|subscriber| subscriber.uid == uid);
+        }
+        for row in report.to_messages() {
             // A client that does not read gets part of a report, without its end.
             if row.send(&connection.socket, &[]).is_err() {
                 break;
@@ -258,7 +347,7 @@ impl State {
         match connection.role {
             Role::Client => {}
             Role::Publisher { slot, .. } => self.remove_publisher(slot),
-            Role::Subscriber { slot } => self.remove_subscriber(slot),
+            Role::Subscriber { slot } => self.remove_subscriber(slot, connection.share),
         }
     }
 
@@ -279,6 +368,14 @@ impl State {
         }
         self.wake_all_subscribers();
         self.connections.clear();
+    }
+}
+
+impl Connection {
+    /// When this visit ends unless a request comes before. Publishers and subscribers are no visitors, nor is a subscriber that
+    /// waits for publishers.
+    fn visit_ends(&self) -> Option<Instant> {
+        self.deadline.filter(|_| self.role == Role::Client)
     }
 }
 
