@@ -17,6 +17,8 @@ mod patience;
 mod places;
 #[path = "neighbours/rules.rs"]
 mod rules;
+#[path = "neighbours/server.rs"]
+mod server;
 #[path = "neighbours/support.rs"]
 mod support;
 
