@@ -98,7 +98,9 @@ fn too_few_or_too_many_descriptors_are_refused() {
 fn logs_of_a_size_that_no_log_has_are_refused() {
     let group = Group::create("genuine", small()).unwrap();
     let _publisher = group.publisher().unwrap();
-    for bytes in [0, 1, 4096, 8192, 8192 + 2048, 8192 + 4095, 8192 + 4097, 8192 + 12288, 8192 + (1 << 31)] {
+    for bytes in
+        [0, 1, 4096, 12288, 12288 + 2048, 12288 + 4095, 12288 + 4097, 12288 + 12288, 12288 + (1 << 31)]
+    {
         let mut fds = genuine(&group);
         fds[1] = sealed(bytes, &[Seals::GROW, Seals::FUTURE_WRITE, Seals::SEAL]);
         let refused = receive_from(&fds).unwrap_err().to_string();

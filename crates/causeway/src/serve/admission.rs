@@ -20,7 +20,7 @@ use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::WaitingSubscriber;
 use crate::log::word::PUBLISHERS_MAX;
-use crate::log::{Kind, Memory, Reader, reclaim};
+use crate::log::{Kind, Memory, Reader, server};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{Message, Op, is_gone};
@@ -185,7 +185,7 @@ impl State {
     pub(super) fn remove_publisher(&mut self, slot: u8) {
         if self.options.kind == Kind::Shared {
             // A log that publishers have corrupted cannot be repaired; its subscribers report that.
-            let _ = reclaim::settle(&*self.log, slot);
+            let _ = server::settle(&*self.log, slot);
         } else {
             self.log.tail().publishers_waiting.fetch_and(!(1 << slot), Ordering::Relaxed);
         }
@@ -245,7 +245,7 @@ impl State {
         let Some(token) = token.filter(|_| self.options.kind == Kind::Shared) else { return Ok(false) };
         // The evicted publisher may still write to what becomes padding. The log is ended first, so that the memory is never
         // claimed for another message. If that fails, everything stays as it is.
-        reclaim::end_log(&*self.log)?;
+        server::end_log(&*self.log)?;
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.role = Role::Client;
         }
