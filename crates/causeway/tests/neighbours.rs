@@ -17,10 +17,15 @@ mod patience;
 mod places;
 #[path = "neighbours/rules.rs"]
 mod rules;
+#[cfg(feature = "tokio")]
+#[path = "neighbours/runtime.rs"]
+mod runtime;
 #[path = "neighbours/server.rs"]
 mod server;
 #[path = "neighbours/support.rs"]
 mod support;
+#[path = "neighbours/threads.rs"]
+mod threads;
 
 use std::path::Path;
 

@@ -64,7 +64,7 @@ pub fn wait_bitset(
 }
 
 #[inline]
-fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
+pub(crate) fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
     match result {
         Ok(()) => Ok(Outcome::Woken),
         Err(Errno::AGAIN) => Ok(Outcome::Changed),
