@@ -69,8 +69,8 @@ pub enum Refusal {
     /// The access rule of the group ([`GroupOptions::subscribers`](crate::GroupOptions::subscribers),
     /// [`GroupOptions::publishers`](crate::GroupOptions::publishers)) does not admit this user.
     Forbidden,
-    /// All slots are taken: 64 publishers, 256 subscribers, or all connections of the server; or this user has a third of
-    /// the connections that others have left.
+    /// All slots are taken: 64 publishers, 256 subscribers, or all connections of the server; or this user has
+    /// its share of them.
     TooMany,
     /// The group allows one publisher, and that publisher has joined already. More need
     /// [`GroupOptions::several_publishers`](crate::GroupOptions::several_publishers).
@@ -218,7 +218,7 @@ impl fmt::Display for Refusal {
                 "publishers do not wait that long for a subscriber of this user; subscribe with a shorter deadline or with the \
                  policy lossy, or create the group with GroupOptions::most_patient_for_others"
             }
-            Refusal::TooLate => "no request came within a second of connecting; try again",
+            Refusal::TooLate => "no request came within a second of connecting; send one at once, or try again",
             Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
         })
     }

@@ -1,8 +1,8 @@
 //! How many connections a server accepts, and how many of them from one user.
 //!
 //! A connection costs the process that serves the group a socket and a pidfd, and a subscriber two descriptors more. What
-//! other users can take is bounded twice: one user by a third of what the others have left, all of them by half of all places.
-//! So the own user always finds places, and the application always finds descriptors.
+//! other users can take is bounded twice: one user by a third of what other strangers have left, all of them by half of the places
+//! and of the subscribers' slots. So the own user always finds a slot, and the application always finds descriptors.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -54,18 +54,23 @@ impl Places {
         taken: impl Iterator<Item = Option<Share>>,
         share: Option<Share>,
     ) -> Result<(), Refusal> {
-        let (mut all, mut shared, mut own) = (0, 0, 0);
+        let (mut all, mut strangers, mut own) = (0, 0, 0);
         for other in taken {
             all += 1;
-            shared += usize::from(other.is_some());
+            strangers += usize::from(matches!(other, Some(Share::User(_))));
             own += usize::from(other == share);
         }
-        let left = self.0.saturating_sub(all);
-        let is_free = match share {
-            None => left > 0,
-            Some(_) => left > 0 && shared < self.0 / 2 && own < ((left + own) / SHARE).max(1),
+        // Half of the slots of subscribers, too, are not for strangers.
+        let for_strangers = self.0.min(SUBSCRIBERS_MAX);
+        let has_share = match share {
+            None => true,
+            Some(Share::Invited) => own < self.0 / 2,
+            Some(Share::User(_)) => {
+                let left = for_strangers.saturating_sub(strangers - own);
+                own < (left / SHARE).max(1) && strangers < for_strangers / 2
+            }
         };
-        if is_free { Ok(()) } else { Err(Refusal::TooMany) }
+        if has_share && all < self.0 { Ok(()) } else { Err(Refusal::TooMany) }
     }
 }
 
@@ -83,12 +88,19 @@ mod tests {
     }
 
     #[test]
-    fn a_user_gets_a_third_of_what_is_left_and_all_of_them_half() {
+    fn a_user_gets_a_third_of_what_other_strangers_have_left_and_all_of_them_half() {
         let mut taken = Vec::new();
-        assert_eq!(filled(600, &mut taken, Some(Share::User(7))), 200);
-        assert_eq!(filled(600, &mut taken, Some(Share::Invited)), 100, "half of all places");
-        assert_eq!(filled(600, &mut taken, Some(Share::User(8))), 0);
-        assert_eq!(filled(600, &mut taken, None), 300, "the own user gets all that is left");
+        let places = SUBSCRIBERS_MAX * 2;
+        assert_eq!(filled(places, &mut taken, Some(Share::User(7))), SUBSCRIBERS_MAX / 3);
+        let half = SUBSCRIBERS_MAX / 2;
+        assert_eq!(filled(places, &mut taken, Some(Share::User(8))), half - SUBSCRIBERS_MAX / 3);
+        assert_eq!(filled(places, &mut taken, Some(Share::User(9))), 0);
+        assert_eq!(filled(places, &mut taken, None), places - half, "the own user gets all that is left");
+    }
+
+    #[test]
+    fn invited_processes_get_half_of_all_places() {
+        assert_eq!(filled(600, &mut Vec::new(), Some(Share::Invited)), 300);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
-use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_pair};
+use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_pair, set_send_buffer_bytes};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -29,6 +29,10 @@ use crate::wire::{Incoming, Message, Op};
 
 /// A visitor that requests nothing for this long is disconnected.
 const VISIT_TIME: Duration = Duration::from_secs(1);
+
+/// Answers that may wait for a subscriber of another user, as the kernel counts them: half of what it then allows. Enough for
+/// a report with all publishers. Publishers need the usual size, for their notices.
+const STRANGER_BUFFER_BYTES: usize = 32 << 10;
 
 /// After this many requests that are not understood, a peer is not listened to any more; only its end is noticed.
 const MISTAKES_MAX: u32 = 16;
@@ -183,6 +187,10 @@ impl State {
         if let Err(refusal) = self.check_visitor(peer, share, local) {
             let _ = Message::refusal(refusal).send(&socket, &[]);
             return Err(Error::Refused(refusal));
+        }
+        if matches!(share, Some(Share::User(_))) && !self.options.publishers.admits(peer) {
+            // What it requests and does not read lies in this process's memory. A failure leaves the usual size.
+            let _ = set_send_buffer_bytes(&socket, STRANGER_BUFFER_BYTES);
         }
         // Only a process that connected by itself is known; the end of the others' connections tells that they are gone.
         let pidfd = match origin {
