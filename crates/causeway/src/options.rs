@@ -107,7 +107,7 @@ impl Access {
 /// In a user namespace, every user that has no number there is shown with the same one (65534). A process that runs with
 /// that number itself cannot tell itself from them, and takes them all for others.
 pub(crate) fn is_own_user(uid: u32) -> bool {
-    uid == rustix::process::geteuid().as_raw() && !(uid == unmapped_user() && !every_user_is_mapped())
+    uid == rustix::process::geteuid().as_raw() && (uid != unmapped_user() || every_user_is_mapped())
 }
 
 /// The number that stands for users without a number in this namespace.

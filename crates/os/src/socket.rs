@@ -193,23 +193,24 @@ pub fn bind_with_mode(socket: impl AsFd, path: &std::path::Path, mode: u32) -> R
     let mode = Mode::from_raw_mode(mode);
     // The file takes the mode that the socket has, less the umask.
     rustix::fs::fchmod(socket, mode).context("set the mode of the socket for", on)?;
-    let bound = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
-            // SAFETY: the umask and the working directory become this thread's own; no descriptor is concerned.
-            let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) };
-            if unshared.is_ok() {
-                rustix::process::umask(Mode::empty());
-            }
-            rustix::net::bind(socket, &address)?;
-            match unshared {
-                Ok(()) => Ok(()),
-                // Some containers forbid it. Nobody can connect before the socket listens, so that a mode set now is early
-                // enough; it is set through a descriptor of that very file.
-                Err(_) => chmod_socket(path, mode),
-            }
-        });
-        thread.map(|thread| thread.join().expect("nothing panics in it"))
+    let shared = rustix::io::fcntl_dupfd_cloexec(socket, 0).context("duplicate the socket for", on)?;
+    let owned_path = path.to_owned();
+    // Not a scope: its end would leave a token for the next `park` of the calling thread.
+    let bound = std::thread::Builder::new().spawn(move || {
+        // SAFETY: the umask and the working directory become this thread's own; no descriptor is concerned.
+        let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) };
+        if unshared.is_ok() {
+            rustix::process::umask(Mode::empty());
+        }
+        rustix::net::bind(&shared, &address)?;
+        match unshared {
+            Ok(()) => Ok(()),
+            // Some containers forbid it. Nobody can connect before the socket listens, so that a mode set now is early
+            // enough; it is set through a descriptor of that very file.
+            Err(_) => chmod_socket(&owned_path, mode),
+        }
     });
+    let bound = bound.map(|thread| thread.join().expect("nothing panics in it"));
     bound.context("start a thread that binds", on)?.context("bind", on)
 }
 

@@ -1,6 +1,7 @@
 //! Serving a group: one thread that sends descriptors and watches which peers live. No message passes through it.
 //!
-//! It sleeps in `epoll_wait`, with a timeout only while a visitor has requested nothing yet. What it does on an event is in [`state`] and [`admission`].
+//! It sleeps in `epoll_wait`, with a timeout only while a visitor has requested nothing yet. What it does on an event is in
+//! [`state`] and [`admission`].
 
 mod admission;
 mod listener;
