@@ -71,22 +71,6 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! # Trust
-//!
-//! Publishers of a group trust each other and the server. What a subscriber can do to the others depends on the group's
-//! [`Trust`]:
-//!
-//! | a subscriber can | [`Trust::SameUser`] | [`Trust::Strangers`] |
-//! |---|---|---|
-//! | see | every message that is in the log | the same |
-//! | delay publishers | as its [`Policy`] allows | the same |
-//! | wake other subscribers for nothing, or keep them asleep | yes, on purpose | no |
-//! | cost a publisher, for each message | one wake-up for all subscribers that sleep | one wake-up for each that sleeps |
-//! | cost a publisher, for its membership | one page of addresses; a descriptor once it sleeps on its own | the same |
-//! | write the log, or take memory away | no | no |
-//!
-//! A process that forks keeps its groups; the child has none of their memory and must not use them.
-//!
 //! # When a process ends or is killed
 //!
 //! | process | effect on the others |
@@ -106,6 +90,25 @@
 //! Only the server can skip the unfinished message of a killed publisher. If the server was killed before it did, and other
 //! publishers live, subscribers stop at that message: [`Subscriber::recv_timeout`] times out, and [`Subscriber::health`]
 //! names the publisher that left it unfinished and says that the server is gone. Leave such a group and create a new one.
+//!
+//! # Trust
+//!
+//! [`GroupOptions::publishers`] and [`GroupOptions::subscribers`] say who may join: only the creator's user and root (`SameUser`,
+//! the default), or others as well (`Strangers`). [`GroupOptions::trust`] changes
+//! one thing alone, the words on which subscribers sleep ([`Trust`]), and with them what one can do to the sleep of others.
+//!
+//! | | `SameUser`: where only the creator's user and root may join | `Strangers`: with any other rule |
+//! |---|---|---|
+//! | **who may join** | processes of the creator's user, root, and processes that they invite. The kernel says who a peer is, when it connects; the socket's file has mode 0600 | the users that a rule names, too; a visitor whom no rule admits is refused when it connects. Publishers trust each other and the server in both |
+//! | **what he can see** | a subscriber: every message, who else is there ([`Group::report`]) | a subscriber: every message and the publishers; of subscribers, those of its own user only. A visitor that no rule admits: the refusal |
+//! | **what he can delay** | a subscriber: publishers, for as long as its policy says, for ever with `Reliable` unless [`most_patient`](GroupOptions::most_patient) forbids it; the sleep and waking of all others, because they share one futex word | a subscriber: publishers, for the time of [`most_patient_for_others`](GroupOptions::most_patient_for_others) (1 s), then its user gets `Lossy` until a minute after the late one has left; each publish by one system call while it sleeps, on a word of its own. It cannot wake others or keep them asleep |
+//! | **what he can use up** | one of 256 slots each; the places of the server (704, or a quarter of its limit of open files); four descriptors and a page of the server each; a page of addresses of each publisher, and a descriptor once it sleeps on its own doorbell | a user: a third of what other strangers have left of 256 places (or of a quarter of the limit of open files); all strangers: half of that, so that the server's user and its application always find places and descriptors. A visitor without a request is sent away after a second; one that sends nonsense is not listened to after 16 mistakes; what it does not read takes at most 64 KiB |
+//! | **what he can break** | nothing of others as a subscriber, beyond the delays above; everything as a publisher: it writes the log | nothing as a subscriber: it writes only its own page, which others take for hostile input and whose memory it cannot take away, and can pass no descriptor to the server or a publisher. As a publisher everything, so name publishers with care |
+//!
+//! [`Group::disconnect`] ends a subscriber, [`Group::evict`] a publisher. A process that joins by path can ask who serves there:
+//! [`Group::server`].
+//!
+//! A process that forks keeps its groups; the child has none of their memory and must not use them.
 //!
 //! # Features
 //!
@@ -131,6 +134,8 @@ mod asynchronous;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod foreign;
+#[cfg(not(loom))]
 mod group;
 #[cfg(not(loom))]
 mod kernel;
@@ -148,6 +153,8 @@ mod publisher;
 mod reservation;
 #[cfg(not(loom))]
 mod serve;
+#[cfg(all(feature = "tokio", not(loom)))]
+mod space;
 #[cfg(not(loom))]
 mod spin;
 #[cfg(not(loom))]
@@ -165,6 +172,9 @@ mod wire;
 
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
+#[cfg(not(loom))]
+#[doc(inline)]
+pub use causeway_os::socket::Credentials;
 #[cfg(not(loom))]
 #[doc(inline)]
 pub use log::Position;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use causeway_os::socket::Credentials;
@@ -42,7 +43,9 @@ pub enum Policy {
 
 impl Policy {
     pub(crate) fn to_words(self) -> [u32; 2] {
-        let millis = |deadline: Duration| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
+        // Rounded up: a deadline below a millisecond must not become none at all.
+        let millis =
+            |deadline: Duration| u32::try_from(deadline.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
         match self {
             Policy::Reliable => [0, 0],
             Policy::DemoteAfter(deadline) => [1, millis(deadline)],
@@ -67,6 +70,11 @@ impl Policy {
     /// Whether publishers wait for such a subscriber at all.
     pub(crate) fn holds_space(self) -> bool {
         !matches!(self, Policy::Lossy | Policy::LagAtMost(_))
+    }
+
+    /// The longest time that publishers wait for such a subscriber without a pause.
+    pub(crate) fn patience(self) -> Duration {
+        if self.holds_space() { self.deadline().unwrap_or(Duration::MAX) } else { Duration::ZERO }
     }
 
     /// How long publishers wait for such a subscriber, if that is limited.
@@ -115,11 +123,35 @@ impl Access {
     pub(crate) fn admits(&self, peer: Credentials) -> bool {
         match self {
             _ if peer.uid == 0 => true,
-            Access::SameUser => peer.uid == rustix::process::geteuid().as_raw(),
+            Access::SameUser => is_own_user(peer.uid),
             Access::Users(users) => users.contains(&peer.uid),
             Access::AnyUser => true,
         }
     }
+}
+
+/// Whether a peer with this number is the user of this process.
+///
+/// In a user namespace, every user that has no number there is shown with the same one (65534). A process that runs with
+/// that number itself cannot tell itself from them, and takes them all for others.
+pub(crate) fn is_own_user(uid: u32) -> bool {
+    uid == rustix::process::geteuid().as_raw() && (uid != unmapped_user() || every_user_is_mapped())
+}
+
+/// The number that stands for users without a number in this namespace.
+fn unmapped_user() -> u32 {
+    static UNMAPPED: OnceLock<u32> = OnceLock::new();
+    *UNMAPPED.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+        text.trim().parse().unwrap_or(65534)
+    })
+}
+
+/// Whether every user has a number in the user namespace of this process.
+fn every_user_is_mapped() -> bool {
+    let text = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let lengths = text.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    lengths.sum::<u64>() >= u64::from(u32::MAX)
 }
 
 /// The properties of a new group.
@@ -136,6 +168,8 @@ pub struct GroupOptions {
     pub(crate) publishers: Access,
     pub(crate) subscribers: Access,
     pub(crate) trust: Option<Trust>,
+    pub(crate) most_patient: Policy,
+    pub(crate) most_patient_for_others: Policy,
 }
 
 impl Default for GroupOptions {
@@ -154,7 +188,14 @@ impl GroupOptions {
             publishers: Access::SameUser,
             subscribers: Access::SameUser,
             trust: None,
+            most_patient: Policy::Reliable,
+            most_patient_for_others: Policy::DemoteAfter(Duration::from_secs(1)),
         }
+    }
+
+    /// Whether a user other than the creator's may join in any way.
+    pub(crate) fn admits_other_users(&self) -> bool {
+        self.publishers != Access::SameUser || self.subscribers != Access::SameUser
     }
 
     /// Sets the size of the log in bytes: a power of two from 4 KiB to 1 GiB. The longest payload is a quarter of it. A log
@@ -202,6 +243,22 @@ impl GroupOptions {
     /// Sets which users may subscribe. [`Access::SameUser`] by default.
     pub fn subscribers(mut self, access: Access) -> GroupOptions {
         self.subscribers = access;
+        self
+    }
+
+    /// Sets the policy for which publishers wait longest, of those that a subscriber in another process may ask for: one that
+    /// asks for more patience is refused. [`Policy::Reliable`] by default: any policy. Users other than the creator's are bound
+    /// by [`GroupOptions::most_patient_for_others`] as well. Subscribers of the creating process are not bound.
+    pub fn most_patient(mut self, policy: Policy) -> GroupOptions {
+        self.most_patient = policy;
+        self
+    }
+
+    /// As [`GroupOptions::most_patient`], for users other than the creator's and root.
+    /// [`Policy::DemoteAfter`] one second by default: one of them that does not read delays publishers for a second. After that,
+    /// this user gets [`Policy::Lossy`] only, until a minute after its late subscribers have left.
+    pub fn most_patient_for_others(mut self, policy: Policy) -> GroupOptions {
+        self.most_patient_for_others = policy;
         self
     }
 }
@@ -257,6 +314,21 @@ mod tests {
             assert_eq!(Policy::from_words(policy.to_words()), Some(policy));
         }
         assert_eq!(Policy::from_words([9, 0]), None);
+    }
+
+    #[test]
+    fn a_deadline_is_rounded_up_to_milliseconds() {
+        for (micros, millis) in [(0, 0), (1, 1), (900, 1), (1000, 1), (1001, 2)] {
+            assert_eq!(Policy::DemoteAfter(Duration::from_micros(micros)).to_words(), [1, millis]);
+        }
+    }
+
+    #[test]
+    fn policies_are_ordered_by_how_long_publishers_wait() {
+        let second = Duration::from_secs(1);
+        assert!(Policy::Reliable.patience() > Policy::DemoteAfter(second).patience());
+        assert_eq!(Policy::DisconnectAfter(second).patience(), second);
+        assert!(Policy::Lossy.patience().is_zero());
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::log::wait::{await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::serve::Host;
+#[cfg(feature = "tokio")]
+use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
 use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds, tell};
 
@@ -227,7 +229,7 @@ impl Publisher {
         self.subscribers.server_is_gone()
     }
 
-    /// A wait for space that a blocking thread can do for this publisher.
+    /// What this publisher waits for while the log is full.
     #[cfg(feature = "tokio")]
     pub(crate) fn space(&mut self) -> Space {
         let slowest = self.subscribers.slowest(self.log.tail());
@@ -339,33 +341,6 @@ impl Publisher {
             self.writer.forget_limit();
         }
         Ok(Position(position))
-    }
-}
-
-/// A wait for space that does not borrow the publisher. It ends when the slowest subscriber advances or dies, and after
-/// 10 ms in any case: then the publisher checks deadlines and the server itself.
-#[cfg(feature = "tokio")]
-#[derive(Debug)]
-pub(crate) struct Space {
-    log: Arc<MappedLog>,
-    owner: u8,
-    on: Option<(Arc<crate::log::pages::SubscriberPage>, u64)>,
-}
-
-#[cfg(feature = "tokio")]
-impl Space {
-    pub(crate) fn wait(self) {
-        const SLICE: Duration = Duration::from_millis(10);
-        let Some((page, cursor)) = self.on else {
-            std::thread::sleep(Duration::from_micros(50));
-            return;
-        };
-        await_space(self.log.tail(), self.owner);
-        let now = page.words().cursor.load(std::sync::atomic::Ordering::Acquire);
-        if now <= cursor {
-            let _ = page.cursor_to_wait_for().wait(cursor as u32, Some(SLICE));
-        }
-        stop_awaiting_space(self.log.tail(), self.owner);
     }
 }
 

@@ -10,6 +10,7 @@ use causeway_os::futex;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use crate::foreign::ForeignSocket;
 use crate::log::layout::SubscriberWords;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::{Notes, WaitingSubscriber};
@@ -30,7 +31,7 @@ pub struct SubscriberHandle {
     /// Our end of its doorbell; a publisher fetches it when it needs it first. A socket, not an eventfd: sending with
     /// MSG_DONTWAIT cannot block, whatever the subscriber does with its end, whereas an eventfd blocks its writers when a
     /// holder fills it and makes it blocking.
-    pub doorbell: Option<OwnedFd>,
+    pub doorbell: Option<ForeignSocket>,
     /// A publisher's connection to the server, which rings doorbells for it.
     server: Option<Arc<OwnedFd>>,
     /// The doorbell was needed and was not there.
@@ -50,7 +51,7 @@ impl SubscriberHandle {
         generation: u32,
         policy: Policy,
         page: Arc<SubscriberPage>,
-        doorbell: Option<OwnedFd>,
+        doorbell: Option<ForeignSocket>,
         server: Option<Arc<OwnedFd>>,
     ) -> SubscriberHandle {
         let (lacks_doorbell, placed, seen_cursor, notes) = (false, false, 0, Notes::default());

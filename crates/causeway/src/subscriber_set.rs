@@ -15,6 +15,7 @@ use causeway_os::futex;
 use causeway_os::process::poll;
 
 use crate::error::{Error, Result};
+use crate::foreign::ForeignSocket;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::pages::{StatusPage, SubscriberPage};
 use crate::log::wait::{WaitingSubscriber, wake_waiters};
@@ -245,6 +246,7 @@ impl SubscriberSet {
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Doorbell => {
                     let [slot, generation, ..] = message.words;
                     if let Ok([doorbell]) = take_fds(fds) {
+                        let doorbell = ForeignSocket::new(doorbell);
                         self.with(slot as usize, |subscriber| {
                             if subscriber.generation == generation {
                                 (subscriber.doorbell, subscriber.lacks_doorbell) = (Some(doorbell), false);

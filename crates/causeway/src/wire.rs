@@ -78,9 +78,20 @@ impl Op {
 }
 
 /// The reasons for a refusal.
-const REFUSALS: [Refusal; 8] = {
+const REFUSALS: [Refusal; 10] = {
     use Refusal::*;
-    [Forbidden, TooMany, PublishersFixed, PublisherStuck, NotUnderstood, Exhausted, OnePublisher, Ended]
+    [
+        Forbidden,
+        TooMany,
+        PublishersFixed,
+        PublisherStuck,
+        NotUnderstood,
+        Exhausted,
+        OnePublisher,
+        Ended,
+        TooPatient,
+        TooLate,
+    ]
 };
 
 fn code_of(refusal: Refusal) -> u32 {
@@ -93,6 +104,8 @@ fn code_of(refusal: Refusal) -> u32 {
         Refusal::Exhausted => 6,
         Refusal::OnePublisher => 7,
         Refusal::Ended => 8,
+        Refusal::TooPatient => 9,
+        Refusal::TooLate => 10,
     }
 }
 
@@ -180,8 +193,16 @@ pub enum Incoming {
 
 /// Takes one message with at most `max_fds` descriptors from a socket.
 pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
+    let socket = socket.as_fd();
     let mut bytes = [0; BYTES];
-    match recv_with_fds(socket, &mut bytes, max_fds) {
+    let received = match recv_with_fds(socket, &mut bytes, max_fds) {
+        // The peer left without having read everything. What it said before comes after this error.
+        Err(error) if error.raw_os_error() == Some(Errno::CONNRESET.raw_os_error()) => {
+            recv_with_fds(socket, &mut bytes, max_fds)
+        }
+        other => other,
+    };
+    match received {
         Ok((0, _)) => Ok(Incoming::End),
         Ok((length, fds)) => Ok(match Message::decode(&bytes[..length]) {
             Some(message) => Incoming::Message(message, fds),
@@ -211,8 +232,14 @@ pub fn is_gone(error: &causeway_os::Error) -> bool {
 
 /// Sends a request and waits for the answer, at most for `timeout`; `None` waits without a limit.
 pub fn ask(socket: &OwnedFd, request: Message, timeout: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
-    tell(socket, request)?;
-    answer(socket, timeout)
+    match tell(socket, request) {
+        // A server that refuses a visitor does so without waiting for the request.
+        Err(Error::ServerGone) => match answer(socket, Some(Duration::ZERO)) {
+            Err(error @ Error::Refused(_)) => Err(error),
+            _ => Err(Error::ServerGone),
+        },
+        told => told.and_then(|()| answer(socket, timeout)),
+    }
 }
 
 /// Sends a message to a server.
@@ -312,6 +339,8 @@ mod tests {
             (Refusal::Exhausted, "out of descriptors or memory"),
             (Refusal::OnePublisher, "the one publisher was there"),
             (Refusal::Ended, "the group has ended"),
+            (Refusal::TooPatient, "publishers do not wait that long"),
+            (Refusal::TooLate, "no request within a second"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
         assert_eq!(known.len(), REFUSALS.len());

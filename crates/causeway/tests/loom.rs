@@ -7,7 +7,7 @@
 use causeway::log::atomic::{AtomicU32, Ordering};
 use causeway::log::layout::SubscriberWords;
 use causeway::log::wait::{self, Notes, WaitTarget, Waiter, WaitingSubscriber};
-use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
+use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
@@ -323,7 +323,7 @@ fn a_frame_is_decided_once_when_its_owner_commits_while_it_is_given_up() {
         let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else { unreachable!() };
         let server = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || reclaim::settle(&shared.memory, 0).unwrap())
+            thread::spawn(move || server::settle(&shared.memory, 0).unwrap())
         };
         shared.memory.write_payload(claim.position, &1u64.to_le_bytes());
         let committed = writer.commit(claim, Label::default()).is_ok();
@@ -405,7 +405,7 @@ fn a_message_is_before_the_end_of_a_log_or_refused() {
                 }
             })
         };
-        reclaim::end_log(&shared.memory).unwrap();
+        server::end_log(&shared.memory).unwrap();
         let published = publisher.join().unwrap();
         let mut reader = Reader::join(&shared.memory).unwrap();
         match reader.peek().unwrap() {

@@ -14,18 +14,39 @@ mod common;
 
 #[path = "neighbours/blame.rs"]
 mod blame;
+#[path = "neighbours/descriptors.rs"]
+mod descriptors;
 #[path = "neighbours/forged_note.rs"]
 mod forged_note;
 #[path = "neighbours/fork.rs"]
 mod fork;
+#[path = "neighbours/invited.rs"]
+mod invited;
 #[path = "neighbours/joins.rs"]
 mod joins;
 #[path = "neighbours/late_is_out.rs"]
 mod late_is_out;
 #[path = "neighbours/page.rs"]
 mod page;
+#[path = "neighbours/path.rs"]
+mod path;
+#[path = "neighbours/patience.rs"]
+mod patience;
+#[path = "neighbours/places.rs"]
+mod places;
+#[path = "neighbours/rules.rs"]
+mod rules;
+#[cfg(feature = "tokio")]
+#[path = "neighbours/runtime.rs"]
+mod runtime;
+#[path = "neighbours/server.rs"]
+mod server;
 #[path = "neighbours/shared_queue.rs"]
 mod shared_queue;
+#[path = "neighbours/support.rs"]
+mod support;
+#[path = "neighbours/threads.rs"]
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,6 +68,10 @@ const ROLES: &[(&str, Role)] = &[
     ("look-in-a-child", fork::look_in_a_child),
     ("serve-for-forks", fork::serve),
     ("wait-beside-a-child", fork::wait_beside_a_child),
+    ("without-passrights", descriptors::without_passrights),
+    ("launch", invited::launch),
+    ("change-directory", path::change_directory),
+    ("with-1024-files", places::with_1024_files),
 ];
 
 #[test]

@@ -94,7 +94,7 @@ pub fn wait_and_compare(
 }
 
 #[inline]
-fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
+pub(crate) fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
     match result {
         Ok(()) => Ok(Outcome::Woken),
         Err(Errno::AGAIN) => Ok(Outcome::Changed),

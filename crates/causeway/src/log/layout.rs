@@ -6,6 +6,7 @@
 //! the group and read by all.
 
 use super::atomic::{AtomicU32, AtomicU64, QuietU64};
+use super::word::PUBLISHERS_MAX;
 
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
@@ -15,8 +16,8 @@ pub const ABI: u32 = 3;
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
 pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 256 };
-/// Bytes before the ring: one page of constants, one page of words.
-pub const PREFIX_BYTES: u64 = 8192;
+/// Bytes before the ring: one page of constants, two pages of words.
+pub const PREFIX_BYTES: u64 = 12288;
 /// Offset of [`Tail`] in the log.
 pub const TAIL_OFFSET: u64 = 4096;
 /// Size of a subscriber page and of the status page.
@@ -53,6 +54,16 @@ pub struct LogHeader {
     pub start: QuietU64,
 }
 
+/// What one publisher tells the server. A cache line of its own, which nobody else writes.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct PublisherWords {
+    /// `mw`: the position of its last claim, stored before the claim: where its unfinished frame is, if it has one.
+    pub claim: QuietU64,
+    /// Messages published through this slot. `mw`: stored after each; `sw`: those before the hint.
+    pub published: QuietU64,
+}
+
 /// A frame boundary and how many messages lie before it.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -63,7 +74,7 @@ pub struct Mark {
     pub messages: AtomicU64,
 }
 
-/// The words of a log that change, one page, written by publishers (and by the server when one died).
+/// The words of a log that change, two pages, written by publishers (and by the server when one died).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tail {
@@ -90,6 +101,8 @@ pub struct Tail {
     pub demoted: [AtomicU32; SUBSCRIBERS_MAX],
     /// How often a publisher found the log full and gave a message up.
     pub given_up: Apart<QuietU64>,
+    /// Per publisher slot.
+    pub publishers: [PublisherWords; PUBLISHERS_MAX],
 }
 
 /// A subscriber page: everything that a subscriber tells other processes. They treat it as hostile input.
@@ -146,6 +159,7 @@ impl Default for Tail {
             marks: Default::default(),
             demoted: std::array::from_fn(|_| AtomicU32::new(0)),
             given_up: Default::default(),
+            publishers: std::array::from_fn(|_| PublisherWords::default()),
         }
     }
 }
@@ -200,7 +214,12 @@ mod checked {
     const _: () = assert!(offset_of!(Tail, marks) == 0x400);
     const _: () = assert!(offset_of!(Tail, demoted) == 0x420);
     const _: () = assert!(offset_of!(Tail, given_up) == 0x880);
+    const _: () = assert!(offset_of!(Tail, publishers) == 0x900);
     const _: () = assert!(size_of::<Tail>() as u64 <= PREFIX_BYTES - TAIL_OFFSET);
+
+    const _: () = assert!(size_of::<PublisherWords>() == 64);
+    const _: () = assert!(offset_of!(PublisherWords, claim) == 0x00);
+    const _: () = assert!(offset_of!(PublisherWords, published) == 0x08);
 
     const _: () = assert!(offset_of!(SubscriberWords, cursor) == 0x000);
     const _: () = assert!(offset_of!(SubscriberWords, arm) == 0x080);

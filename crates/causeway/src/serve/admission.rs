@@ -7,27 +7,33 @@
 //!
 //! Order matters when a publisher leaves: the unfinished frames of a dead publisher are decided before its bit is cleared and subscribers are woken.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use causeway_os::futex;
-use causeway_os::socket::stream_pair;
+use causeway_os::socket::{refuse_descriptors, stream_pair};
 use rustix::net::sockopt;
 
+use super::places::Share;
 use super::state::{Answer, Connection, Role, State};
 use crate::error::{Refusal, Result};
+use crate::foreign::ForeignSocket;
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::WaitingSubscriber;
 use crate::log::word::PUBLISHERS_MAX;
-use crate::log::{Kind, Memory, Reader, reclaim};
+use crate::log::{Kind, Memory, Reader, server};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{Message, Op};
 
 /// Half the smallest send buffer that the kernel gives: space for some six notices.
 const NOTICES_BYTES: usize = 2304;
+
+/// How long the server remembers that a subscriber of another user missed its deadline and left.
+const LATE_TIME: Duration = Duration::from_secs(60);
 
 impl State {
     pub(super) fn grant_publisher(&mut self, token: u64) -> Answer {
@@ -79,6 +85,10 @@ impl State {
         if self.awaited_publishers == 0 && !self.is_sealed() {
             self.seal().map_err(|_| Refusal::NotUnderstood)?;
             for (token, policy) in std::mem::take(&mut self.waiting) {
+                if let Some(connection) = self.connections.get_mut(&token) {
+                    connection.role = Role::Client;
+                    connection.extend_visit();
+                }
                 if let Err(refusal) = self.grant_subscriber(token, policy) {
                     self.send_to(token, Message::refusal(refusal));
                 }
@@ -93,8 +103,14 @@ impl State {
         if !connection.local && !self.options.subscribers.admits(connection.peer) {
             return Err(Refusal::Forbidden);
         }
+        if !connection.local && policy.patience() > self.patience_with(connection.share) {
+            return Err(Refusal::TooPatient);
+        }
         if self.is_sealed() {
             return self.grant_subscriber(token, policy);
+        }
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.role = Role::Waiting;
         }
         if !self.waiting.iter().any(|(waiting, _)| *waiting == token) {
             self.waiting.push((token, policy));
@@ -103,11 +119,36 @@ impl State {
         Ok(())
     }
 
+    /// How long publishers may have to wait for a subscriber. A user that has missed a deadline is not
+    /// waited for again while that is remembered: otherwise it could delay publishers again and again.
+    fn patience_with(&self, share: Option<Share>) -> Duration {
+        let Some(share) = share.filter(|share| *share != Share::Invited) else {
+            return self.options.most_patient.patience();
+        };
+        let is_late = |subscriber: &SubscriberHandle| {
+            self.log.tail().demoted[subscriber.slot].load(Ordering::Relaxed) == subscriber.generation
+        };
+        let is_its = |connection: &Connection| match connection.role {
+            Role::Subscriber { slot } if connection.share == Some(share) => {
+                self.subscribers.iter().any(|subscriber| subscriber.slot == slot && is_late(subscriber))
+            }
+            _ => false,
+        };
+        let was_late = self.late_users.iter().any(|(late, until)| *late == share && Instant::now() < *until);
+        if was_late || self.connections.values().any(is_its) {
+            return Duration::ZERO;
+        }
+        self.options.most_patient.patience().min(self.options.most_patient_for_others.patience())
+    }
+
     /// Gives a subscriber a slot and all that it needs. Nothing of it is visible to others before it is ready.
     fn grant_subscriber(&mut self, token: u64, policy: Policy) -> Answer {
         let slot = (0..SUBSCRIBERS_MAX).find(|slot| !self.is_taken(*slot)).ok_or(Refusal::TooMany)?;
         let (page_fd, page) = SubscriberPage::create().map_err(|_| Refusal::Exhausted)?;
         let (doorbell, doorbell_far) = stream_pair().map_err(|_| Refusal::Exhausted)?;
+        // Neither end takes descriptors: a subscriber could block a publisher with one, and a publisher a subscriber.
+        let doorbell = ForeignSocket::new(doorbell);
+        let _ = refuse_descriptors(&doorbell_far);
         self.generations[slot] = self.generations[slot].wrapping_add(1).max(1);
         let generation = self.generations[slot];
         let trust = self.options.effective_trust().to_word();
@@ -203,7 +244,7 @@ impl State {
     pub(super) fn remove_publisher(&mut self, slot: u8) {
         if self.options.kind == Kind::Shared {
             // A log that publishers have corrupted cannot be repaired; its subscribers report that.
-            let _ = reclaim::settle(&*self.log, slot);
+            let _ = server::settle(&*self.log, slot);
         } else {
             self.log.tail().publishers_waiting.fetch_and(!(1 << slot), Ordering::Relaxed);
         }
@@ -228,12 +269,18 @@ impl State {
         }
     }
 
-    pub(super) fn remove_subscriber(&mut self, slot: usize) {
+    pub(super) fn remove_subscriber(&mut self, slot: usize, share: Option<Share>) {
         let status = self.status.words();
         status.subscribers[slot].store(0, Ordering::Release);
         status.subscriber_changes.fetch_add(1, Ordering::SeqCst);
         if let Some(index) = self.subscribers.iter().position(|subscriber| subscriber.slot == slot) {
             let subscriber = self.subscribers.swap_remove(index);
+            let is_late = self.log.tail().demoted[slot].load(Ordering::Relaxed) == subscriber.generation;
+            if let Some(share) = share.filter(|_| is_late) {
+                let now = Instant::now();
+                self.late_users.retain(|(_, until)| now < *until);
+                self.late_users.push((share, now + LATE_TIME));
+            }
             // Publishers that sleep on this cursor wake up, and those about to sleep find it changed.
             subscriber.words().cursor.store(u64::MAX, Ordering::Release);
             let _ = futex::wake(subscriber.page.cursor_futex(), u32::MAX);
@@ -244,16 +291,26 @@ impl State {
         self.pages.remove(&slot);
     }
 
+    /// Disconnects the subscriber in a slot. Returns whether there was one.
+    pub(super) fn disconnect_subscriber(&mut self, epoll: &OwnedFd, subscriber: u32) -> bool {
+        let is_it = |role: Role| matches!(role, Role::Subscriber { slot } if slot == subscriber as usize);
+        let found = self.connections.iter().find(|(_, connection)| is_it(connection.role));
+        let Some(token) = found.map(|(token, _)| *token) else { return false };
+        self.disconnect(epoll, token);
+        self.wake_all_subscribers();
+        true
+    }
+
     pub(super) fn evict(&mut self, publisher: u8) -> Result<bool> {
         let role = |connection: &Connection| matches!(connection.role, Role::Publisher { slot, .. } if slot == publisher);
         let token = self.connections.iter().find(|(_, connection)| role(connection)).map(|(token, _)| *token);
         let Some(token) = token.filter(|_| self.options.kind == Kind::Shared) else { return Ok(false) };
+        // The evicted publisher may still write to what becomes padding. The log is ended first, so that the memory is never
+        // claimed for another message. If that fails, everything stays as it is.
+        server::end_log(&*self.log)?;
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.role = Role::Client;
         }
-        // The evicted publisher may still write to what becomes padding. The log is ended first, so that the memory is never
-        // claimed for another message.
-        reclaim::end_log(&*self.log)?;
         self.remove_publisher(publisher);
         Ok(true)
     }
@@ -270,6 +327,7 @@ mod tests {
     use causeway_os::socket::seqpacket_pair;
     use rustix::event::epoll::{self, CreateFlags};
 
+    use super::super::state::Origin;
     use super::*;
     use crate::options::GroupOptions;
 
@@ -284,7 +342,7 @@ mod tests {
             let mut ends = Vec::new();
             let mut connect = |state: &mut State| {
                 let (near, far) = seqpacket_pair().unwrap();
-                state.connect(&epoll, near, true, None).unwrap();
+                state.connect(&epoll, near, Origin::Local).unwrap();
                 ends.push(far);
                 *state.connections.keys().next_back().unwrap()
             };

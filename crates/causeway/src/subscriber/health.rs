@@ -1,10 +1,9 @@
 //! The state of a subscriber and of its group.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use causeway_os::process::poll;
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::Timespec;
 
 use super::Subscriber;
 use crate::error::Result;
@@ -38,7 +37,10 @@ impl Subscriber {
     /// [`Error::Corrupt`](crate::Error::Corrupt) when a publisher violated the protocol, and
     /// [`Error::MissedDeadline`](crate::Error::MissedDeadline) when the policy disconnects this subscriber.
     pub fn health(&mut self) -> Result<Health> {
-        let hung_up = poll(&[self.socket.as_fd()], Some(Duration::ZERO))?[0];
+        // Its end, not anything to read: a server may say something.
+        let mut socket = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
+        let polled = rustix::event::poll(&mut socket, Some(&Timespec::default()));
+        let hung_up = polled.is_ok_and(|ready| ready > 0);
         let unfinished_by = match self.lost {
             Some(_) => None,
             None => match self.reader.peek()? {

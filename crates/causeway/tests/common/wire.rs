@@ -56,10 +56,20 @@ pub struct Joined {
 impl Joined {
     /// Joins with this policy: reliable is 0, lossy 3.
     pub fn new(path: &Path, policy: u32) -> Joined {
-        let socket = connect(path);
-        send_with_fds(&socket, &message(3, &[policy, 0]), &[]).unwrap();
+        Joined::with_policy(connect(path), [policy, 0])
+            .unwrap_or_else(|reason| panic!("refused for the reason {reason}"))
+    }
+
+    /// Joins on this connection with the two words of a policy. Fails with the reason of a refusal.
+    pub fn with_policy(socket: OwnedFd, policy: [u32; 2]) -> Result<Joined, u8> {
+        // A server that has refused the visitor already does not take the request, which then precedes the refusal as a reset.
+        let _ = send_with_fds(&socket, &message(3, &policy), &[]);
         let mut answer = [0; 64];
-        let (_, fds) = recv_with_fds(&socket, &mut answer, 5).unwrap();
+        let mut receive = || recv_with_fds(&socket, &mut answer, 5);
+        let (_, fds) = receive().or_else(|_| receive()).unwrap();
+        if answer[8] == 17 {
+            return Err(answer[12]);
+        }
         let [status, log, page_fd, doorbell, _lifeline] = <[OwnedFd; 5]>::try_from(fds).unwrap();
         let page = Mapping::shared(&page_fd, 4096, Access::ReadWrite).unwrap();
         add_seals(&page_fd, Seals::FUTURE_WRITE | Seals::SEAL).unwrap();
@@ -67,6 +77,6 @@ impl Joined {
             assert_eq!(ask(&socket, step, &[])[2], 16, "ready and placed are granted");
         }
         let word = |at: usize| u32::from_le_bytes(answer[at * 4..][..4].try_into().unwrap());
-        Joined { slot: word(3), generation: word(4), socket, status, log, page_fd, page, doorbell }
+        Ok(Joined { slot: word(3), generation: word(4), socket, status, log, page_fd, page, doorbell })
     }
 }
