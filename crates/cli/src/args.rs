@@ -7,7 +7,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
-use weighbridge_record::CaseId;
 
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
 use crate::{mistakes, output};
@@ -15,47 +14,58 @@ use crate::{mistakes, output};
 const AFTER_HELP: &str = "\
 Examples:
   weighbridge run                            every mechanism, a few sizes, within two minutes
-  weighbridge run 'roundtrip/pipe/*'         only round trips over pipes
+  weighbridge run 'roundtrip/pipe/*'         round trips over pipes
   weighbridge list                           what can be measured here
-  weighbridge report weighbridge-*.jsonl     the tables of earlier records
+  weighbridge report                         the tables of the last run
+  weighbridge history                        the records of earlier runs
 
 Results go to standard output, progress and warnings to standard error.
-Exit code: 0 fine, 1 a ratio outside its band (check), 2 a mistake or a failure, 130 interrupted with a valid partial record.";
+Exit code: 0 success, 1 a ratio outside its band (check) or findings (dbus lint), 2 a usage mistake or a failure, \
+130 interrupted with a valid partial record.";
 
 const AFTER_RUN_HELP: &str = "\
 A case is named pattern/mechanism/payload bytes/placement, then axes that are not at their default:
   roundtrip/pipe/4096/same-cpu/wait=poll
 
-A GLOB selects cases of the suite. `*` also crosses slashes. A path selects everything below it. A word without a \
-slash is held against each part, so `pipe` selects the mechanism and `stream` the pattern. Without --suite, a GLOB \
-that selects nothing in `quick` is tried on the other suites. A complete id is measured whether or not a suite has it.
+Without a GLOB, run measures the suite `quick`. A GLOB selects from everything that `weighbridge list` shows: every \
+pattern with every mechanism, 1, 4096 and 65536 bytes, same-cpu and two-cpus, other axes at their defaults. Where a GLOB \
+spells out a size, a placement or an axis, that value takes the place of these defaults. With --suite, a GLOB selects only cases of that suite. A \
+complete id is always measured.
+
+In a GLOB, `*` also matches slashes, a path selects everything below it, and braces are alternatives. A word without a \
+slash is compared with each part of an id: `pipe` selects the mechanism, `stream` the pattern, `wait=poll` that way to \
+wait. `noop` (the harness) and `mock` (for tests) are selected by name only. `weighbridge plan` shows how a selection \
+was understood.
 
 Examples:
   weighbridge run                                        suite quick
   weighbridge run pipe tcp --sizes 1..64K                two mechanisms over powers of two
   weighbridge run 'roundtrip/ring-*' --place two-cpus    rings between two CPUs
-  weighbridge run --suite ipc --wait poll --budget 10m   as a main loop would read
-  weighbridge run --suite akbench                        what akbench measures, beside its published figures
+  weighbridge run 'fan-out/*/64/same-cpu/receivers=5'    every way to reach five receivers
+  weighbridge run --suite ipc --wait poll --budget 10m   as a main loop reads
+  weighbridge run --suite akbench                        what akbench measures, with its published figures
   weighbridge run stream/tcp/131072/two-cpus --format json --html none";
 
 // A line is as wide as the reader's terminal: paragraphs are one line each here.
 const AFTER_CHECK_HELP: &str = "\
-Each turn runs the other tool and our case alternately, one to five times, on the same CPUs. The result is the median over \
-the turns of the ratio ours/theirs. It is inside or outside the band in which it is expected when its whole 95 % interval is, \
-and inconclusive when the interval reaches over an end of the band. Tools that are missing are listed with their package.
+Each turn runs the external tool and our case alternately, one to five times, on the same CPUs. The result is the median \
+over the turns of the ratio ours/theirs. The verdict is inside when the whole 95 % interval of the ratio lies in the expected \
+band, outside when the whole interval lies outside the band, and inconclusive otherwise. Tools that are missing are listed \
+with their package.
 
-A tool runs in a session of its own, on given CPUs, with a deadline; whatever it started ends with it, and with us.
+A tool runs in a session of its own, on given CPUs, with a deadline. A supervisor process ends every process that the tool \
+started when the tool ends, and when weighbridge ends.
 
-Exit code: 0 when no ratio is outside its band, also when tools are missing or a verdict is inconclusive; 1 when one is \
-outside; 2 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing could be \
-compared; 130 interrupted.
+Exit code: 0 when no ratio is outside its band, also when tools are missing or a verdict is inconclusive; 1 when a \
+ratio is outside; 2 when a tool or a case of ours failed, the budget ended before the first turn of a check, or nothing \
+could be compared; 130 interrupted.
 
 Examples:
   weighbridge check                        everything that is installed
   weighbridge check perf                   the checks of one tool
   weighbridge check 'perf-sched-*' iperf3 --turns 13 --format json";
 
-/// Weighs what it costs to move messages, wake-ups and memory between Linux processes.
+/// Measures the cost of moving messages, wake-ups and memory between Linux processes.
 #[derive(Debug, Parser)]
 #[command(name = "weighbridge", bin_name = "weighbridge", version, long_version = long_version(), after_help = AFTER_HELP, max_term_width = 110)]
 struct Typed {
@@ -63,32 +73,45 @@ struct Typed {
     command: Command,
 }
 
-/// Something to do.
+/// What the program does.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure cases; print a table, write a record and a page
     #[command(after_help = AFTER_RUN_HELP)]
     Run(Box<Run>),
-    /// Show what run would measure, what it would skip and why, and how long it takes
+    /// Show which cases `run` would measure, which it would skip and why, and how long that takes
     #[command(after_help = "Takes the same selection as `weighbridge run`; see `weighbridge run --help`.")]
     Plan(Box<Plan>),
     /// Show what can be measured: patterns, mechanisms, axes, placements, suites
     List(List),
-    /// Show this machine as a record describes it, and what it lacks
+    /// Show the machine as a record describes it, and what is not available on it
     Env(Env),
     /// Show records in any format
     #[command(after_help = "\
-A record that was cut off or is not one is shown as far as it is valid; standard error says which lines are not, and why.
+The valid lines of a damaged record are shown; standard error names the other lines, and why they are not valid.
 
 Examples:
+  weighbridge report                                    the last run
   weighbridge report weighbridge-20260102-030405.jsonl
   weighbridge report before.jsonl after.jsonl --format markdown
-  weighbridge report record.jsonl --against roundtrip/pipe/64/same-cpu
+  weighbridge report record.jsonl --baseline roundtrip/pipe/64/same-cpu
+  weighbridge report after.jsonl --baseline before.jsonl
   weighbridge report - --format html --out page.html < record.jsonl")]
     Report(Report),
-    /// Hold our numbers against those of other tools, measured now in turn
+    /// List the records of earlier runs
+    #[command(after_help = "\
+Runs keep their records in $XDG_STATE_HOME/weighbridge, by default ~/.local/state/weighbridge, unless --out names a file. \
+A record and its page are plain files: move or delete them as you like.
+
+Examples:
+  weighbridge history
+  weighbridge history results/ other.jsonl --format json")]
+    History(History),
+    /// Measure with other tools and with weighbridge in turn, and compare the figures
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
+    /// Record and analyse the traffic of a D-Bus; find costly match rules
+    Dbus(crate::commands::dbus::Dbus),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"
@@ -103,40 +126,40 @@ Examples:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which cases")]
 pub struct Selection {
-    /// Cases: globs on case ids, single words, or complete ids; all of the suite when there is none
+    /// Cases to measure: globs on case ids, single words, or complete ids [default: all of the suite]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
-    /// List of cases to select from [default: quick]
+    /// Suite to select from [default: `quick` where no GLOB is given]
     #[arg(long, value_name = "NAME", value_parser = suites())]
     pub suite: Option<String>,
-    /// Payload sizes in bytes in place of those of the suite: 0,1,64,4K,1M or a range by powers of two, 1..4M
+    /// Payload sizes in bytes: 0,1,64,4K,1M or a range by powers of two, 1..4M [default: those of the suite, or 1,4K,64K]
     #[arg(long, value_name = "LIST", value_parser = values::sizes)]
     pub sizes: Option<Sizes>,
-    /// Placements of the peers in place of those of the suite
+    /// Placements of the peers [default: those of the suite, or same-cpu,two-cpus]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = placements())]
     pub place: Vec<String>,
     /// Ways to wait; the same as --set wait=LIST
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = waits())]
     pub wait: Vec<String>,
-    /// Values of any other axis, as in touch=none,all; every combination is measured (`weighbridge list` has them all)
+    /// Values of an axis, as in touch=none,all; every combination of values is measured (`weighbridge list` shows all axes)
     #[arg(long, value_name = "AXIS=V1,V2", value_parser = values::axis_values)]
     pub set: Vec<AxisValues>,
-    /// CPUs that peers may run on, the preferred first, as in 2,0-1 [default: all that this process may use]
+    /// CPUs that peers may run on, the preferred first, as in 2,0-1 [default: all CPUs that this process may use]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     pub cpus: Option<Cpus>,
 }
 
-/// How much effort.
+/// Precision and time of a run.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How well, how long")]
+#[command(next_help_heading = "Precision and time")]
 pub struct Effort {
-    /// Half-width of the interval that ends a case, as a share of its median [default: that of the suite]
+    /// Precision of a case, as in 1%: its runs end when half the width of its interval is at most this share of its median [default: that of the suite]
     #[arg(long, value_name = "SHARE", value_parser = values::precision)]
     pub precision: Option<f64>,
     /// Time for all runs together, as in 90s, 2m or 1h30m [default: that of the suite]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub budget: Option<Duration>,
-    /// Most runs of a case, 1 to 40; below 6 there is no interval
+    /// Largest number of runs of a case, 1 to 40; fewer than 6 give no interval
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=40))]
     pub max_runs: u16,
 }
@@ -149,21 +172,24 @@ pub struct Run {
     #[command(flatten)]
     pub effort: Effort,
     /// Seed of the order of runs [default: a random one, kept in the record]
-    #[arg(long, value_name = "N", help_heading = "How well, how long")]
+    #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
-    /// The record, a file that does not exist yet [default: weighbridge-YYYYMMDD-HHMMSS.jsonl]
+    /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
+    #[arg(long, help_heading = "Precision and time")]
+    pub alone: bool,
+    /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// The page, a file that does not exist yet, or `none` [default: the record's name with .html]
+    /// File for the HTML page, which must not exist yet, or `none` [default: the record's name with .html]
     #[arg(long, value_name = "FILE", value_parser = values::page, help_heading = "Output")]
     pub html: Option<Page>,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
     pub format: RunFormat,
-    /// Measure nothing and write nothing; show what would be measured
+    /// Show what would be measured; measure and write nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
-    /// No progress on standard error, only warnings
+    /// Write only warnings to standard error, no progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
@@ -180,7 +206,7 @@ pub struct Plan {
 /// `weighbridge list`
 #[derive(Debug, Args)]
 pub struct List {
-    /// Tell everything about these: patterns, mechanisms, axes, placements, suites
+    /// Patterns, mechanisms, axes, placements or suites to describe in full
     #[arg(value_name = "NAME", conflicts_with = "format")]
     pub names: Vec<String>,
     /// What standard output shows
@@ -199,19 +225,30 @@ pub struct Env {
 /// `weighbridge report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// Records; several stand side by side; `-` is standard input
-    #[arg(value_name = "RECORD", required = true)]
+    /// Records, several of which are shown side by side; `-` is standard input [default: the last one that `weighbridge history` lists]
+    #[arg(value_name = "RECORD")]
     pub records: Vec<PathBuf>,
-    /// What to make of them
+    /// What standard output shows
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub format: ReportFormat,
-    /// A table of how many times the figures of this case the others have, run by run of the same round: its own, messages
-    /// as the reader counted them, CPU time and switches per operation, further series
-    #[arg(long, value_name = "CASE", conflicts_with = "format")]
-    pub against: Option<CaseId>,
-    /// Write to this file, which does not exist yet, instead of standard output
+    /// Compare every case with this case of the same record, by pairs of runs of one round; or with the same cases of
+    /// another record, whose runs were not interleaved with these
+    #[arg(long, value_name = "CASE|FILE")]
+    pub baseline: Option<String>,
+    /// Write to this file, which must not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+/// `weighbridge history`
+#[derive(Debug, Args)]
+pub struct History {
+    /// Records, or folders that hold records [default: the folder in which runs keep theirs]
+    #[arg(value_name = "FILE|DIR")]
+    pub paths: Vec<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
 /// `weighbridge check`
@@ -220,20 +257,23 @@ pub struct Check {
     /// Checks: globs on their names, or the names of tools [default: all]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
-    /// Turns of each check, theirs and ours; below 6 there is no interval, and so no verdict; from 9 on, the interval leaves
-    /// out one disturbed turn on each side
+    /// Turns of each check; fewer than 6 give no interval and so no verdict; 9 or more tolerate one disturbed turn on
+    /// each side of the median
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub turns: u16,
     /// Time for all turns together, as in 90s or 5m
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
     pub budget: Duration,
-    /// Time for one run of a tool, after which it is killed and its check fails
+    /// Time for one run of a tool; a tool that takes longer is killed, and its check fails
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = values::duration)]
     pub limit: Duration,
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
-    /// No progress on standard error, only warnings
+    /// Write a record of the checks to this file, which must not exist yet; `weighbridge report` shows it in any format
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write only warnings to standard error, no progress
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -257,7 +297,7 @@ pub struct Man {
 /// Formats at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RunFormat {
-    /// Tables as wide as the terminal
+    /// Tables, as wide as the terminal
     #[value(alias = "text")]
     Table,
     /// Markdown with tables
@@ -271,7 +311,7 @@ pub enum RunFormat {
 /// Formats of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
-    /// Tables as wide as the terminal
+    /// Tables, as wide as the terminal
     #[value(alias = "text")]
     Table,
     /// Markdown with tables
@@ -303,7 +343,7 @@ pub fn parse() -> Result<Command, u8> {
         use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
         match error.kind() {
             DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand => {
-                // Nobody may be reading; that is no reason for another code.
+                // A reader that has closed its end is no reason for another code.
                 let _ = error.print();
             }
             _ => output::say(&format!("error: {}", mistakes::sentence(&error))),
@@ -315,6 +355,12 @@ pub fn parse() -> Result<Command, u8> {
 /// The command line as a whole, for completions and manual pages.
 pub fn command() -> clap::Command {
     Typed::command()
+}
+
+/// The command line as it was typed, the program by its name alone.
+pub fn typed() -> Vec<String> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(arguments).collect()
 }
 
 /// The commit that the program was built from, where that was known.

@@ -1,4 +1,6 @@
 //! Where the record and the page of a run go. Both are made sure of before anything is measured.
+//!
+//! Without a name the record goes to the [store], and where that cannot be, to the current folder.
 
 use std::fs::File;
 use std::io;
@@ -6,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use weighbridge_record::Writer;
 
-use crate::Failure;
 use crate::values::Page;
+use crate::{Failure, store};
 
 /// The files of a run.
 #[derive(Debug)]
@@ -16,8 +18,23 @@ pub struct Destination {
     pub record: PathBuf,
     /// The record, open and empty.
     pub writer: Writer,
-    /// The page, if one is wanted. It does not exist yet.
-    pub page: Option<PathBuf>,
+    /// The page.
+    pub page: WantedPage,
+    /// Is the record in the store? Then it may go to the current folder when the store is full.
+    pub is_in_store: bool,
+    /// What the user should know.
+    pub note: Option<String>,
+}
+
+/// Which page is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedPage {
+    /// No page is written.
+    None,
+    /// One of the record's name.
+    OfRecord,
+    /// This one. It does not exist yet.
+    File(PathBuf),
 }
 
 impl Destination {
@@ -26,25 +43,76 @@ impl Destination {
     /// # Errors
     /// A file exists already or cannot be created.
     pub fn create(out: Option<&Path>, html: Option<&Page>) -> Result<Destination, Failure> {
-        let record = out.map_or_else(unused_name, Path::to_owned);
         let page = match html {
-            Some(Page::None) => None,
-            Some(Page::File(page)) => Some(page.clone()),
-            None => Some(record.with_extension("html")),
+            Some(Page::None) => WantedPage::None,
+            Some(Page::File(page)) => WantedPage::File(page.clone()),
+            None => WantedPage::OfRecord,
         };
-        if page.as_ref() == Some(&record) {
+        let Some(record) = out else {
+            if let WantedPage::File(page) = &page {
+                try_to_create(page).map_err(|error| cannot_create(page, "--html", &error))?;
+            }
+            return Destination::without_name(page);
+        };
+        let page_path = match &page {
+            WantedPage::None => None,
+            WantedPage::OfRecord => Some(record.with_extension("html")),
+            WantedPage::File(page) => Some(page.clone()),
+        };
+        if page_path.as_deref() == Some(record) {
             return Err(Failure::new(format!(
                 "record and page would both be `{}`; give one of them another name, with --out or --html",
                 record.display()
             )));
         }
         // The record last, so that nothing is left behind where the page cannot be.
-        try_to_create(&record).map_err(|error| cannot_create(&record, "--out", &error))?;
-        if let Some(page) = &page {
+        try_to_create(record).map_err(|error| cannot_create(record, "--out", &error))?;
+        if let Some(page) = &page_path {
             try_to_create(page).map_err(|error| cannot_create(page, "--html", &error))?;
         }
-        let writer = Writer::create(&record).map_err(|error| cannot_create(&record, "--out", &error))?;
-        Ok(Destination { record, writer, page })
+        let writer = Writer::create(record).map_err(|error| cannot_create(record, "--out", &error))?;
+        Ok(Destination { record: record.into(), writer, page, is_in_store: false, note: None })
+    }
+
+    fn without_name(page: WantedPage) -> Result<Destination, Failure> {
+        let in_store = store::create_folder().and_then(|folder| {
+            store::create_record(&folder)
+                .map_err(|error| format!("`{}` cannot be used: {error}", folder.display()))
+        });
+        let why = match in_store {
+            Ok((record, writer)) => {
+                return Ok(Destination { record, writer, page, is_in_store: true, note: None });
+            }
+            Err(why) => why,
+        };
+        let here = Path::new("");
+        let (record, writer) = store::create_record(here).map_err(|error| {
+            Failure::new(format!(
+                "there is no place for the record: {why}, and in the current folder: {error}; choose another with --out"
+            ))
+        })?;
+        let note = format!("{why}; the record goes to the current folder instead");
+        Ok(Destination { record, writer, page, is_in_store: false, note: Some(note) })
+    }
+}
+
+/// Takes a record of the store that cannot be written on to the current folder, with all that it holds.
+///
+/// # Errors
+/// The current folder has no place either, or the record cannot be read. The record stays where it was.
+pub fn move_here(record: &Path) -> io::Result<(PathBuf, Writer)> {
+    let reading = weighbridge_record::read_file(record)?;
+    let (moved, mut writer) = store::create_record(Path::new(""))?;
+    match reading.lines.iter().try_for_each(|line| writer.write(line)) {
+        Ok(()) => {
+            // Only its copy is needed now; one that cannot be taken away is still valid.
+            let _ = std::fs::remove_file(record);
+            Ok((moved, writer))
+        }
+        Err(error) => {
+            let _ = std::fs::remove_file(&moved);
+            Err(error)
+        }
     }
 }
 
@@ -52,17 +120,6 @@ impl Destination {
 fn try_to_create(path: &Path) -> io::Result<()> {
     File::create_new(path)?;
     std::fs::remove_file(path)
-}
-
-/// `weighbridge-YYYYMMDD-HHMMSS.jsonl` in the current directory, with a number where two runs start in one second.
-fn unused_name() -> PathBuf {
-    let stem = jiff::Zoned::now().strftime("weighbridge-%Y%m%d-%H%M%S").to_string();
-    let names = (1..).map(|number| match number {
-        1 => PathBuf::from(format!("{stem}.jsonl")),
-        number => PathBuf::from(format!("{stem}-{number}.jsonl")),
-    });
-    let is_unused = |name: &PathBuf| !name.exists() && !name.with_extension("html").exists();
-    names.into_iter().find(is_unused).unwrap_or_else(|| format!("{stem}.jsonl").into())
 }
 
 /// Why a file could not be created, and what to do about it.

@@ -1,7 +1,7 @@
-//! What the harness itself costs, measured beside what it measures.
+//! What the harness itself costs, measured in the same session as what it measures.
 //!
 //! A session of a suite, or of what a glob selects from it, has a case `noop` of every pattern that it runs, so that each
-//! report shows what of its figures is the loop. Who names complete ids gets those and nothing else.
+//! report shows what of its figures is the loop. Where all words are complete ids, those cases are measured and no others.
 
 use weighbridge_lab::catalogue;
 use weighbridge_lab::contract::{Caps, Prepared};
@@ -91,7 +91,7 @@ mod tests {
             ["roundtrip/noop/4096/same-cpu"]
         );
         let complete = ["roundtrip/pipe/4096/same-cpu".to_owned()];
-        assert_eq!(ids(&missing(&complete, &cases[..1], &host)), [""; 0], "nobody asked for more");
+        assert_eq!(ids(&missing(&complete, &cases[..1], &host)), [""; 0], "no harness was asked for");
     }
 
     #[test]

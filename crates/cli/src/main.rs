@@ -1,4 +1,4 @@
-//! Weighs what it costs to move messages, wake-ups and memory between Linux processes.
+//! Measures the cost of moving messages, wake-ups and memory between Linux processes.
 //!
 //! The way of a command through this program: [`args`] is what was typed · [`scope`] turns that into cases with the help
 //! of [`select`] · [`commands`] has one file for each command · [`output`] is the only way to standard output and standard
@@ -11,11 +11,13 @@ mod destination;
 mod harness;
 mod mistakes;
 mod nearest;
+mod old_spellings;
 mod output;
 mod progress;
 mod recorder;
 mod scope;
 mod select;
+mod store;
 mod values;
 
 use std::ffi::OsString;
@@ -29,7 +31,7 @@ use check::supervisor;
 /// How a command ended, other than by a [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// As asked.
+    /// Everything was done as asked.
     Fine,
     /// A figure is not where it is expected.
     Outside,
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
     match typed.nth(1) {
         Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
-        Some(first) if first == supervisor::WARD => return supervisor::child(typed),
+        Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
     match args::parse().map(commands::execute) {

@@ -3,11 +3,15 @@
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::old_spellings::{self, Kind};
 use crate::{args, nearest};
 
 /// The sentence, without a full stop.
 pub fn sentence(error: &Error) -> String {
     let mistake = Mistake(error);
+    if let Some(renamed) = mistake.old_spelling() {
+        return renamed;
+    }
     let complete = match error.kind() {
         ErrorKind::InvalidValue => mistake.invalid_value(),
         ErrorKind::ValueValidation => mistake.refused_value(),
@@ -41,7 +45,7 @@ fn one_of(one: &str, other: &str) -> String {
     }
 }
 
-/// The command closest to a word, by the measure that names of cases are held against: the parser's own finds no `run`
+/// The command closest to a word, by the measure that is used for names of cases: the parser's own finds no `run`
 /// for `rn`.
 fn nearest_command(typed: &str) -> Option<String> {
     let program = args::command();
@@ -66,6 +70,18 @@ impl Mistake<'_> {
         let argument = self.word(kind)?;
         let name = argument.split(' ').next().filter(|name| name.starts_with('-'));
         Some(name.map_or_else(|| argument.clone(), String::from))
+    }
+
+    /// `` `--against` is now `--baseline` ``, where the mistake is a name that has changed.
+    fn old_spelling(&self) -> Option<String> {
+        let (kind, typed) = match self.0.kind() {
+            ErrorKind::UnknownArgument => (Kind::Option, ContextKind::InvalidArg),
+            ErrorKind::InvalidSubcommand => (Kind::Command, ContextKind::InvalidSubcommand),
+            ErrorKind::InvalidValue => (Kind::Value, ContextKind::InvalidValue),
+            _ => return None,
+        };
+        let typed = self.word(typed)?;
+        old_spellings::now(kind, typed.split('=').next().unwrap_or(&typed))
     }
 
     fn unknown_argument(&self) -> Option<String> {
@@ -155,7 +171,7 @@ mod tests {
     #[test]
     fn a_value_that_has_no_meaning_is_refused_with_the_reason() {
         let said = typed(&["run", "--sizes", "1,4Q"]);
-        assert!(said.starts_with("--sizes: `4Q` is no size; "), "{said}");
+        assert!(said.starts_with("--sizes: `4Q` is not a size; "), "{said}");
     }
 
     #[test]
@@ -163,7 +179,7 @@ mod tests {
         assert_eq!(typed(&["run", "--max-runs", "41"]), "--max-runs takes 1 to 40, not `41`");
     }
 
-    /// Under whatever name the program was started: a params, a copy.
+    /// Under whatever name the program was started: a link, a copy.
     #[test]
     fn the_help_is_named_by_the_name_of_the_program() {
         for name in ["/tmp/wb", "weighbridge", "./weighbridge-1.2"] {
@@ -192,7 +208,7 @@ mod tests {
     #[test]
     fn every_other_mistake_is_one_line_that_names_the_help() {
         for args in
-            [&["run", "-x"][..], &["env", "pipe"], &["report"], &["run", "--seed", "1", "--seed", "2"]]
+            [&["run", "-x"][..], &["env", "pipe"], &["completions"], &["run", "--seed", "1", "--seed", "2"]]
         {
             let said = typed(args);
             assert!(!said.contains('\n') && said.contains("; see `weighbridge"), "{args:?}: {said}");

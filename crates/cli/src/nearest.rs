@@ -4,12 +4,12 @@ use weighbridge_record::CaseId;
 
 /// Below this likeness a suggestion would only confuse.
 const ALIKE: f64 = 0.6;
-/// A suggestion that is so much less like it than the best one is none.
+/// A suggestion that is less like it than the best one by more than this is none.
 const WORSE: f64 = 0.15;
 /// Suggestions at most.
 const MOST: usize = 3;
 
-/// The case ids closest to a glob, closest first. A word without a slash is held against each part of an id, and the
+/// The case ids closest to a glob, closest first. A word without a slash is compared with each part of an id, and the
 /// parts that come close are suggested instead.
 pub fn ids(glob: &str, known: &[CaseId]) -> Vec<String> {
     let known: Vec<String> = known.iter().map(CaseId::to_string).collect();

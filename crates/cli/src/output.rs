@@ -1,7 +1,7 @@
 //! The only way to standard output and standard error.
 //!
 //! Results go to the one, progress and warnings to the other. A reader who has seen enough and closed its end is no error;
-//! a standard error that nobody reads is not worth ending for.
+//! a standard error that cannot be written does not end the program.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,7 +12,7 @@ use crate::Failure;
 /// Writes a result to standard output.
 ///
 /// # Errors
-/// It cannot be written, except that nobody reads it any more.
+/// Standard output cannot be written, other than because its reader has closed it.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Where progress is shown.
 #[derive(Debug)]
 pub enum Shown {
-    /// Nowhere.
+    /// Progress is not shown.
     Not,
     /// As one line that is drawn anew.
     Live(ProgressBar),
@@ -47,7 +47,7 @@ impl Shown {
         Shown::Live(bar)
     }
 
-    /// Shows it.
+    /// Shows how far the session is.
     pub fn update(&mut self, progress: &Progress<'_>) {
         match self {
             Shown::Not => {}

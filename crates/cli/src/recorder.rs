@@ -1,31 +1,56 @@
 //! Takes what a session tells: into the record line by line, into memory for the report, and to the progress line.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use weighbridge_lab::session::{Progress, Sink};
 use weighbridge_record::{Line, Reading, Writer};
 
+use crate::destination;
+use crate::output;
 use crate::progress::Shown;
 
 /// The record in the making.
 #[derive(Debug)]
 pub struct Recorder {
+    path: PathBuf,
     writer: Writer,
+    may_move: bool,
     progress: Shown,
     lines: Vec<Line>,
     failed: bool,
 }
 
 impl Recorder {
-    /// Into this file.
-    pub fn new(writer: Writer, progress: Shown) -> Recorder {
-        Recorder { writer, progress, lines: Vec::new(), failed: false }
+    /// Writes into the file at `path`. A record that `may_move` goes on in the current folder when its own has no room.
+    pub fn new(path: PathBuf, writer: Writer, may_move: bool, progress: Shown) -> Recorder {
+        Recorder { path, writer, may_move, progress, lines: Vec::new(), failed: false }
     }
 
-    /// What was told, for a report, and whether the file holds all of it.
+    /// Where the record is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was told, for a report. The terminal is as it was.
     pub fn into_reading(self) -> Reading {
         self.progress.clear();
         Reading { lines: self.lines, problems: Vec::new() }
+    }
+
+    fn write(&mut self, line: &Line) -> io::Result<()> {
+        let Err(error) = self.writer.write(line) else { return Ok(()) };
+        if !std::mem::take(&mut self.may_move) {
+            return Err(error);
+        }
+        let Ok((path, writer)) = destination::move_here(&self.path) else { return Err(error) };
+        output::warn(&format!(
+            "cannot write to `{}`: {error}; the record goes on as `{}` in the current folder",
+            self.path.display(),
+            path.display()
+        ));
+        (self.path, self.writer) = (path, writer);
+        self.writer.write(line)
     }
 
     /// Did any case give a number?
@@ -39,7 +64,7 @@ impl Sink for Recorder {
     /// follow come from what was measured before, and are kept in memory alone.
     fn line(&mut self, line: Line) -> io::Result<()> {
         if !self.failed
-            && let Err(error) = self.writer.write(&line)
+            && let Err(error) = self.write(&line)
         {
             self.failed = true;
             return Err(error);

@@ -8,19 +8,26 @@ use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::plan::{self, Changes, Estimate, SUITES, Suite};
 use weighbridge_lab::session::expected_run;
-use weighbridge_record::Skipped;
+use weighbridge_record::{CaseId, Skipped};
 use weighbridge_stats::stopping::LOOKS;
 
 use crate::Failure;
 use crate::args::{Effort, Selection};
+use crate::harness;
+use crate::select::{self, Selected};
 use crate::values::{spoken, spoken_size};
-use crate::{harness, select};
 
 /// The cases of an invocation and the effort that they are worth.
 #[derive(Debug)]
 pub struct Scope {
-    /// Whose timing is used.
+    /// The suite whose timing is used.
     pub suite: &'static Suite,
+    /// Are its cases what is selected from? Otherwise it only lends its timing.
+    pub is_of_suite: bool,
+    /// What each word was understood as, and what was left out.
+    pub selected: Selected,
+    /// Cases of the harness that were added, the first of all.
+    pub harness: usize,
     /// To be measured.
     pub cases: Vec<Prepared>,
     /// Not to be measured here, and why.
@@ -44,18 +51,23 @@ impl Scope {
         choose_cpus(selection, host)?;
         let suite = selection.suite.as_deref().and_then(Suite::find);
         let selected = select::select(&selection.globs, suite, &changes(selection)?)?;
+        let is_of_suite = suite.is_some() || selection.globs.is_empty();
         let suite = suite.unwrap_or(&SUITES[0]);
+        let ids: Vec<CaseId> = selected.ids().cloned().collect();
         let mut scope = Scope {
             suite,
+            is_of_suite,
+            selected,
+            harness: 0,
             cases: Vec::new(),
             skipped: Vec::new(),
-            notes: selected.notes,
+            notes: Vec::new(),
             precision: effort.precision.unwrap_or(suite.precision),
             budget: effort.budget.unwrap_or(suite.budget),
             max_runs: effort.max_runs.into(),
         };
         let memory_bytes = memory_bytes();
-        for id in selected.ids {
+        for id in ids {
             if id.payload_bytes > memory_bytes / 8 {
                 return Err(too_large(id.payload_bytes, memory_bytes));
             }
@@ -68,6 +80,7 @@ impl Scope {
             }
         }
         let harness = harness::missing(&selection.globs, &scope.cases, host);
+        scope.harness = harness.len();
         scope.cases.splice(0..0, harness);
         scope.check_budget()?;
         Ok(scope)
@@ -129,7 +142,6 @@ impl Scope {
     /// What was asked for, by the name of the flag, as the record keeps it.
     pub fn settings(&self, selection: &Selection) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::from([
-            ("suite".to_owned(), self.suite.name.to_owned()),
             ("precision".to_owned(), format!("{}", self.precision)),
             ("budget".to_owned(), format!("{}s", self.budget.as_secs_f64())),
             ("max-runs".to_owned(), self.max_runs.to_string()),
@@ -140,6 +152,9 @@ impl Scope {
             }
         };
         let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+        if self.is_of_suite {
+            add("suite", vec![self.suite.name.to_owned()]);
+        }
         add("cases", selection.globs.clone());
         add("sizes", selection.sizes.as_ref().map_or(Vec::new(), |sizes| numbers(&sizes.0)));
         add("place", selection.place.clone());
@@ -161,7 +176,7 @@ fn choose_cpus(selection: &Selection, host: &mut Host) -> Result<(), Failure> {
     if let Some(cpu) = cpus.0.iter().find(|cpu| !host.allowed_cpus.contains(cpu)) {
         let allowed: Vec<String> = host.allowed_cpus.iter().map(u32::to_string).collect();
         return Err(Failure::new(format!(
-            "CPU {cpu} is none that this process may use; it may use {}",
+            "this process may not use CPU {cpu}; it may use {}",
             allowed.join(",")
         )));
     }
@@ -204,9 +219,7 @@ fn too_large(payload_bytes: u64, memory_bytes: u64) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{
-        Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, StoppedBy, Summary, Tool,
-    };
+    use weighbridge_record::{Case, Header, Line, Machine, PerOp, Reading, SCHEMA, StoppedBy, Summary, Tool};
     use weighbridge_report::{Report, Section, sections};
 
     /// What a record of the suite would hold if all these cases cost the same.
@@ -215,6 +228,7 @@ mod tests {
             schema: SCHEMA,
             tool: Tool::default(),
             started: "2026-01-02T03:04:05Z".into(),
+            command: Vec::new(),
             seed: 1,
             settings: BTreeMap::from([("suite".to_owned(), suite.name.to_owned())]),
             machine: Machine::default(),
@@ -236,6 +250,7 @@ mod tests {
                 axes: params.axes,
                 unit: unit.clone(),
                 higher_is_better: pattern.unit.higher_is_better(),
+                measured_alone: None,
                 facts: BTreeMap::new(),
             };
             let summary = Summary {
@@ -247,11 +262,15 @@ mod tests {
                 range: [98.0, 102.0],
                 spread_between: 0.0,
                 spread_within: 0.0,
+                to_hub: None,
+                best: None,
+                slow_share: None,
                 stopped_by: StoppedBy::MaxRuns,
                 per_op: PerOp::default(),
                 series: series.into(),
+                series_ci95: BTreeMap::new(),
                 distribution: None,
-                shape: Vec::new(),
+                anomalies: Vec::new(),
                 regimes: Vec::new(),
             };
             [Line::Case(case), Line::Summary(summary)]

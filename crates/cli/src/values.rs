@@ -25,7 +25,7 @@ pub struct AxisValues {
 /// Where a page goes, if anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// Nowhere.
+    /// No page is written.
     None,
     /// To this file.
     File(PathBuf),
@@ -42,9 +42,9 @@ fn size(text: &str) -> Result<u64, String> {
         "K" | "k" | "KiB" => 10,
         "M" | "MiB" => 20,
         "G" | "GiB" => 30,
-        _ => return Err(format!("`{text}` is no size; {SIZE_FORM}")),
+        _ => return Err(format!("`{text}` is not a size; {SIZE_FORM}")),
     };
-    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no size; {SIZE_FORM}"))?;
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a size; {SIZE_FORM}"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more than any memory holds"))
 }
 
@@ -57,7 +57,7 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
             Some((first, last)) => {
                 let (first, last) = (size(first)?, size(last)?);
                 if first == 0 || first > last {
-                    return Err(format!("`{part}` is no range; it doubles from 1 or more, as in 1..4M"));
+                    return Err(format!("`{part}` is not a range; it doubles from 1 or more, as in 1..4M"));
                 }
                 let doubled = |size: &u64| size.checked_mul(2).filter(|next| *next <= last);
                 sizes.extend(std::iter::successors(Some(first), doubled));
@@ -71,7 +71,7 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
 pub fn cpus(text: &str) -> Result<Cpus, String> {
     // More than any Linux has; a longer range is a slip, not a wish.
     const MOST: u32 = 8192;
-    let no = || format!("`{text}` is no list of CPUs; write it as 2,0-1");
+    let no = || format!("`{text}` is not a list of CPUs; write it as 2,0-1");
     let number = |text: &str| text.parse::<u32>().ok().filter(|cpu| *cpu < MOST).ok_or_else(no);
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -109,18 +109,18 @@ pub fn precision(text: &str) -> Result<f64, String> {
     match share {
         Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
         Ok(_) => Err(format!("`{text}` is not between 0 and 100 %; write 2% or 0.02 for ± 2 %")),
-        Err(_) => Err(format!("`{text}` is no share; write 2% or 0.02 for ± 2 %")),
+        Err(_) => Err(format!("`{text}` is not a share; write 2% or 0.02 for ± 2 %")),
     }
 }
 
 /// A time: `90s`, `2m`, `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let form = "write a time with its unit, as in 500ms, 90s, 2m or 1h30m";
-    let time: jiff::SignedDuration = text.parse().map_err(|_| format!("`{text}` is no time; {form}"))?;
+    let time: jiff::SignedDuration = text.parse().map_err(|_| format!("`{text}` is not a time; {form}"))?;
     Duration::try_from(time)
         .ok()
         .filter(|time| !time.is_zero())
-        .ok_or_else(|| format!("`{text}` is not longer than nothing; {form}"))
+        .ok_or_else(|| format!("`{text}` is not more than zero; {form}"))
 }
 
 /// A file name, or `none`.

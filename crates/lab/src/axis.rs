@@ -106,7 +106,7 @@ impl Axis {
     /// Is `value` one that this axis takes? Otherwise a sentence that says what it takes.
     ///
     /// # Errors
-    /// The sentence.
+    /// A sentence that names the axis, what it takes, and the refused value.
     pub fn check(&self, value: &str) -> Result<(), String> {
         let wants = |what: &str| Err(format!("axis {} takes {what}, not `{value}`", self.name));
         match self.values {
@@ -192,7 +192,7 @@ const WAIT_VALUES: [&str; Wait::NAMES.len() + 1] = {
 choice! {
     /// How much of a payload is touched.
     pub enum Touch {
-        /// Nothing.
+        /// The receiver reads no byte of a payload, and the sender writes none.
         None = "none",
         /// The first word.
         First = "first",
@@ -228,7 +228,7 @@ choice! {
 choice! {
     /// Was the memory that is written touched before?
     pub enum MemoryState {
-        /// It was.
+        /// The memory was touched before.
         Warm = "warm",
         /// It was not, or was given back to the kernel since.
         Fresh = "fresh",

@@ -22,7 +22,7 @@ impl Buffer {
     /// At least `len` bytes of zeros, not yet touched.
     ///
     /// # Errors
-    /// No memory.
+    /// The kernel has no memory left.
     pub fn new(len: usize) -> io::Result<Buffer> {
         Ok(Buffer { map: Mapping::anonymous(len)?, is_locked: false })
     }

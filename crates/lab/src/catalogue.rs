@@ -68,7 +68,7 @@ pub fn patterns() -> Vec<&'static PatternInfo> {
 /// Why there is no such case, or not here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The id names something that does not exist: a mistake of whoever wrote it.
+    /// The id names something that does not exist: a mistake in the id.
     NoSuchCase(String),
     /// The case exists, but not on this machine or with these limits.
     NotHere(String),

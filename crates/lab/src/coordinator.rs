@@ -1,12 +1,13 @@
 //! One run: starts the peers, waits without waking, and says what came of it.
 //!
 //! While the peers measure, the coordinator lies in one `poll` on their process and control descriptors and on the
-//! signals that end the program. Its deadlines are the time-out of that call, so nothing wakes it in a run that goes well.
+//! signals that end the program. Its deadline is a timer among them, which the last role that is ready sets to that of the run,
+//! so nothing wakes it in a run that goes well.
 
 mod running;
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,13 @@ use causeway_os::{sched, socket};
 use crate::allocator;
 use crate::axis::Peers;
 use crate::contract::{EndResources, Facts, Prepared};
+use crate::duet::{MAX_PARTIES, turnstile};
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
 use crate::{catalogue, host::Host, interrupt::Interrupt};
-use running::{Peer, Running, State};
+use running::{Finished, Party, Peer, Running, State};
 
 /// How long the coordinator waits before it calls a run a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +48,14 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Longer by the time that a payload takes when everything is slow: each role touches, checks and moves all of it
-    /// before anything is timed.
-    fn for_payload(self, payload_bytes: usize, roles: usize) -> Deadlines {
+    /// Longer by the time that a payload takes when everything is slow, as each role touches, checks and moves all of it
+    /// before anything is timed; and by the turns that each role takes on one CPU.
+    fn for_case(self, payload_bytes: usize, roles: usize) -> Deadlines {
         // 25 MB/s, which a machine that is not broken reaches under any load.
         const SLOWEST_NS_PER_BYTE: u64 = 40;
         let bytes = (payload_bytes as u64).saturating_mul(roles as u64);
-        let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE));
+        const TURNS: Duration = Duration::from_millis(50);
+        let more = Duration::from_nanos(bytes.saturating_mul(SLOWEST_NS_PER_BYTE)) + TURNS * roles as u32;
         Deadlines { setup: self.setup + more, run: self.run + more, ..self }
     }
 }
@@ -60,10 +63,28 @@ impl Deadlines {
 /// How a run ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// With numbers.
+    /// The run was measured.
     Measured(Box<Measured>),
+    /// The run ended without a figure.
+    Failed {
+        /// The step in which it ended: the name of a [`Step`](crate::shared::Step), or `plan`.
+        step: String,
+        /// The reason, in one sentence.
+        why: String,
+    },
+    /// By the user.
+    Interrupted,
+}
+
+/// How a set ended.
+#[derive(Debug)]
+pub enum SetOutcome {
+    /// With numbers of every case.
+    Measured(Vec<Measured>),
     /// Without.
     Failed {
+        /// Index of the case that failed.
+        party: usize,
         /// Where: the name of a [`Step`](crate::shared::Step), or `plan`.
         step: String,
         /// Why.
@@ -71,6 +92,24 @@ pub enum Outcome {
     },
     /// By the user.
     Interrupted,
+}
+
+/// Number, length and order of the slices of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceTiming {
+    /// Slices of each case, at most.
+    pub blocks: usize,
+    /// Wanted length of a slice in nanoseconds.
+    pub slice_ns: u64,
+    /// Seed of the order in which the cases take turns.
+    pub seed: u64,
+}
+
+impl SliceTiming {
+    fn place(self, index: usize, parties: usize) -> turnstile::Party {
+        let SliceTiming { blocks, slice_ns, seed } = self;
+        turnstile::Party { index, parties, blocks, slice_ns, seed }
+    }
 }
 
 /// Everything a run gave.
@@ -116,6 +155,11 @@ impl<'a> Coordinator<'a> {
         }
     }
 
+    /// The machine that it measures on.
+    pub fn host(&self) -> &'a Host {
+        self.host
+    }
+
     /// With other deadlines than the default ones.
     pub fn with_deadlines(self, deadlines: Deadlines) -> Coordinator<'a> {
         Coordinator { deadlines, ..self }
@@ -123,17 +167,71 @@ impl<'a> Coordinator<'a> {
 
     /// Measures a case once, with fresh peers. Nothing of the run is left when this returns.
     pub fn run(&mut self, case: &Prepared, timing: Timing) -> Outcome {
-        let began = Instant::now();
-        match self.start(case, timing) {
-            Ok(running) => running.finish(self.interrupt, began, timing),
-            Err(error) => Outcome::Failed { step: "plan".into(), why: error.to_string() },
+        match self.run_parties(&[case], timing, None) {
+            Finished::Measured(mut measured) => Outcome::Measured(Box::new(measured.remove(0))),
+            Finished::Failed { step, why, .. } => Outcome::Failed { step, why },
+            Finished::Interrupted => Outcome::Interrupted,
         }
     }
 
-    fn start(&mut self, case: &Prepared, timing: Timing) -> io::Result<Running> {
-        self.stay_off(&case.params.cpus)?;
+    /// Measures several cases that take turns in slices, once, with fresh peers; see [`crate::duet`]. The result has one
+    /// entry for each case, in their order.
+    ///
+    /// # Panics
+    /// If there are fewer than two cases, or more than [`MAX_PARTIES`].
+    pub fn run_set(&mut self, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
+        assert!((2..=MAX_PARTIES).contains(&cases.len()), "a set of {} parties", cases.len());
+        match self.run_parties(cases, timing, Some(slices)) {
+            Finished::Measured(measured) => SetOutcome::Measured(measured),
+            Finished::Failed { party, step, why } => SetOutcome::Failed { party, step, why },
+            Finished::Interrupted => SetOutcome::Interrupted,
+        }
+    }
+
+    fn run_parties(&mut self, cases: &[&Prepared], timing: Timing, slices: Option<SliceTiming>) -> Finished {
+        let began = Instant::now();
+        match self.start(cases, timing, slices) {
+            Ok(running) => running.finish(self.interrupt, began),
+            Err((party, error)) => Finished::Failed { party, step: "plan".into(), why: error.to_string() },
+        }
+    }
+
+    fn start(
+        &mut self,
+        cases: &[&Prepared],
+        timing: Timing,
+        slices: Option<SliceTiming>,
+    ) -> Result<Running, (usize, io::Error)> {
+        let of_all = |error: io::Error| (0, error);
+        let cpus: Vec<u32> = cases.iter().flat_map(|case| &case.params.cpus).copied().collect();
+        self.stay_off(&cpus).map_err(of_all)?;
         let noise = SystemNoise::read();
+        let turnstile = match slices {
+            Some(slices) => Some((turnstile::create(slices.blocks).map_err(of_all)?, slices)),
+            None => None,
+        };
+        let largest = cases.iter().map(|case| case.params.payload_bytes).max().unwrap_or(0);
+        let roles = cases.iter().map(|case| case.role_names().len()).sum();
+        let deadlines = self.deadlines.for_case(largest, roles);
+        let mut running = Running { peers: Vec::new(), parties: Vec::new(), noise, grace: deadlines.grace };
+        for (party, case) in cases.iter().enumerate() {
+            let place = turnstile.as_ref().map(|(fd, slices)| (fd, slices.place(party, cases.len())));
+            self.start_party(case, timing, deadlines, place, &mut running).map_err(|error| (party, error))?;
+        }
+        Ok(running)
+    }
+
+    fn start_party(
+        &mut self,
+        case: &Prepared,
+        timing: Timing,
+        deadlines: Deadlines,
+        place: Option<(&OwnedFd, turnstile::Party)>,
+        running: &mut Running,
+    ) -> io::Result<()> {
         let shared = Shared::create()?;
+        shared.set_run_deadline(deadlines.run + Duration::from_nanos(timing.run_ns * 4));
+        shared.deadline().set(deadlines.setup)?;
         let mut resources_by_role = (case.target.create)(self.host, &case.params)?;
         let guards = resources_by_role.iter_mut().filter_map(|resources| resources.guard.take()).collect();
         let role_names = case.role_names();
@@ -149,19 +247,22 @@ impl<'a> Coordinator<'a> {
             Peers::Thread => vec![resources_by_role.into_iter().enumerate().collect()],
             Peers::Process => resources_by_role.into_iter().enumerate().map(|role| vec![role]).collect(),
         };
-        let mut peers = Vec::with_capacity(processes.len());
+        let (party, role_count) = (running.parties.len(), role_names.len());
+        // The guards are held from here on, whatever fails.
+        running.parties.push(Party { shared, role_names, guards });
         for roles in processes {
-            let peer = self.start_peer(case, timing, &shared, roles, role_names.len())?;
-            peers.push(peer);
+            let shared = &running.parties[party].shared;
+            let peer = self.start_peer(case, timing, place, shared, roles, role_count)?;
+            running.peers.push(Peer { party, ..peer });
         }
-        let deadlines = self.deadlines.for_payload(case.params.payload_bytes, role_names.len());
-        Ok(Running { shared, peers, guards, role_names, noise, deadlines })
+        Ok(())
     }
 
     fn start_peer(
         &mut self,
         case: &Prepared,
         timing: Timing,
+        place: Option<(&OwnedFd, turnstile::Party)>,
         shared: &Shared,
         roles: Vec<(usize, EndResources)>,
         role_count: usize,
@@ -189,12 +290,14 @@ impl<'a> Coordinator<'a> {
                 .map(|(role, resources)| (*role, resources.fds.len(), resources.words.clone()))
                 .collect(),
             timing,
+            party: place.map(|(_, party)| party),
         };
         let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
-        peer::send_assignment(control.as_fd(), &assignment, shared, &resources_by_role)?;
+        let turnstile = place.map(|(fd, _)| fd.as_fd());
+        peer::send_assignment(control.as_fd(), &assignment, shared, turnstile, &resources_by_role)?;
         // From here on only the peer holds its ends, so that its death is seen at the other end.
         drop(resources_by_role);
-        Ok(Peer { child, control, roles: indices, state: State::Working })
+        Ok(Peer { child, control, party: 0, roles: indices, state: State::Working })
     }
 
     /// Moves this process off the measured CPUs, where there are others.
@@ -228,13 +331,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_payload_has_more_time_and_a_small_one_has_not() {
+    fn a_large_payload_and_many_roles_have_more_time_and_a_small_payload_has_not() {
         let usual = Deadlines::default();
-        assert!(usual.for_payload(4096, 2).setup < usual.setup + Duration::from_millis(1));
-        let large = usual.for_payload(1 << 30, 2);
+        assert!(usual.for_case(4096, 2).setup < usual.setup + Duration::from_millis(101));
+        let large = usual.for_case(1 << 30, 2);
         assert!(large.setup > usual.setup + Duration::from_secs(60), "{large:?}");
         assert!(large.run > usual.run + Duration::from_secs(60), "{large:?}");
+        assert!(usual.for_case(1, 512).run > usual.run + Duration::from_secs(20));
         assert_eq!(large.grace, usual.grace, "a peer that is dead is dead");
-        let _ = usual.for_payload(usize::MAX, 2);
+        let _ = usual.for_case(usize::MAX, 2);
     }
 }

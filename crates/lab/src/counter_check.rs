@@ -14,10 +14,10 @@ use crate::pattern::working_set;
 /// Up to this size a message crosses every mechanism in one piece.
 const ONE_PIECE_BYTES: usize = 4096;
 
-/// So many switches or faults in a whole run are the system's own, however few operations the run has.
+/// Switches or faults in a whole run that are ascribed to the system, however few operations the run has.
 const STRAYS: f64 = 10.0;
 
-/// What is odd about the counts of a case whose runs count `ops` operations. The harness itself has no shape; everybody
+/// Anomalies in the counts of a case whose runs count `ops` operations. The harness itself is not checked; everybody
 /// else knows their own.
 pub fn check(case: &Prepared, per_op: &PerOp, ops: f64) -> Vec<String> {
     match case.target.caps.has(Caps::HARNESS) {
@@ -36,7 +36,7 @@ fn without_strays(per_op: &PerOp, ops: f64) -> PerOp {
     }
 }
 
-/// What is odd about the counts of two ends that exchange messages.
+/// Anomalies in the counts of two ends that exchange messages.
 pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let caps = case.target.caps;
     let params = &case.params;
@@ -81,10 +81,10 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// Neither.
+    /// An operation that makes neither a context switch nor a page fault.
     pub const ALL: Quiet = Quiet { switches: true, faults: true };
 
-    /// What is odd about the counts of an operation that takes so many page faults, where that is known.
+    /// Anomalies in the counts of an operation, given the page faults that it takes where that number is known.
     pub fn check(self, per_op: &PerOp, faults: Option<f64>) -> Vec<String> {
         let mut anomalies = Vec::new();
         if self.switches && per_op.voluntary_switches > 0.001 {
@@ -115,11 +115,11 @@ pub fn faulted(faults: f64) -> Option<String> {
         .then(|| format!("{faults:.3} page faults per operation although all memory was touched before"))
 }
 
-/// What is odd about one run. `copy_bytes_per_s` is what a plain memory copy reached in the receiver, where that was tried.
+/// Anomalies of one run. `copy_bytes_per_s` is what a plain memory copy reached in the receiver, where that was tried.
 pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<String> {
     let mut flags = Vec::new();
     if let Some(switches @ 1..) = run.noise.coordinator_switches {
-        flags.push(format!("counter check: the coordinator woke {switches} times in the timed part"));
+        flags.push(format!("anomaly: the coordinator woke {switches} times in the timed part"));
     }
     if case.pattern.id != "stream" {
         return flags;
@@ -137,7 +137,7 @@ pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<S
         && run.value > 1.1 * copy_rate
     {
         flags.push(format!(
-            "counter check: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
+            "anomaly: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
             run.value / 1e9,
             copy_rate / 1e9
         ));

@@ -212,11 +212,15 @@ mod tests {
             range: [median; 2],
             spread_between: 0.0,
             spread_within: 0.0,
+            to_hub: None,
+            best: None,
+            slow_share: None,
             stopped_by: StoppedBy::MaxRuns,
             per_op: PerOp::default(),
             series: Default::default(),
             distribution: None,
-            shape: Vec::new(),
+            series_ci95: Default::default(),
+            anomalies: Vec::new(),
             regimes: Vec::new(),
         }
     }

@@ -27,13 +27,12 @@
 //! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
 //! | `fan_out/sender.rs` | twice a burst, and the role's switches once a batch | the sender's own share of a message is a series of its own |
-//! | `fan_out/receiver.rs` | the role's switches once a burst | the kernel counts them for the calling thread only, and the sender adds them up |
-//! | `fan_in/writer.rs` | the role's switches once in 16 chunks | as above, for the reader |
-//! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there; its clock also ends a drain that stalls |
+//! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
+//! | `shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
+//! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
-//! | `all_to_all/receiver.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
-//! | `coordinator.rs` | – | another process: deadlines, and the counters of the system around a run |
+//! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/running.rs` | – | as above |
 //! | `session.rs` | – | another process: the budget |
 //! | `crossover.rs` | – | another process: the budget |
@@ -43,6 +42,7 @@ mod batches;
 mod concurrent;
 mod counted;
 mod each;
+mod end_of_run;
 mod interval;
 mod time;
 mod windows;
@@ -50,7 +50,8 @@ mod windows;
 pub use concurrent::Concurrent;
 pub use counted::Counted;
 pub use each::{RATE, TimedUnit};
-pub use interval::Flow;
+pub use end_of_run::Balance;
+pub use interval::{Follower, Leader};
 pub use time::{Time, advance_virtual_time};
 
 use std::io;
@@ -61,6 +62,7 @@ use causeway_os::clock;
 use causeway_os::counters::{Events, TaskSwitches, ThreadMigrations};
 
 use crate::axis::Counters;
+use crate::duet::turnstile::Turnstile;
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared, Step};
@@ -90,7 +92,7 @@ pub struct Noted {
     pub batch: Batch,
     /// From its beginning to its end.
     pub elapsed_ns: u64,
-    /// Does it become a sample?
+    /// Whether the batch becomes a sample.
     pub is_sample: bool,
 }
 
@@ -124,6 +126,7 @@ pub struct Ctx<'a> {
     shared: &'a Shared,
     timing: Timing,
     time: Time,
+    turnstile: Option<Turnstile>,
     coordinator: Option<TaskSwitches>,
     events: Events,
     migrations: Option<ThreadMigrations>,
@@ -146,7 +149,7 @@ impl<'a> Ctx<'a> {
         time: Time,
         coordinator: Option<TaskSwitches>,
     ) -> Ctx<'a> {
-        // An attached event makes every context switch of the thread dearer, by a microsecond where we looked; see
+        // An attached event makes every context switch of the thread more expensive, by a microsecond where we looked; see
         // docs/decisions. So the case must ask for it.
         let events = match params.choice() {
             Counters::Events => Events::open(),
@@ -159,6 +162,7 @@ impl<'a> Ctx<'a> {
             shared,
             timing,
             time,
+            turnstile: None,
             coordinator,
             events,
             migrations: ThreadMigrations::open().ok(),
@@ -167,6 +171,11 @@ impl<'a> Ctx<'a> {
             ops_each: 1,
             loop_ns: 0.0,
         }
+    }
+
+    /// The role belongs to a party of a set, whose parties take turns.
+    pub fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
+        Ctx { turnstile: Some(turnstile), ..self }
     }
 
     /// What was counted.
@@ -179,7 +188,7 @@ impl<'a> Ctx<'a> {
         self.shared.set_step(self.role, step);
     }
 
-    /// From now on each operation that is planned counts as so many: a round of two hops as two.
+    /// From now on each planned operation counts as `ops` operations: a round of two hops as two.
     pub fn set_ops_each(&mut self, ops: u64) {
         self.ops_each = ops;
     }
@@ -221,7 +230,7 @@ impl<'a> Ctx<'a> {
     fn barrier(&mut self) -> io::Result<()> {
         self.set_step(Step::Ready);
         let begin_ns = self.shared.barrier(self.roles, || clock::now_ns() + LEAD_IN_NS)?;
-        // Who shares a CPU must not spin on it; there the first batch, which is dropped, takes up the difference.
+        // Roles that share a CPU must not spin on it; there the first batch, which is dropped, takes up the difference.
         if !self.params.same_cpu() {
             while clock::now_ns() < begin_ns {
                 std::hint::spin_loop();

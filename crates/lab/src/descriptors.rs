@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::contract::Unsupported;
 
-/// May this process, and those that it starts from now on, have so many descriptors? Raises the limit as far as it is
+/// May this process, and those that it starts from now on, have `needed` descriptors? Raises the limit as far as it is
 /// needed and allowed. `what` needs them: "2000 streams".
 pub fn fit(needed: usize, what: &str) -> Result<(), Unsupported> {
     match raise(needed as u64) {

@@ -5,7 +5,7 @@
 //! [`peer`]s · a peer attaches its end of a [`mechanism`] and drives a [`pattern`] with it · [`summary`] turns what came back
 //! into lines of the record.
 //!
-//! This crate never hears of tables or pages. Statistics are in `weighbridge-stats`.
+//! Tables and pages are made in `weighbridge-report`, statistics in `weighbridge-stats`.
 
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 
@@ -14,12 +14,15 @@ pub mod allocator;
 pub mod axis;
 pub mod buffer;
 pub mod catalogue;
+pub mod conditions;
 pub mod contract;
+mod control;
 pub mod coordinator;
 pub mod counter_check;
 pub mod crossover;
 pub mod ctx;
 mod descriptors;
+pub mod duet;
 pub mod fan_in;
 pub mod fan_out;
 pub mod host;
@@ -28,6 +31,7 @@ pub mod lock;
 pub mod machine;
 pub mod mechanism;
 pub mod op;
+mod page;
 pub mod params;
 pub mod pattern;
 pub mod peer;

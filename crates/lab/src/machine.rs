@@ -160,7 +160,7 @@ fn describe_dram(modules: &Modules) -> record::Dram {
     }
 }
 
-/// Why nobody can say what share of the memory's bandwidth a figure is.
+/// Why it is not known what share of the memory's bandwidth a figure is.
 fn dram_missing(dram: &Result<Modules, causeway_os::Error>) -> Option<String> {
     let why = match dram {
         Ok(modules) if modules.bytes_per_s().is_some() => return None,

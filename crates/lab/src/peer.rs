@@ -13,24 +13,22 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use causeway_os::counters::TaskSwitches;
-use causeway_os::{process, sched, socket};
+use causeway_os::{process, sched};
 use serde::{Deserialize, Serialize};
 use weighbridge_record::CaseId;
 
 use crate::axis;
 use crate::catalogue;
 use crate::contract::{EndResources, Facts, Target};
+use crate::control;
 use crate::ctx::{Counted, Ctx};
+use crate::duet::turnstile::{Party, Turnstile};
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
 
 /// The first argument that makes this program a peer.
 pub const ARGUMENT: &str = "__peer";
-
-/// Descriptors in one message; the kernel allows 253.
-const FDS_PER_MESSAGE: usize = 200;
-const MESSAGE_BYTES: usize = 1 << 17;
 
 /// What a peer is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,6 +47,8 @@ pub struct Assignment {
     pub roles: Vec<(usize, usize, Vec<u64>)>,
     /// Length and number of samples.
     pub timing: Timing,
+    /// Its place in a set whose parties take turns.
+    pub party: Option<Party>,
 }
 
 /// What came of it.
@@ -58,9 +58,9 @@ pub enum Report {
     Done(Vec<RoleReport>),
     /// What failed, in the words of the error.
     Failed {
-        /// Which role.
+        /// Index of the role.
         role: usize,
-        /// Why.
+        /// The reason, in one sentence.
         why: String,
         /// Because its partner was gone: then something else failed first.
         is_consequence: bool,
@@ -81,7 +81,9 @@ impl Report {
 pub struct RoleReport {
     /// Which role.
     pub role: usize,
-    /// Its counts.
+    /// Id of the process that plays it.
+    pub process: u32,
+    /// What the role counted.
     pub counted: Counted,
     /// Settings read back.
     pub facts: Facts,
@@ -90,21 +92,17 @@ pub struct RoleReport {
 /// Sends an assignment and the descriptors that go with it.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: &Assignment,
     shared: &Shared,
+    turnstile: Option<BorrowedFd<'_>>,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
-    let text = serde_json::to_vec(assignment).expect("an assignment is plain data");
-    socket::send_with_fds(control, &text, &[shared.fd()])?;
-    let fds: Vec<_> =
-        resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd).collect();
-    for fds in fds.chunks(FDS_PER_MESSAGE) {
-        socket::send_with_fds(control, &[0], fds)?;
-    }
-    Ok(())
+    let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
+    let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(of_roles).collect();
+    control::send(control, assignment, &fds)
 }
 
 /// Receives a report; `None` when the peer has closed its end without one.
@@ -112,12 +110,7 @@ pub fn send_assignment(
 /// # Errors
 /// The kernel's, or nonsense instead of a report.
 pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
-    let mut buffer = vec![0; MESSAGE_BYTES];
-    let (len, _) = socket::recv_with_fds(control, &mut buffer, 0)?;
-    if len == 0 {
-        return Ok(None);
-    }
-    serde_json::from_slice(&buffer[..len]).map(Some).map_err(io::Error::other)
+    control::receive(control)
 }
 
 /// The whole program when it is started as a peer. `parent` is the coordinator's process id, `control` its socket.
@@ -126,8 +119,7 @@ pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
         Ok(()) => play(control.as_fd()),
         Err(error) => Report::failed(0, &error.into()),
     };
-    let text = serde_json::to_vec(&report).expect("a report is plain data");
-    match socket::send_with_fds(control.as_fd(), &text, &[]) {
+    match control::send(control.as_fd(), &report, &[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -138,13 +130,14 @@ fn play(control: BorrowedFd<'_>) -> Report {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
-    let Received { assignment, shared, resources_by_role } = received;
+    let Received { assignment, shared, turnstile, resources_by_role } = received;
     let (target, _, mut params) =
         catalogue::resolve(&assignment.case).expect("the coordinator has checked the case");
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
-        play_role(role, resources, target, &params, &assignment, &shared)
+        let memory = (&shared, turnstile.as_ref());
+        play_role(role, resources, target, &params, &assignment, memory)
             .map_err(|error| Report::failed(role, &error))
     };
     play_all(roles, play).map_or_else(|failed| failed, Report::Done)
@@ -169,7 +162,7 @@ fn play_all(
     for role in roles {
         let (play, sender) = (Arc::clone(&play), sender.clone());
         thread::spawn(move || {
-            // Nobody listens any more once another role has failed.
+            // The coordinator reads no further messages once another role has failed.
             let _ = sender.send(play(role));
         });
     }
@@ -187,25 +180,18 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
 struct Received {
     assignment: Assignment,
     shared: Shared,
+    turnstile: Option<OwnedFd>,
     resources_by_role: Vec<EndResources>,
 }
 
 fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
-    let mut buffer = vec![0; MESSAGE_BYTES];
-    let (len, shared) = socket::recv_with_fds(control, &mut buffer, 1)?;
-    let assignment: Assignment = serde_json::from_slice(&buffer[..len]).map_err(io::Error::other)?;
-    let shared =
-        shared.into_iter().next().ok_or_else(|| io::Error::other("the assignment came without memory"))?;
-    let wanted: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
-    let mut fds = Vec::with_capacity(wanted);
-    while fds.len() < wanted {
-        let (len, more) = socket::recv_with_fds(control, &mut buffer, FDS_PER_MESSAGE)?;
-        if len == 0 {
-            return Err(io::Error::other("the coordinator is gone"));
-        }
-        fds.extend(more);
-    }
-    let mut fds = fds.into_iter();
+    let assignment: Assignment =
+        control::receive(control)?.ok_or_else(|| io::Error::other("the coordinator is gone"))?;
+    let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
+    let of_set = usize::from(assignment.party.is_some());
+    let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_roles)?.into_iter();
+    let shared = Shared::join(&mut fds)?;
+    let turnstile = assignment.party.and_then(|_| fds.next());
     let resources_by_role = assignment
         .roles
         .iter()
@@ -214,7 +200,7 @@ fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared: Shared::open(shared)?, resources_by_role })
+    Ok(Received { assignment, shared, turnstile, resources_by_role })
 }
 
 fn play_role(
@@ -223,7 +209,7 @@ fn play_role(
     target: &Target,
     params: &CaseParams,
     assignment: &Assignment,
-    shared: &Shared,
+    (shared, turnstile): (&Shared, Option<&OwnedFd>),
 ) -> io::Result<RoleReport> {
     shared.set_step(role, Step::Pin);
     match assignment.cpus.get(role) {
@@ -241,10 +227,13 @@ fn play_role(
         target.time(),
         coordinator,
     );
+    if let (Some(party), Some(turnstile)) = (assignment.party, turnstile) {
+        cx = cx.in_turn(Turnstile::open(turnstile.as_fd(), party)?);
+    }
     let mut facts = (target.drive)(&params.id.pattern, resources, params, &mut cx)?;
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());
-    Ok(RoleReport { role, counted: cx.into_counted(), facts })
+    Ok(RoleReport { role, process: std::process::id(), counted: cx.into_counted(), facts })
 }
 
 fn set_policy_and_nice(role: usize, params: &CaseParams) -> io::Result<()> {

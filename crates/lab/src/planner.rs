@@ -23,10 +23,65 @@ pub struct Timing {
 /// A batch grows by at most this factor from one look to the next.
 const GROWTH: u64 = 64;
 
+/// Finds how many operations take a wanted time, by batches that grow.
+#[derive(Debug)]
+pub struct Calibration {
+    wanted_ns: u64,
+    last: Option<(u64, u64)>,
+    /// Was the batch before the last long enough already?
+    was_long: bool,
+}
+
+impl Calibration {
+    /// Nothing is known yet.
+    pub fn new(wanted_ns: u64) -> Calibration {
+        Calibration { wanted_ns, last: None, was_long: false }
+    }
+
+    /// Operations of the next batch, or the number that was searched for.
+    ///
+    /// # Errors
+    /// The result of the search, which ends it.
+    pub fn next_ops(&mut self) -> Result<u64, u64> {
+        match self.last {
+            None => Ok(1),
+            Some((ops, ns)) if ns * 2 < self.wanted_ns => {
+                self.was_long = false;
+                Ok(self.scaled(ops, ns).clamp(ops, ops * GROWTH))
+            }
+            // Once may be an accident: roles that spin wait for the end of a time slice where they happen to share a CPU.
+            Some((ops, ns)) if !self.was_long => {
+                self.was_long = true;
+                Ok(self.scaled(ops, ns).clamp(1, ops))
+            }
+            Some((ops, ns)) => Err(self.scaled(ops, ns).max(1)),
+        }
+    }
+
+    /// A batch has taken so long.
+    pub fn learn(&mut self, ops: u64, ns: u64) {
+        self.last = Some((ops, ns.max(1)));
+    }
+
+    /// Nanoseconds of an operation, by the last batch.
+    pub fn ns_per_op(&self) -> Option<f64> {
+        self.last.map(|(ops, ns)| ns as f64 / ops.max(1) as f64)
+    }
+
+    fn scaled(&self, ops: u64, ns: u64) -> u64 {
+        (u128::from(ops) * u128::from(self.wanted_ns) / u128::from(ns)) as u64
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     Calibrating,
-    /// So many samples are still to be planned, of so many operations each.
+    /// The first batch of the final size is not timed: it still pays for the change of size.
+    Settling {
+        ops: u64,
+        samples: usize,
+    },
+    /// `left` samples are still to be planned, of `ops` operations each.
     Counting {
         ops: u64,
         left: usize,
@@ -38,42 +93,34 @@ enum Stage {
 #[derive(Debug)]
 pub struct Planner {
     timing: Timing,
+    calibration: Calibration,
     stage: Stage,
-    last: Option<(u64, u64)>,
-    /// Was the batch before the last long enough already?
-    was_long: bool,
 }
 
 impl Planner {
     /// Nothing is known yet.
     pub fn new(timing: Timing) -> Planner {
-        Planner { timing, stage: Stage::Calibrating, last: None, was_long: false }
+        Planner { timing, calibration: Calibration::new(timing.sample_ns), stage: Stage::Calibrating }
     }
 
     /// What the next batch is, from the batches that have finished.
     pub fn decide(&mut self) -> Planned {
+        let batch = |ops, counted, timed| Planned::Batch { ops, counted, timed, parks: false };
         match self.stage {
-            Stage::Calibrating => match self.last {
-                None => Planned::Batch { ops: 1, counted: false },
-                Some((ops, ns)) if ns * 2 < self.timing.sample_ns => {
-                    self.was_long = false;
-                    Planned::Batch { ops: self.scaled(ops, ns).clamp(ops, ops * GROWTH), counted: false }
-                }
-                // Once may be an accident: roles that spin wait for the end of a time slice where they happen to share a CPU.
-                Some((ops, ns)) if !self.was_long => {
-                    self.was_long = true;
-                    Planned::Batch { ops: self.scaled(ops, ns).clamp(1, ops), counted: false }
-                }
-                Some((ops, ns)) => {
-                    let ops = self.scaled(ops, ns).max(1);
-                    self.stage = Stage::Counting { ops, left: self.samples(ops, ns) };
-                    // The first batch that is counted is not recorded: it still pays for the change of size.
-                    Planned::Batch { ops, counted: true }
+            Stage::Calibrating => match self.calibration.next_ops() {
+                Ok(ops) => batch(ops, false, false),
+                Err(ops) => {
+                    self.stage = Stage::Settling { ops, samples: self.samples(ops) };
+                    self.decide()
                 }
             },
+            Stage::Settling { ops, samples } => {
+                self.stage = Stage::Counting { ops, left: samples };
+                batch(ops, true, false)
+            }
             Stage::Counting { ops, left } if left > 0 => {
                 self.stage = Stage::Counting { ops, left: left - 1 };
-                Planned::Batch { ops, counted: true }
+                batch(ops, true, true)
             }
             Stage::Counting { .. } | Stage::Done => {
                 self.stage = Stage::Done;
@@ -84,16 +131,11 @@ impl Planner {
 
     /// A batch has taken so long.
     pub fn learn(&mut self, ops: u64, ns: u64) {
-        self.last = Some((ops, ns.max(1)));
+        self.calibration.learn(ops, ns);
     }
 
-    fn scaled(&self, ops: u64, ns: u64) -> u64 {
-        (u128::from(ops) * u128::from(self.timing.sample_ns) / u128::from(ns)) as u64
-    }
-
-    fn samples(&self, ops: u64, last_ns: u64) -> usize {
-        let (last_ops, _) = self.last.unwrap_or((1, 1));
-        let sample_ns = (last_ns as f64 * ops as f64 / last_ops as f64).max(1.0);
+    fn samples(&self, ops: u64) -> usize {
+        let sample_ns = (self.calibration.ns_per_op().unwrap_or(1.0) * ops as f64).max(1.0);
         let affordable = (self.timing.run_ns as f64 / sample_ns) as usize;
         affordable.clamp(self.timing.least_samples, self.timing.samples)
     }
@@ -112,7 +154,7 @@ mod tests {
         let mut batches = Vec::new();
         let mut total_ns = 0;
         let mut current = planner.decide();
-        while let Planned::Batch { ops, counted } = current {
+        while let Planned::Batch { ops, counted, .. } = current {
             let next = planner.decide();
             let ns = (ops as f64 * op_ns) as u64;
             planner.learn(ops, ns);
@@ -146,7 +188,7 @@ mod tests {
             let mut planner = Planner::new(TIMING);
             let mut current = planner.decide();
             let mut index = 0;
-            while let Planned::Batch { ops, counted } = current {
+            while let Planned::Batch { ops, counted, .. } = current {
                 if counted {
                     assert!(ops > 10_000, "batch {slow} was slow, and samples have {ops} operations");
                     break;

@@ -3,19 +3,24 @@
 //! Every round measures its cases in random order, so that what drifts with time hits all of them. Once every case has the
 //! runs that an interval needs, the further runs go to the cases that are furthest from their precision.
 
+mod hubs;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
 use weighbridge_record as record;
 use weighbridge_record::{CaseId, Line, StoppedBy};
-use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule};
+use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule, duet};
 
+use crate::conditions;
 use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Outcome};
+use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
 use crate::summary;
+use hubs::{Hubs, Set};
 
 /// What is asked of a session.
 #[derive(Clone, Debug)]
@@ -32,6 +37,8 @@ pub struct Settings {
     pub max_runs: usize,
     /// Index of the first round, where other sessions went before it into the same record.
     pub first_round: u32,
+    /// Do cases take turns with a hub, where they can?
+    pub duet: bool,
 }
 
 /// What a session tells while it goes on. Nothing is told during a run.
@@ -82,11 +89,16 @@ const OVERHEAD: Duration = Duration::from_millis(30);
 
 /// What one run is expected to take, before any has been made.
 pub fn expected_run(timing: Timing) -> Duration {
-    OVERHEAD + Duration::from_nanos(timing.sample_ns * (timing.samples as u64 + 1))
+    let alone_ns = timing.sample_ns * (timing.samples as u64 + 1);
+    OVERHEAD + Duration::from_nanos(alone_ns.max(hubs::set_ns(timing)))
 }
 
 struct Open {
     case: Prepared,
+    /// Index of its hub, or why it has none.
+    hub: Result<usize, String>,
+    /// The slices of each set, of the case and of the hub.
+    sets: Vec<Vec<duet::Slice>>,
     runs: Vec<record::Run>,
     rounds: Vec<u32>,
     facts: crate::contract::Facts,
@@ -108,6 +120,7 @@ pub struct Session<'a> {
     coordinator: Coordinator<'a>,
     interrupt: &'a Interrupt,
     cases: Vec<Open>,
+    hubs: Hubs,
     rule: StoppingRule,
     random: Random,
     began: Instant,
@@ -123,8 +136,14 @@ impl<'a> Session<'a> {
         cases: Vec<Prepared>,
     ) -> Session<'a> {
         let cost = expected_run(settings.timing);
-        let open = |case| Open {
+        let (hubs, mut hub_of) = Hubs::of(&cases, coordinator.host(), settings.seed);
+        if !settings.duet {
+            hub_of.fill(Err("the session measures every case by itself".into()));
+        }
+        let open = |(case, hub)| Open {
             case,
+            hub,
+            sets: Vec::new(),
             runs: Vec::new(),
             rounds: Vec::new(),
             facts: Default::default(),
@@ -133,8 +152,9 @@ impl<'a> Session<'a> {
         };
         Session {
             rule: StoppingRule { precision: settings.precision, max_runs: settings.max_runs },
-            random: Random(settings.seed | 1),
-            cases: cases.into_iter().map(open).collect(),
+            random: Random::new(settings.seed),
+            cases: cases.into_iter().zip(hub_of).map(open).collect(),
+            hubs,
             settings,
             coordinator,
             interrupt,
@@ -178,7 +198,7 @@ impl<'a> Session<'a> {
         let fewest = open.iter().map(|index| self.cases[*index].runs.len()).min().unwrap_or(0);
         let mut chosen = open;
         if fewest >= stats::stopping::LOOKS[0] {
-            let need = |open: &Open| stats::stopping::need(&values(&open.runs), self.settings.precision);
+            let need = |open: &Open| stats::stopping::need(&evidence(open), self.settings.precision);
             chosen.sort_by(|a, b| need(&self.cases[*b]).total_cmp(&need(&self.cases[*a])));
             chosen.truncate(FOLLOW_UP);
         }
@@ -214,7 +234,8 @@ impl<'a> Session<'a> {
 
     fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
         let began = Instant::now();
-        let outcome = self.coordinator.run(&self.cases[index].case, self.settings.timing);
+        let (outcome, slices) = self.measure(index);
+        let outcome = void_unless_as_said(&self.cases[index].case, outcome);
         self.runs += 1;
         let open = &mut self.cases[index];
         // The dearest run so far, so that the budget holds.
@@ -238,13 +259,15 @@ impl<'a> Session<'a> {
             Outcome::Measured(measured) => {
                 if open.runs.is_empty() {
                     open.facts.clone_from(&measured.facts);
-                    sink.line(Line::Case(summary::case_line(&open.case, &measured.facts)))?;
+                    let alone = open.hub.as_ref().err().cloned();
+                    sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
                 }
                 let run = summary::run_line(&open.case, *measured, open.runs.len() as u32, round);
+                let run = record::Run { slices, ..run };
                 sink.line(Line::Run(run.clone()))?;
                 open.runs.push(run);
                 open.rounds.push(round);
-                if let Decision::Stop(stop) = self.rule.decide(&values(&open.runs)) {
+                if let Decision::Stop(stop) = self.rule.decide(&evidence(open)) {
                     open.state = CaseState::Stopped(match stop {
                         Stop::Precision => StoppedBy::Precision,
                         Stop::MaxRuns => StoppedBy::MaxRuns,
@@ -253,6 +276,21 @@ impl<'a> Session<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// One run of a case, alone or in turn with its hub; then with the slices of both.
+    fn measure(&mut self, index: usize) -> (Outcome, Option<record::Slices>) {
+        let open = &mut self.cases[index];
+        let timing = self.settings.timing;
+        let Ok(hub) = open.hub else { return (self.coordinator.run(&open.case, timing), None) };
+        match self.hubs.run(hub, &open.case, open.sets.len(), &mut self.coordinator, timing) {
+            Set::Interrupted => (Outcome::Interrupted, None),
+            Set::Failed { step, why } => (Outcome::Failed { step, why }, None),
+            Set::Measured { measured, slices, of_both } => {
+                open.sets.push(of_both);
+                (Outcome::Measured(measured), Some(slices))
+            }
+        }
     }
 
     fn stop_all(&mut self, by: StoppedBy) {
@@ -289,30 +327,56 @@ impl<'a> Session<'a> {
                 unreachable!("a measured case has stopped")
             };
             let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
-            if let Some(odd) = equivalent_disagrees(open, &by_id) {
-                line.shape.push(odd);
+            self.scale_by_hub(open, &mut line);
+            if let Some(anomaly) = equivalent_disagrees(open, &by_id) {
+                line.anomalies.push(anomaly);
             }
             sink.line(Line::Summary(line))?;
+        }
+        for hub in self.hubs.lines() {
+            sink.line(Line::Hub(hub))?;
         }
         for open in by_id.values() {
             let Some(baseline) = baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id)) else {
                 continue;
             };
-            let pairs = pairs(baseline, open);
-            if !pairs.is_empty() {
-                let higher_is_better = open.case.pattern.unit.higher_is_better();
-                let (a, b) = (&baseline.case.params.id, &open.case.params.id);
-                sink.line(Line::Comparison(summary::comparison_line(a, b, &pairs, higher_is_better)))?;
+            if let Some(line) = compare(baseline, open) {
+                sink.line(Line::Comparison(line))?;
             }
         }
         Ok(())
     }
+
+    /// The figures of a case that took turns: its ratio to the hub, and as its value that ratio times what the hub cost over
+    /// the whole session, which is known better than by the sets of one case.
+    fn scale_by_hub(&self, open: &Open, line: &mut record::Summary) {
+        let Ok(hub) = open.hub else { return };
+        let (Some(session), Some(ratio)) = (self.hubs.session(hub), duet::to_hub(&open.sets, 0)) else {
+            return;
+        };
+        let value = |ratio: f64| hubs::value_of_cost(&open.case, session.absolute(ratio));
+        line.median = value(ratio.ratio);
+        line.ci95 = ratio.interval.map(|interval| {
+            let ends = [value(interval.low), value(interval.high)];
+            [ends[0].min(ends[1]), ends[0].max(ends[1])]
+        });
+        if let Some(states) = duet::states(&open.sets, duet::Party::Case(0)) {
+            line.best = Some(hubs::value_of_cost(&open.case, states.best_ns));
+            line.slow_share = Some(states.slow_share);
+        }
+        line.to_hub = Some(record::ToHub {
+            hub: self.hubs.id(hub).clone(),
+            median: ratio.ratio,
+            ci95: ratio.interval.map(|interval| [interval.low, interval.high]),
+            sets: ratio.log_ratios.len() as u32,
+        });
+    }
 }
 
-/// What everything is held against: the plain pipe.
+/// The baseline of all comparisons of a session: the plain pipe.
 const BASELINE: &str = "pipe";
 
-/// The case that a case is held against: the same with a pipe, where it is not one itself.
+/// The baseline of a case: the same case with a pipe, unless it is that case itself.
 fn baseline_of(id: &CaseId) -> Option<CaseId> {
     let baseline = CaseId::new(&id.pattern, BASELINE, id.payload_bytes, &id.placement);
     (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)
@@ -325,6 +389,53 @@ fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option
     if pairs.is_empty() { None } else { crate::counter_check::disagree(id, &twin_id, &pairs) }
 }
 
+/// How much faster a case is than its baseline: through their common hub where they have one, else by runs of the same
+/// round.
+fn compare(baseline: &Open, candidate: &Open) -> Option<record::Comparison> {
+    let (a, b) = (&baseline.case.params.id, &candidate.case.params.id);
+    if let (Ok(hub), Ok(other)) = (&baseline.hub, &candidate.hub)
+        && hub == other
+    {
+        let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
+        // A speed-up is the baseline's cost over the case's.
+        let speedup = duet::apart(&base, &of_case);
+        return Some(record::Comparison {
+            case: b.clone(),
+            baseline: a.clone(),
+            speedup: speedup.ratio()?,
+            ci95: speedup.interval(0.95).map(|interval| [interval.low, interval.high]),
+            pairs: speedup.units() as u32,
+        });
+    }
+    let pairs = pairs(baseline, candidate);
+    let higher_is_better = candidate.case.pattern.unit.higher_is_better();
+    (!pairs.is_empty()).then(|| summary::comparison_line(a, b, &pairs, higher_is_better))
+}
+
+/// A run whose roles did not run as the case says has no numbers.
+fn void_unless_as_said(case: &Prepared, outcome: Outcome) -> Outcome {
+    let Outcome::Measured(measured) = &outcome else { return outcome };
+    match &conditions::violations(case, measured)[..] {
+        [] => outcome,
+        found => Outcome::Failed {
+            step: "conditions".into(),
+            why: format!("the run is void: {}", found.join("; ")),
+        },
+    }
+}
+
+/// What a decision to stop rests on: ratios to the hub where the case has one, else the values of the runs.
+fn evidence(open: &Open) -> Vec<f64> {
+    match open.hub {
+        Ok(_) => {
+            let ratio =
+                |set: &Vec<duet::Slice>| duet::set_log_ratio(set, duet::Party::Case(0), duet::Party::Hub);
+            open.sets.iter().filter_map(ratio).map(f64::exp).collect()
+        }
+        Err(_) => values(&open.runs),
+    }
+}
+
 /// The values of two cases in the rounds in which both ran.
 fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
     let of_round: BTreeMap<u32, f64> = baseline.runs.iter().map(|run| (run.round, run.value)).collect();
@@ -334,25 +445,4 @@ fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
 
 fn values(runs: &[record::Run]) -> Vec<f64> {
     runs.iter().map(|run| run.value).collect()
-}
-
-/// xorshift64* (Vigna, 2016): the order of runs can be repeated from the seed in the record.
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// Fisher and Yates (1938).
-    fn shuffle(&mut self, items: &mut [usize]) {
-        for last in (1..items.len()).rev() {
-            let other = (self.next() % (last as u64 + 1)) as usize;
-            items.swap(last, other);
-        }
-    }
 }

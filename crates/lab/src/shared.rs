@@ -3,14 +3,17 @@
 //! Plain words in a memfd, each written by one side and read by others; nothing in it is trusted beyond this program.
 //! Offsets are private here. Words that are written while something is timed stand on lines of their own.
 
+mod deadline;
 mod words;
 
+pub use deadline::Deadline;
 pub use words::{Pace, Phase, Planned, Progress, Sample, Step};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::time::Duration;
 
 use causeway_os::futex;
 use causeway_os::memory::{self, Access, Mapping};
@@ -20,7 +23,7 @@ pub const MAX_ROLES: usize = 512;
 /// Most samples of a run.
 pub const MAX_SAMPLES: usize = 4096;
 /// Figures kept with each sample; see [`Sample`].
-const COLUMNS: usize = 5;
+const COLUMNS: usize = 6;
 const MAX_BATCHES: usize = MAX_SAMPLES + 256;
 
 const READY: usize = 0x000;
@@ -33,6 +36,9 @@ const VERIFIED: usize = 0x280;
 const SAMPLE_COUNT: usize = 0x300;
 const PACE: usize = 0x400;
 const LEFT: usize = 0x480;
+const COUNTED_OPS: usize = 0x500;
+const RUN_DEADLINE_NS: usize = 0x580;
+const SLICE: usize = 0x600;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
@@ -43,36 +49,70 @@ const LEN: usize = SAMPLES + MAX_SAMPLES * COLUMNS * 8;
 pub struct Shared {
     fd: OwnedFd,
     map: Mapping,
+    deadline: Option<Deadline>,
 }
 
 impl Shared {
-    /// In the coordinator: all words zero.
+    /// Descriptors that [`Shared::join`] takes.
+    pub const FDS: usize = 2;
+
+    /// In the coordinator: all words zero, no deadline.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel refuses memory or a descriptor.
     pub fn create() -> io::Result<Shared> {
-        let fd = memory::memfd("weighbridge-run", LEN as u64)?;
-        Shared::open(fd)
+        let deadline = Some(Deadline::create()?);
+        Ok(Shared { deadline, ..Shared::open(memory::memfd("weighbridge-run", LEN as u64)?)? })
     }
 
-    /// In a peer.
+    /// In a peer: from what [`Shared::fds`] are there.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel refuses the mapping.
+    ///
+    /// # Panics
+    /// If there are fewer than [`Shared::FDS`] descriptors.
+    pub fn join(fds: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Shared> {
+        let mut next = || fds.next().expect("as many descriptors were received");
+        let shared = Shared::open(next())?;
+        Ok(Shared { deadline: Some(Deadline::from(next())), ..shared })
+    }
+
+    /// The memory alone, to look at.
+    ///
+    /// # Errors
+    /// The kernel refuses the mapping.
     pub fn open(fd: OwnedFd) -> io::Result<Shared> {
         let map = Mapping::shared(fd.as_fd(), LEN, Access::ReadWrite)?;
-        Ok(Shared { fd, map })
+        Ok(Shared { fd, map, deadline: None })
     }
 
-    /// To pass on.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// To pass on to peers.
+    ///
+    /// # Panics
+    /// If this is the memory alone.
+    pub fn fds(&self) -> [BorrowedFd<'_>; Shared::FDS] {
+        [self.fd.as_fd(), self.deadline().fd()]
+    }
+
+    /// When the coordinator gives up waiting: what it has set, and after the barrier what [`Shared::set_run_deadline`] said.
+    ///
+    /// # Panics
+    /// If this is the memory alone.
+    pub fn deadline(&self) -> &Deadline {
+        self.deadline.as_ref().expect("this process takes part in the run")
+    }
+
+    /// From the barrier to the end of the run. The last role at the barrier makes this the deadline, so that the one for the
+    /// start does not wake the coordinator in the timed part.
+    pub fn set_run_deadline(&self, length: Duration) {
+        self.u64(RUN_DEADLINE_NS).store(length.as_nanos() as u64, Relaxed);
     }
 
     /// Touches every page, so that no sample pays for it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn prefault(&self) -> io::Result<()> {
         Ok(self.map.prefault()?)
     }
@@ -111,11 +151,14 @@ impl Shared {
     /// Meets the other roles, and returns the time at which all begin. The last to come decides it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn barrier(&self, roles: usize, begin_ns: impl FnOnce() -> u64) -> io::Result<u64> {
         let go = self.u32(GO);
         // PAIR barrier: Acquire of `go` below. AcqRel, so that what every role did before is seen by all after.
         if self.u32(READY).fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == roles as u32 {
+            if let (Some(deadline), 1..) = (&self.deadline, self.u64(RUN_DEADLINE_NS).load(Relaxed)) {
+                deadline.set(Duration::from_nanos(self.u64(RUN_DEADLINE_NS).load(Relaxed)))?;
+            }
             self.u64(START_NS).store(begin_ns(), Relaxed);
             go.store(1, Release); // PAIR barrier
             futex::wake(go, u32::MAX >> 1)?;
@@ -129,7 +172,7 @@ impl Shared {
     /// The leading role has read its counters.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn finish(&self) -> io::Result<()> {
         let finished = self.u32(FINISHED);
         finished.store(1, Release); // PAIR finish
@@ -140,7 +183,7 @@ impl Shared {
     /// Waits for that.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn await_finish(&self) -> io::Result<()> {
         let finished = self.u32(FINISHED);
         while finished.load(Acquire) == 0 {
@@ -167,6 +210,32 @@ impl Shared {
         MAX_BATCHES
     }
 
+    /// The leading role begins the slice whose first batch is `index`: wakes the roles that wait for it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin_slice(&self, index: usize) -> io::Result<()> {
+        let slice = self.u32(SLICE);
+        slice.store(index as u32 + 1, Release); // PAIR slice
+        futex::wake(slice, u32::MAX)?;
+        Ok(())
+    }
+
+    /// Sleeps until the leading role begins the slice whose first batch is `index`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn await_slice(&self, index: usize) -> io::Result<()> {
+        let slice = self.u32(SLICE);
+        loop {
+            let begun = slice.load(Acquire); // PAIR slice
+            if begun > index as u32 {
+                return Ok(());
+            }
+            let _ = futex::wait(slice, begun, None)?;
+        }
+    }
+
     /// How far the receiver of a stream has come.
     pub fn phase(&self) -> Phase {
         match self.u32(PHASE).load(Acquire) {
@@ -176,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// Says so.
+    /// Publishes the phase that the run is in.
     pub fn set_phase(&self, phase: Phase) {
         self.u32(PHASE).store(phase as u32, Release);
     }
@@ -186,7 +255,7 @@ impl Shared {
         self.u64(FEED_END).load(Acquire).checked_sub(1)
     }
 
-    /// Says so.
+    /// Publishes after which chunk the sender ends.
     pub fn set_feed_end(&self, chunks: u64) {
         self.u64(FEED_END).store(chunks + 1, Release);
     }
@@ -196,17 +265,17 @@ impl Shared {
         self.u64(VERIFIED).load(Acquire)
     }
 
-    /// One more.
+    /// Counts one more verified message.
     pub fn add_verified(&self) {
         self.u64(VERIFIED).fetch_add(1, Release);
     }
 
-    /// Sets the pace of a crowd.
+    /// Sets the pace of concurrent roles.
     pub fn set_pace(&self, pace: Pace) {
         self.u64(PACE).store(pace.to_word(), Relaxed);
     }
 
-    /// The pace of a crowd. Relaxed: it guards nothing.
+    /// The pace of concurrent roles. Relaxed: no other memory is ordered by it.
     #[inline]
     pub fn pace(&self) -> Pace {
         Pace::from_word(self.u64(PACE).load(Relaxed))
@@ -243,7 +312,17 @@ impl Shared {
         }
     }
 
-    /// A role of a crowd has stopped.
+    /// What the leading role has counted, for the others to take over once it has finished.
+    pub fn set_counted_ops(&self, ops: u64) {
+        self.u64(COUNTED_OPS).store(ops, Relaxed); // ordered by `finish`
+    }
+
+    /// The number of operations that the counters cover.
+    pub fn counted_ops(&self) -> u64 {
+        self.u64(COUNTED_OPS).load(Relaxed)
+    }
+
+    /// A role that works until it is told to stop has stopped, and has published what it did.
     pub fn leave(&self) {
         self.u32(LEFT).fetch_add(1, Release); // PAIR leave
     }
@@ -260,8 +339,9 @@ impl Shared {
         if index >= MAX_SAMPLES {
             return;
         }
-        let Sample { elapsed_ns, ops, bytes, preemptions, extra } = sample;
-        for (column, value) in [elapsed_ns, ops, bytes, preemptions, extra].into_iter().enumerate() {
+        let Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra } = sample;
+        for (column, value) in [start_ns, elapsed_ns, ops, bytes, preemptions, extra].into_iter().enumerate()
+        {
             self.u64(SAMPLES + (index * COLUMNS + column) * 8).store(value, Relaxed);
         }
         count.store(index as u64 + 1, Release); // PAIR samples
@@ -274,11 +354,12 @@ impl Shared {
             |index: usize, column: usize| self.u64(SAMPLES + (index * COLUMNS + column) * 8).load(Relaxed);
         (0..count)
             .map(|index| Sample {
-                elapsed_ns: word(index, 0),
-                ops: word(index, 1),
-                bytes: word(index, 2),
-                preemptions: word(index, 3),
-                extra: word(index, 4),
+                start_ns: word(index, 0),
+                elapsed_ns: word(index, 1),
+                ops: word(index, 2),
+                bytes: word(index, 3),
+                preemptions: word(index, 4),
+                extra: word(index, 5),
             })
             .collect()
     }
@@ -292,10 +373,16 @@ mod tests {
     fn a_plan_is_undecided_until_it_is_decided() {
         let shared = Shared::create().unwrap();
         assert_eq!(shared.batch_at(3), None);
-        shared.publish_batch(3, Planned::Batch { ops: 1 << 40, counted: true });
-        assert_eq!(shared.batch_at(3), Some(Planned::Batch { ops: 1 << 40, counted: true }));
-        shared.publish_batch(4, Planned::Batch { ops: 0, counted: false });
-        assert_eq!(shared.batch_at(4), Some(Planned::Batch { ops: 0, counted: false }));
+        shared.publish_batch(3, Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false });
+        assert_eq!(
+            shared.batch_at(3),
+            Some(Planned::Batch { ops: 1 << 40, counted: true, timed: true, parks: false })
+        );
+        shared.publish_batch(4, Planned::Batch { ops: 0, counted: false, timed: true, parks: false });
+        assert_eq!(
+            shared.batch_at(4),
+            Some(Planned::Batch { ops: 0, counted: false, timed: true, parks: false })
+        );
         shared.publish_batch(5, Planned::End);
         assert_eq!(shared.batch_at(5), Some(Planned::End));
     }
@@ -314,7 +401,7 @@ mod tests {
     #[test]
     fn progress_is_read_whole_while_it_is_written() {
         let shared = Shared::create().unwrap();
-        let other = Shared::open(shared.fd().try_clone_to_owned().unwrap()).unwrap();
+        let other = Shared::open(shared.fd.try_clone().unwrap()).unwrap();
         let last = 200_000;
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -345,7 +432,7 @@ mod tests {
     #[test]
     fn a_role_keeps_the_step_it_died_in() {
         let shared = Shared::create().unwrap();
-        let other = Shared::open(shared.fd().try_clone_to_owned().unwrap()).unwrap();
+        let other = Shared::open(shared.fd.try_clone().unwrap()).unwrap();
         for step in Step::ALL {
             other.set_step(7, step);
             assert_eq!(shared.step(7), step);

@@ -1,78 +1,147 @@
-//! Words that the roles of a case share beside what they measure: counts of each role, and one to wait on.
+//! Counters that the roles of a case share beside what they measure: what each has done so far, and a word to sleep on.
 //!
-//! A line of 128 bytes for each writer of words, so that two of them never write to the same cache line, nor to a
-//! neighbour that is fetched with it.
+//! Each role writes the counters of its own lines only, 128 bytes, so that two roles never write to the same cache line, nor
+//! to a neighbour that is fetched with it. Counters are relaxed: what must have been seen before something else is ordered by
+//! the end of the run ([`Ctx::follow_intervals`](crate::ctx::Ctx::follow_intervals)), or by the pair that a caller names.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use causeway_os::memory::{self, Access, Mapping};
+use causeway_os::counters::ThreadCounters;
+use causeway_os::memory;
 
-const LINE_BYTES: usize = 128;
-/// Words in a line.
-const WORDS: usize = LINE_BYTES / 8;
+use crate::page::{LINES, Page};
 
-/// Lines of words in shared memory.
+/// What a role counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Counter {
+    /// Messages sent or received.
+    Messages,
+    /// Bytes sent.
+    Bytes,
+    /// Sum over the bytes that were written or read, where they are touched.
+    Sum,
+    /// Messages known to be lost.
+    Lost,
+    /// System calls that a signal interrupted.
+    Interrupted,
+    /// Context switches because the role waited.
+    VoluntarySwitches,
+    /// Context switches because it was preempted.
+    InvoluntarySwitches,
+    /// What all acknowledgements will add up to once every receiver has all messages.
+    AckTarget,
+    /// The message before which the sender waits for no acknowledgement any more.
+    TimedOutBefore,
+}
+
+/// Counters of the roles of a case in shared memory.
 #[derive(Debug)]
 pub struct SharedCounters {
-    map: Mapping,
+    page: Page,
+    roles: usize,
 }
 
 impl SharedCounters {
-    /// Memory for so many lines, all zero.
+    /// Makes memory for the counters of `roles` roles, all zero.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn create(lines: usize) -> io::Result<OwnedFd> {
-        Ok(memory::memfd("weighbridge-counters", (lines * LINE_BYTES) as u64)?)
+    /// The kernel refuses memory or a descriptor.
+    pub fn create(roles: usize) -> io::Result<OwnedFd> {
+        Ok(memory::memfd("weighbridge-counters", Self::bytes(roles) as u64)?)
     }
 
     /// Maps and touches it.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn open(fd: impl AsFd, lines: usize) -> io::Result<SharedCounters> {
-        let map = Mapping::shared(fd, lines * LINE_BYTES, Access::ReadWrite)?;
-        map.prefault()?;
-        Ok(SharedCounters { map })
+    /// The kernel refuses the mapping.
+    pub fn open(fd: impl AsFd, roles: usize) -> io::Result<SharedCounters> {
+        let page = Page::map_bytes(fd, Self::bytes(roles))?;
+        page.prefault()?;
+        Ok(SharedCounters { page, roles })
     }
 
-    /// Word `index` of a line.
-    ///
-    /// # Panics
-    /// If there is none.
-    #[inline]
-    pub fn word(&self, line: usize, index: usize) -> &AtomicU64 {
-        assert!(index < WORDS, "a line has {WORDS} words");
-        self.map.atomic_u64(line * LINE_BYTES + index * 8)
+    /// Those of each role, and the word to sleep on.
+    const fn bytes(roles: usize) -> usize {
+        (roles + 1) * LINES
     }
 
-    /// The word of a line that holds nothing but a futex.
+    /// A counter, for accesses in another order than relaxed.
     ///
     /// # Panics
-    /// If there is no such line.
+    /// If there is no such role.
     #[inline]
-    pub fn futex(&self, line: usize) -> &AtomicU32 {
-        self.map.atomic_u32(line * LINE_BYTES)
+    pub fn counter(&self, role: usize, counter: Counter) -> &AtomicU64 {
+        assert!(role < self.roles, "role {role} of {}", self.roles);
+        self.page.u64_at(role * LINES + counter as usize * 8)
+    }
+
+    /// The value of a counter.
+    #[inline]
+    pub fn get(&self, role: usize, counter: Counter) -> u64 {
+        self.counter(role, counter).load(Relaxed)
+    }
+
+    /// Sets a counter of this role.
+    #[inline]
+    pub fn set(&self, role: usize, counter: Counter, value: u64) {
+        self.counter(role, counter).store(value, Relaxed);
+    }
+
+    /// Sets the context switches of this role, which is the calling thread.
+    pub fn set_switches(&self, role: usize) {
+        let thread = ThreadCounters::read();
+        self.set(role, Counter::VoluntarySwitches, thread.voluntary_switches);
+        self.set(role, Counter::InvoluntarySwitches, thread.involuntary_switches);
+    }
+
+    /// A counter of several roles, added up; sums wrap around.
+    pub fn total(&self, roles: impl IntoIterator<Item = usize>, counter: Counter) -> u64 {
+        roles.into_iter().map(|role| self.get(role, counter)).fold(0, u64::wrapping_add)
+    }
+
+    /// The word that a role may sleep on, on a line of its own.
+    #[inline]
+    pub fn futex(&self) -> &AtomicU32 {
+        self.page.u32_at(self.roles * LINES)
     }
 }
+
+const _: () =
+    assert!((Counter::TimedOutBefore as usize + 1) * 8 <= LINES, "counters of a role lie on its lines");
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering::Relaxed;
+
+    const ALL: [Counter; 9] = [
+        Counter::Messages,
+        Counter::Bytes,
+        Counter::Sum,
+        Counter::Lost,
+        Counter::Interrupted,
+        Counter::VoluntarySwitches,
+        Counter::InvoluntarySwitches,
+        Counter::AckTarget,
+        Counter::TimedOutBefore,
+    ];
 
     #[test]
-    fn every_word_is_seen_through_every_mapping_and_stands_alone() {
+    fn every_counter_is_seen_through_every_mapping_and_stands_alone() {
         let fd = SharedCounters::create(3).unwrap();
         let (here, there) = (SharedCounters::open(&fd, 3).unwrap(), SharedCounters::open(&fd, 3).unwrap());
-        let places: Vec<_> = (0..3).flat_map(|line| (0..WORDS).map(move |index| (line, index))).collect();
-        for (number, &(line, index)) in places.iter().enumerate() {
-            here.word(line, index).store(number as u64, Relaxed);
+        let places: Vec<_> = (0..3).flat_map(|role| ALL.map(|counter| (role, counter))).collect();
+        here.futex().store(u32::MAX, Relaxed);
+        for (number, &(role, counter)) in places.iter().enumerate() {
+            here.set(role, counter, number as u64);
         }
-        for (number, &(line, index)) in places.iter().enumerate() {
-            assert_eq!(there.word(line, index).load(Relaxed), number as u64);
+        for (number, &(role, counter)) in places.iter().enumerate() {
+            assert_eq!(there.get(role, counter), number as u64);
         }
+        assert_eq!(there.futex().load(Relaxed), u32::MAX);
+        assert_eq!(there.total(0..3, Counter::Messages), 9 + 18);
     }
 }

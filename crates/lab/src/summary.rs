@@ -16,7 +16,7 @@ use crate::peer::RoleReport;
 use crate::shared::Sample;
 
 /// The line of a case, with the settings that its endpoints read back.
-pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
+pub fn case_line(case: &Prepared, facts: &Facts, measured_alone: Option<String>) -> record::Case {
     let id = &case.params.id;
     record::Case {
         case: id.clone(),
@@ -30,6 +30,7 @@ pub fn case_line(case: &Prepared, facts: &Facts) -> record::Case {
         axes: case.params.axes.clone(),
         unit: case.pattern.unit.name(id.payload_bytes),
         higher_is_better: case.pattern.unit.higher_is_better(),
+        measured_alone,
         facts: facts.clone(),
     }
 }
@@ -66,6 +67,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         roles,
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
         latencies: measured.roles.iter().find_map(|report| report.counted.latencies.clone()),
+        slices: None,
         noise: Noise {
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
@@ -133,11 +135,15 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         range: [summary.range.0, summary.range.1],
         spread_between: finite(summary.spread_between),
         spread_within: finite(summary.spread_within),
+        to_hub: None,
+        best: None,
+        slow_share: None,
         stopped_by,
         per_op,
         series: median_series(runs),
+        series_ci95: record::derive::series_intervals(runs),
         distribution: Distribution::of(&timed),
-        shape,
+        anomalies: shape,
         regimes: summary.regimes.into_iter().map(Regime::from).collect(),
     }
 }
@@ -149,19 +155,7 @@ pub fn comparison_line(
     pairs: &[(f64, f64)],
     higher_is_better: bool,
 ) -> Comparison {
-    // A speed-up: above 1 where the candidate is faster.
-    let pairs: Vec<(f64, f64)> = pairs
-        .iter()
-        .map(|&(base, value)| if higher_is_better { (base, value) } else { (value, base) })
-        .collect();
-    let ratio = stats::paired_ratio(&pairs, 0.95);
-    Comparison {
-        case: case.clone(),
-        baseline: baseline.clone(),
-        speedup: ratio.median,
-        ci95: ratio.interval.map(|interval| [interval.low, interval.high]),
-        pairs: ratio.pairs as u32,
-    }
+    record::derive::comparison(baseline, case, pairs, higher_is_better)
 }
 
 /// A spread relative to a middle of 0 is infinite, which JSON cannot say; there is nothing to be relative to then.
@@ -182,7 +176,7 @@ fn repeated_flags(runs: &[Run]) -> Vec<String> {
         .into_values()
         .filter(|(count, _)| count * 2 > runs.len())
         .map(|(count, flag)| {
-            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("counter check: "))
+            format!("in {count} of {} runs: {}", runs.len(), flag.trim_start_matches("anomaly: "))
         })
         .collect()
 }

@@ -4,22 +4,19 @@
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
+#[path = "fan/killed.rs"]
+mod killed;
 #[path = "conformance/runs.rs"]
 #[allow(dead_code, reason = "shared with the conformance of mechanisms")]
 mod runs;
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use libtest_mimic::Trial;
-use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_lab::all_to_all;
-use weighbridge_lab::contract::{Caps, Prepared, Target};
+use weighbridge_lab::contract::{Caps, Target};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::planner::Timing;
 use weighbridge_record::CaseId;
 
 use runs::{PLACEMENTS, SHORT, prepare, run, trial};
@@ -41,6 +38,11 @@ fn trials(host: &'static Host) -> Vec<Trial> {
             measure(host, &CaseId::new("all-to-all", "noop", 100, placement).with("senders", "3"));
         }
     }));
+    trials.push(trial("hundreds_of_roles_on_one_cpu_come_to_an_end", move || {
+        let id = CaseId::new("all-to-all", "pipe", 1, "same-cpu").with("groups", "100");
+        let measured = measure(host, &id.with("receivers", "2").with("senders", "2")).expect("no limit");
+        assert_eq!(measured.roles.len(), 400);
+    }));
     trials.push(trial("what_exceeds_a_limit_is_refused_with_its_name", move || refusals(host)));
     trials
 }
@@ -54,7 +56,11 @@ const PROMISES: &[Promise] = &[
         let measured = measure(host, &id).expect("eighty roles are no limit");
         assert_eq!(measured.roles.len(), 80);
     }),
-    ("a_killed_role_is_a_failure_that_names_it", killed),
+    ("a_killed_role_is_a_failure_with_its_step", |host, target| {
+        let id =
+            CaseId::new("all-to-all", target.id, 100, "free").with("receivers", "2").with("senders", "2");
+        killed::killed(host, &id, &["receiver", "receiver", "sender", "sender"]);
+    }),
 ];
 
 /// One run that must give numbers: `None` and a printed reason where the machine does not allow it.
@@ -114,41 +120,4 @@ fn refusals(host: &Host) {
             assert!(why.contains(word), "{id}: {why}");
         }
     }
-}
-
-/// Nobody waits for the dead: a receiver with senders left, and a sender with receivers left.
-fn killed(host: &Host, target: &'static Target) {
-    let id = CaseId::new("all-to-all", target.id, 100, "free").with("receivers", "2").with("senders", "2");
-    let case = prepare(host, &id).expect("this runs everywhere");
-    // A machine that is busy may end a run before the killer comes to it; then once more.
-    const ATTEMPTS: usize = 10;
-    for (role, name) in [(0, "receiver"), (1, "receiver"), (3, "sender")] {
-        let failed = (0..ATTEMPTS).find_map(|_| match run_and_kill(host, &case, role) {
-            Outcome::Failed { why, .. } => Some(why),
-            Outcome::Measured(_) => None,
-            other => panic!("{id}: {other:?}"),
-        });
-        assert_eq!(failed, Some(format!("{name} ended: signal 9 (SIGKILL)")), "{id}");
-    }
-}
-
-fn run_and_kill(host: &Host, case: &Prepared, role: usize) -> Outcome {
-    const LONG: Timing = Timing { sample_ns: 2_000_000, samples: 50, least_samples: 50, run_ns: 100_000_000 };
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(1));
-                let pids = runs::children();
-                if pids.len() == case.role_names().len() {
-                    thread::sleep(Duration::from_millis(100));
-                    let _ = kill_process(Pid::from_raw(pids[role]).unwrap(), Signal::KILL);
-                    return;
-                }
-            }
-        });
-        let outcome = run(host, case, LONG);
-        is_over.store(true, Ordering::Relaxed);
-        outcome
-    })
 }

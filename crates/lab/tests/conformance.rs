@@ -8,6 +8,8 @@
 
 #[path = "conformance/carrying.rs"]
 mod carrying;
+#[path = "conformance/conditions.rs"]
+mod conditions;
 #[path = "conformance/each.rs"]
 mod each;
 #[path = "conformance/faults.rs"]
@@ -38,7 +40,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
-    for (name, test) in TESTS {
+    for (name, test) in TESTS.iter().chain(conditions::TESTS) {
         trials.push(runs::trial(*name, move || test(host)));
     }
     trials
@@ -55,10 +57,15 @@ const TESTS: &[Test] = &[
     ("a_low_limit_on_message_queues_is_named", limits::low_msgqueue_limit),
     ("a_peer_killed_in_verify_is_a_failure_in_verify", faults::killed_in_verify),
     ("a_peer_that_never_goes_on_is_a_failure_within_the_deadline", faults::stopped_for_good),
+    (
+        "the_deadline_for_the_start_does_not_wake_the_coordinator_later",
+        faults::coordinator_sleeps_past_the_start,
+    ),
     ("a_failure_at_attach_death_and_a_stall_are_told_apart", faults::mock_faults),
     ("single_round_trips_are_timed_and_counted", each::timed),
     ("an_open_loop_counts_from_when_a_request_was_due", each::open_loop),
     ("round_trips_that_the_clock_cannot_tell_are_refused", each::too_short),
     ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
+    ("a_run_that_makes_no_progress_uses_the_budget", search::stall_uses_the_budget),
     ("many_runs_leave_nothing_behind", many::nothing_is_left),
 ];

@@ -4,18 +4,15 @@
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
+#[path = "fan/killed.rs"]
+mod killed;
 #[path = "conformance/runs.rs"]
 #[allow(dead_code, reason = "shared with the conformance of mechanisms")]
 mod runs;
 
-use std::fs;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use libtest_mimic::Trial;
-use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_lab::contract::{Caps, Prepared, Target};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
@@ -45,22 +42,9 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     families
         .into_iter()
         .flat_map(|(targets, promises)| {
-            targets.iter().flat_map(move |target| {
-                promises.iter().map(move |(promise, test)| {
-                    let pattern = target.patterns[0].id;
-                    runs::trial(format!("{pattern}/{}/{promise}", target.id), move || {
-                        let semaphores = semaphores();
-                        test(host, target);
-                        assert_eq!(self::semaphores(), semaphores, "semaphores are left behind");
-                    })
-                })
-            })
+            targets.iter().flat_map(move |target| runs::trials_of(host, target, promises))
         })
         .collect()
-}
-
-fn semaphores() -> usize {
-    fs::read_to_string("/proc/sysvipc/sem").map_or(0, |table| table.lines().count())
 }
 
 /// One run that must give numbers.
@@ -114,7 +98,7 @@ fn refused(id: &CaseId, why: &str) {
         "package",
         "CONFIG_SYSVIPC",
         "not an x86-64",
-        "nobody to hand",
+        "no other role to hand",
     ];
     assert!(is_known.iter().any(|known| why.contains(known)), "{id}: {why}");
     eprintln!("skipped: {id}: {why}");
@@ -151,48 +135,13 @@ fn waits_in_every_way(host: &Host, target: &'static Target) {
     }
 }
 
-/// So long that the meddler is always in time.
-const LONG: Timing =
-    Timing { sample_ns: 20_000_000, samples: 1000, least_samples: 1000, run_ns: 20_000_000_000 };
-
 fn killed(host: &Host, target: &'static Target) {
     if target.caps.has(Caps::HARNESS) {
         return;
     }
     let id = CaseId::new("pingpong", target.id, 0, "two-cpus");
-    let Some(case) = prepare_or_refused(host, &id) else { return };
-    for victim in [0, 1] {
-        let is_over = AtomicBool::new(false);
-        let outcome = thread::scope(|scope| {
-            scope.spawn(|| kill_when_started(victim, &is_over));
-            let outcome = run(host, &case, LONG);
-            is_over.store(true, Ordering::Release);
-            outcome
-        });
-        match outcome {
-            Outcome::Failed { why, .. } => assert!(why.contains("signal 9"), "{id}: {why}"),
-            other => panic!("{id}: {other:?}"),
-        }
-    }
-}
-
-/// Kills one of two peers, once both are this program as a peer.
-fn kill_when_started(victim: usize, is_over: &AtomicBool) {
-    let is_peer = |pid: &i32| {
-        fs::read_to_string(format!("/proc/{pid}/cmdline"))
-            .unwrap_or_default()
-            .contains(weighbridge_lab::peer::ARGUMENT)
-    };
-    while !is_over.load(Ordering::Acquire) {
-        let peers: Vec<i32> = runs::children().into_iter().filter(is_peer).collect();
-        if let [_, _] = peers[..] {
-            // Somewhere in its life; later ones are likelier to be in a wait.
-            thread::sleep(Duration::from_millis(30));
-            let pid = Pid::from_raw(peers[victim]).unwrap();
-            kill_process(pid, Signal::KILL).unwrap();
-            return;
-        }
-        thread::sleep(Duration::from_millis(1));
+    if let Some(case) = prepare_or_refused(host, &id) {
+        killed::killed(host, &id, &case.role_names());
     }
 }
 

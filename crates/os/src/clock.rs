@@ -1,6 +1,6 @@
 //! Clocks: the one all measurements use, the processor's own counter, and what reading them costs.
 //!
-//! [`now_ns`] reads `CLOCK_MONOTONIC_RAW`: it never steps, and unlike `CLOCK_MONOTONIC` nobody slews it while a
+//! [`now_ns`] reads `CLOCK_MONOTONIC_RAW`: it never steps, and unlike `CLOCK_MONOTONIC` it is not slewed while a
 //! measurement runs. It counts the same in all processes of the machine.
 //!
 //! # Safety
@@ -32,7 +32,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 /// The counter of the processor: the time-stamp counter on x86-64, the virtual counter on aarch64, 0 elsewhere.
 ///
-/// The processor may take the reading before earlier instructions have finished; whoever needs an order adds a fence.
+/// The processor may take the reading before earlier instructions have finished; a caller that needs an order adds a fence.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]

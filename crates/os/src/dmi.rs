@@ -83,7 +83,7 @@ impl Modules {
     }
 
     /// Bytes that all channels together move in a second if they never pause; nothing where a speed, a width or the
-    /// channels are not told. Nobody reaches it: refreshes and turns of the bus take time.
+    /// channels are not told. No program reaches it: refreshes and turns of the bus take time.
     pub fn bytes_per_s(&self) -> Option<f64> {
         let mut sum = 0.0;
         for modules in self.by_channel()?.values() {
@@ -182,7 +182,7 @@ mod tests {
             0x10,
             &[u8::from(!slot.is_empty()), if bank.is_empty() { 0 } else { 1 + u8::from(!slot.is_empty()) }],
         );
-        // What it could do is more than what it does, and must not be taken for it.
+        // The maximum speed exceeds the configured speed, and must not be taken for it.
         put(0x15, &9999u16.to_le_bytes());
         put(0x20, &speed.to_le_bytes());
         put(0x58, &extended.to_le_bytes());

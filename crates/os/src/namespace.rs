@@ -32,7 +32,7 @@ const IPC_LIMITS: [&str; 12] = [
 ];
 
 /// Gives the calling thread an IPC namespace of its own: names of message queues, semaphores and segments made from
-/// now on are seen by nobody else and end with the last process in it. The limits keep, as far as the kernel lets us,
+/// now on are seen by no other process and end with the last process in it. The limits keep, as far as the kernel lets us,
 /// the values they had in the old namespace, so that a measurement sees the machine as its owner set it.
 ///
 /// A namespace belongs to a thread. Called before there are others, it holds for the whole process. What already is
@@ -135,7 +135,7 @@ mod tests {
             let Some(()) = unless_forbidden(private_ipc()) else { return };
             let second = namespace();
             assert_ne!(first, second);
-            // Values that no kernel has by default, in a namespace where they disturb nobody.
+            // Values that no kernel has by default, in a namespace where no other process sees them.
             let limits = [
                 ("fs/mqueue/msg_max", "23\n"),
                 ("kernel/msgmax", "8179\n"),

@@ -1,4 +1,4 @@
-//! Unix sockets as a way to hand over descriptors, and what the kernel says about who is at the other end.
+//! Unix sockets as a way to hand over descriptors, and what the kernel says about the process at the other end.
 //!
 //! # Safety
 //!
@@ -226,7 +226,7 @@ fn chmod_socket(path: &std::path::Path, mode: rustix::fs::Mode) -> rustix::io::R
     rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
 }
 
-/// Who was at the other end when the connection was made, as the kernel saw it.
+/// Process, user and group at the other end when the connection was made, as the kernel recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id in our PID namespace; 0 when the process is not in it. By now it may be another process's.
@@ -288,7 +288,7 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> 
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn send_buffer_bytes(socket: impl AsFd) -> Result<usize> {
     sockopt::socket_send_buffer_size(socket).context("read", || "the send buffer of a socket")
 }
@@ -298,7 +298,7 @@ pub fn send_buffer_bytes(socket: impl AsFd) -> Result<usize> {
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_send_buffer_size(socket, bytes)
         .context("set the send buffer of a socket to", || format!("{bytes} bytes"))
@@ -308,7 +308,7 @@ pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn receive_buffer_bytes(socket: impl AsFd) -> Result<usize> {
     sockopt::socket_recv_buffer_size(socket).context("read", || "the receive buffer of a socket")
 }
@@ -317,7 +317,7 @@ pub fn receive_buffer_bytes(socket: impl AsFd) -> Result<usize> {
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn set_receive_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_recv_buffer_size(socket, bytes)
         .context("set the receive buffer of a socket to", || format!("{bytes} bytes"))
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_to_nobody_is_an_error_and_no_signal() {
+    fn sending_to_a_closed_end_is_an_error_and_no_signal() {
         let (near, far) = seqpacket_pair().unwrap();
         drop(far);
         assert_eq!(send_with_fds(&near, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));

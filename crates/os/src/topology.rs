@@ -42,7 +42,7 @@ pub struct Place {
 pub struct Cache {
     /// 1, 2, 3, …
     pub level: u32,
-    /// What it holds.
+    /// Whether it holds data, instructions or both.
     pub kind: CacheKind,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -57,7 +57,7 @@ pub enum CacheKind {
     Data,
     /// Instructions only.
     Instruction,
-    /// Both.
+    /// Data and instructions.
     Unified,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for CacheKind {
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its number.
+    /// Number of the node.
     pub node: u32,
     /// Its online CPUs; a node may have none.
     pub cpus: Vec<u32>,

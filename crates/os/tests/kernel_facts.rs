@@ -23,7 +23,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 /// How long a test waits for what must happen, before it fails instead of hanging.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A file of one page, mapped writable by us, then sealed as the memory of a single writer is; `None` where the kernel
 /// is older than the seal.
@@ -104,7 +104,7 @@ fn a_futex_can_be_waited_for_through_a_read_only_mapping() {
         let waiter = scope.spawn(|| theirs.load_u32(0).wait(0, Some(LONG)));
         let start = Instant::now();
         while futex::wake(ours.atomic_u32(0), 1).unwrap() == 0 {
-            assert!(!waiter.is_finished() && start.elapsed() < LONG, "nobody waits");
+            assert!(!waiter.is_finished() && start.elapsed() < LONG, "the waiter does not wait");
             std::thread::yield_now();
         }
         assert_eq!(waiter.join().unwrap().unwrap(), Outcome::Woken);
@@ -139,9 +139,9 @@ fn a_ring_shows_the_same_bytes_twice() {
     let ring = Mapping::ring(&fd, page as u64, 2 * page, Access::ReadWrite).unwrap();
     assert_eq!(ring.len(), 4 * page);
     // Across the end of the first copy: the second half of the record is at the beginning of the data.
-    // SAFETY: nobody else has this file.
+    // SAFETY: no other code has this file.
     unsafe { ring.slice_mut(2 * page - 3, 6).copy_from_slice(b"abcdef") };
-    // SAFETY: nobody writes any more.
+    // SAFETY: nothing writes any more.
     let (start, end) = unsafe { (ring.slice(0, 3), ring.slice(4 * page - 3, 3)) };
     assert_eq!((start, end), (&b"def"[..], &b"abc"[..]));
     ring.atomic_u64(8).store(42, Ordering::Release);
@@ -186,41 +186,41 @@ fn descriptors_beyond_what_the_receiver_allows_are_refused_all_together() {
     nothing_is_left_of(b"x", MAX_FDS, 8, MAX_FDS - 1);
 }
 
-/// Not a test of its own: what the processes of the next test run.
+/// What the processes of the next tests do, which run this program again with the name of their test and a role.
 ///
-/// The middle one starts the inner one and sleeps; the inner one ties itself to the middle one, says so, and sleeps.
-#[test]
-#[ignore = "run by a_child_dies_with_its_parent as another process"]
-fn role() {
-    let sleep = || -> ! {
-        loop {
-            std::thread::sleep(LONG);
-        }
-    };
-    match std::env::var("ROLE").as_deref() {
-        Ok("middle") => {
+/// The middle one starts the inner one and sleeps; the inner one says that it is here, ties itself to its parent, says so, and
+/// sleeps.
+fn play(role: &str) -> ! {
+    match role {
+        "middle" => {
             let parent = std::process::id().to_string();
-            let _inner = Child::spawn(role_spawn("inner").env("PARENT", parent).fd(inherited())).unwrap();
-            sleep();
+            let inner = role_spawn(DIES_WITH_ITS_PARENT, "inner").env("PARENT", parent).fd(inherited());
+            std::mem::forget(Child::spawn(inner).unwrap());
         }
-        Ok("inner") => {
+        "inner" => {
             let parent = std::env::var("PARENT").unwrap().parse().unwrap();
+            send_with_fds(inherited(), b"here", &[]).unwrap();
             die_with(parent).unwrap();
             send_with_fds(inherited(), b"tied", &[]).unwrap();
-            sleep();
         }
-        // Somebody asked for all ignored tests.
-        Err(std::env::VarError::NotPresent) => eprintln!("skipped: this process was given no role"),
         other => panic!("no such role: {other:?}"),
+    }
+    loop {
+        std::thread::sleep(LONG);
     }
 }
 
+const ROLE: &str = "ROLE";
+const DIES_WITH_ITS_PARENT: &str = "a_child_dies_with_its_parent";
+const NO_ZOMBIE: &str = "a_dropped_child_leaves_no_zombie";
+const PARENT_IS_GONE: &str = "a_process_whose_parent_is_gone_already_does_not_stay";
+
 /// This program in a role. Descriptor 3 is for what the test gives it.
-fn role_spawn(role: &str) -> Spawn {
-    ["role", "--exact", "--ignored", "--nocapture", "--test-threads=1"]
+fn role_spawn(test: &str, role: &str) -> Spawn {
+    [test, "--exact", "--nocapture", "--test-threads=1"]
         .into_iter()
         .fold(Spawn::new("/proc/self/exe"), Spawn::arg)
-        .env("ROLE", role)
+        .env(ROLE, role)
         .stderr(Stderr::Null)
 }
 
@@ -231,38 +231,53 @@ fn inherited() -> OwnedFd {
     socket.try_clone_to_owned().unwrap()
 }
 
+/// The next word of a role, of four letters; nothing once all that have the other end are gone.
+fn hear(socket: &OwnedFd) -> String {
+    assert_eq!(poll(&[socket.as_fd()], Some(LONG)).unwrap(), [true], "no word within {LONG:?}");
+    let mut word = [0; 4];
+    let len = recv_with_fds(socket, &mut word, 0).unwrap().0;
+    String::from_utf8(word[..len].to_vec()).unwrap()
+}
+
 #[test]
 fn a_child_dies_with_its_parent() {
+    if let Ok(role) = std::env::var(ROLE) {
+        play(&role);
+    }
     let (ours, theirs) = stream_pair().unwrap();
-    let middle = Child::spawn(role_spawn("middle").fd(theirs)).unwrap();
-    assert_eq!(poll(&[ours.as_fd()], Some(LONG)).unwrap(), [true]);
-    let mut word = [0; 16];
-    let len = recv_with_fds(&ours, &mut word, 0).unwrap().0;
-    assert_eq!(&word[..len], b"tied");
+    let middle = Child::spawn(role_spawn(DIES_WITH_ITS_PARENT, "middle").fd(theirs)).unwrap();
+    assert_eq!(hear(&ours), "here");
+    assert_eq!(hear(&ours), "tied");
     // Killed, the middle one has no chance to end the inner one itself.
     middle.kill(libc::SIGKILL).unwrap();
-    assert_eq!(poll(&[ours.as_fd()], Some(LONG)).unwrap(), [true], "the inner process lives on");
-    assert_eq!(recv_with_fds(&ours, &mut word, 0).unwrap().0, 0);
+    assert_eq!(hear(&ours), "", "the inner process lives on");
 }
 
 #[test]
 fn a_process_whose_parent_is_gone_already_does_not_stay() {
+    if let Ok(role) = std::env::var(ROLE) {
+        play(&role);
+    }
     let (ours, theirs) = stream_pair().unwrap();
     // The highest number there is, which is not this test's.
-    let spawn = role_spawn("inner").env("PARENT", "4194303").fd(theirs);
+    let spawn = role_spawn(PARENT_IS_GONE, "inner").env("PARENT", "4194303").fd(theirs);
     let mut child = Child::spawn(spawn).unwrap();
     let exit = child.wait(Some(LONG)).unwrap();
     assert_eq!(exit, Some(causeway_os::process::Exit::Code(1)));
-    assert_eq!(recv_with_fds(&ours, &mut [0; 16], 0).unwrap().0, 0);
+    assert_eq!(hear(&ours), "here", "another process than the role has ended");
+    assert_eq!(hear(&ours), "");
 }
 
 #[test]
 fn a_dropped_child_leaves_no_zombie() {
+    if let Ok(role) = std::env::var(ROLE) {
+        play(&role);
+    }
     let (ours, theirs) = stream_pair().unwrap();
     let parent = std::process::id().to_string();
-    let child = Child::spawn(role_spawn("inner").env("PARENT", parent).fd(theirs)).unwrap();
-    let mut word = [0; 16];
-    assert_eq!(recv_with_fds(&ours, &mut word, 0).unwrap().0, 4);
+    let child = Child::spawn(role_spawn(NO_ZOMBIE, "inner").env("PARENT", parent).fd(theirs)).unwrap();
+    assert_eq!(hear(&ours), "here");
+    assert_eq!(hear(&ours), "tied");
     let pid = child.pid();
     assert!(std::fs::exists(format!("/proc/{pid}")).unwrap());
     drop(child);
@@ -270,5 +285,5 @@ fn a_dropped_child_leaves_no_zombie() {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let parent_of_it = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
     assert_ne!(parent_of_it, Some(std::process::id().to_string().as_str()), "{stat}");
-    assert_eq!(recv_with_fds(&ours, &mut word, 0).unwrap().0, 0);
+    assert_eq!(hear(&ours), "");
 }

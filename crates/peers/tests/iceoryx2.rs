@@ -86,7 +86,7 @@ fn blocking(host: &Host) -> Prepared {
 }
 
 /// Queue and largest payload are as asked for, and nothing is dropped when a queue is full.
-fn settings(host: &Host, _subject: &'static Target) {
+fn settings(host: &Host, _target: &'static Target) {
     let id = CaseId::new("stream", "iceoryx2", 1000, "free").with("wait", "block").with("depth", "3");
     let facts = runs::measure(host, &runs::prepare(host, &id).unwrap(), runs::SHORT).facts;
     for (name, value) in [
@@ -100,14 +100,14 @@ fn settings(host: &Host, _subject: &'static Target) {
     assert!(facts["iceoryx2_version"].starts_with("0.10."), "{facts:?}");
 }
 
-fn too_deep(host: &Host, _subject: &'static Target) {
+fn too_deep(host: &Host, _target: &'static Target) {
     let id = CaseId::new("roundtrip", "iceoryx2", 1 << 20, "free").with("depth", "1000000000");
     let why = runs::prepare(host, &id).unwrap_err();
     assert!(why.contains("/dev/shm") && why.contains("lower depth") && why.contains("remount"), "{why}");
 }
 
 /// As between two ends, and a queue holds a whole burst.
-fn settings_of_many(host: &Host, _subject: &'static Target) {
+fn settings_of_many(host: &Host, _target: &'static Target) {
     let id = CaseId::new("fan-out", "iceoryx2", 1000, "free").with("receivers", "3").with("burst", "100");
     let facts = measured::measure(host, &id).expect("three receivers are no limit").facts;
     for (name, value) in [
@@ -121,7 +121,7 @@ fn settings_of_many(host: &Host, _subject: &'static Target) {
     }
 }
 
-fn too_many(host: &Host, _subject: &'static Target) {
+fn too_many(host: &Host, _target: &'static Target) {
     let id = CaseId::new("fan-out", "iceoryx2", 1 << 30, "free").with("receivers", "400");
     let why = runs::prepare(host, &id).unwrap_err();
     assert!(why.contains("/dev/shm") && why.contains("fewer receivers") && why.contains("remount"), "{why}");
@@ -156,7 +156,7 @@ fn kill(pid: u32) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
 }
 
-fn both_killed(host: &Host, _subject: &'static Target) {
+fn both_killed(host: &Host, _target: &'static Target) {
     let (case, us) = (blocking(host), std::process::id());
     let was_connected = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn coordinate() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn coordinator_killed(_host: &Host, _subject: &'static Target) {
+fn coordinator_killed(_host: &Host, _target: &'static Target) {
     let mut child = Command::new("/proc/self/exe").arg(COORDINATE).stdin(Stdio::null()).spawn().unwrap();
     let coordinator = child.id();
     until("connected", || is_connected(coordinator));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 ///
 /// The first four parts are always there. Axes stand in alphabetical order, and an axis at its default is left out,
 /// so one case has one spelling. Whether the names exist is not known here; the laboratory decides that.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CaseId {
     /// How the ends talk: `roundtrip`, `stream`, …
     pub pattern: String,

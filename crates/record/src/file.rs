@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use crate::migrate::migrated;
 use crate::{Line, SCHEMA};
 
 /// Appends lines to a file. Each line is one `write`, so a reader never sees half of one unless the disk fills,
@@ -48,7 +49,7 @@ impl Writer {
 pub struct Problem {
     /// Number of the line, from 1.
     pub line: usize,
-    /// Why.
+    /// What is wrong with the line.
     pub why: String,
 }
 
@@ -58,7 +59,9 @@ const NEWER: &str = "written with schema ";
 
 impl Problem {
     fn newer(line: usize, schema: u32) -> Problem {
-        let why = format!("{NEWER}{schema}; this program reads up to {SCHEMA}, so take a newer one");
+        let why = format!(
+            "{NEWER}{schema}, and this weighbridge reads schemas up to {SCHEMA}; read it with the version that wrote it, or a newer one"
+        );
         Problem { line, why }
     }
 
@@ -84,36 +87,41 @@ impl fmt::Display for Problem {
 pub struct Reading {
     /// The valid lines, in order.
     pub lines: Vec<Line>,
-    /// The others.
+    /// The lines that are not valid, each with the reason.
     pub problems: Vec<Problem>,
 }
 
-/// Reads a record, keeping what is valid.
+/// Reads a record, keeping what is valid. Lines of an older schema come in today's words; so does its header's number.
 ///
 /// # Errors
 /// Only that of reading itself; bad content is a [`Problem`], not an error.
 pub fn read(input: impl BufRead) -> io::Result<Reading> {
     let mut reading = Reading::default();
+    // Without a header nothing says that the lines are of today's schema.
+    let mut schema = 1;
     for (index, text) in input.split(b'\n').enumerate() {
         let text = text?;
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
         let mut problem = |why| reading.problems.push(Problem { line: index + 1, why });
-        match serde_json::from_slice::<Line>(&text) {
-            Ok(Line::Header(header)) if header.schema > SCHEMA => {
-                reading.problems.push(Problem::newer(index + 1, header.schema));
+        if let Some(of_header) = schema_of_header(&text) {
+            if of_header > SCHEMA {
+                reading.problems.push(Problem::newer(index + 1, of_header));
                 return Ok(reading);
             }
+            schema = of_header;
+        }
+        let line = match schema {
+            SCHEMA => serde_json::from_slice::<Line>(&text),
+            older => {
+                serde_json::from_slice(&text).and_then(|line| serde_json::from_value(migrated(line, older)))
+            }
+        };
+        match line {
             Ok(line) => reading.lines.push(line),
             Err(error) if error.is_eof() => problem(CUT.into()),
-            Err(error) => match newer_header(&text) {
-                Some(schema) => {
-                    reading.problems.push(Problem::newer(index + 1, schema));
-                    return Ok(reading);
-                }
-                None => problem(format!("not a line of a record: {}", without_position(&error))),
-            },
+            Err(error) => problem(format!("not a line of a record: {}", without_position(&error))),
         }
     }
     let starts_well = matches!(reading.lines.first(), Some(Line::Header(_)));
@@ -123,15 +131,18 @@ pub fn read(input: impl BufRead) -> io::Result<Reading> {
     Ok(reading)
 }
 
-/// The schema of a header that is too new to be understood as a whole.
-fn newer_header(text: &[u8]) -> Option<u32> {
+/// The schema of a header, also of one that is too new to be understood as a whole; nothing for any other line.
+fn schema_of_header(text: &[u8]) -> Option<u32> {
     #[derive(serde::Deserialize)]
     struct Version {
         kind: String,
         schema: u32,
     }
+    const KIND: &[u8] = b"\"header\"";
+    // Lines of runs are long, and only a header is parsed twice.
+    text.windows(KIND.len()).take(64).find(|part| *part == KIND)?;
     let version: Version = serde_json::from_slice(text).ok()?;
-    (version.kind == "header" && version.schema > SCHEMA).then_some(version.schema)
+    (version.kind == "header").then_some(version.schema)
 }
 
 /// The parser counts lines within the one line it was given, which would only confuse.

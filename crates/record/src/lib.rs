@@ -1,24 +1,27 @@
 //! What a run is: plain, versioned data, and its form on disk (JSON Lines).
 //!
-//! This is where the laboratory and the reports meet: `lab` writes these types, `report` reads them, and neither
+//! The laboratory and the reports share only this crate: `lab` writes these types, `report` reads them, and neither
 //! knows the other. Nothing here measures or formats for people, and statistics are `weighbridge-stats`' business: here is
 //! only how its findings are called in a record.
 //!
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
 mod case_id;
+pub mod derive;
 mod file;
 mod found;
 mod latency;
 mod line;
+mod migrate;
 
 pub use case_id::{CaseId, ParseCaseIdError};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{
-    Cache, Case, Clock, Comparison, Cpu, Dram, End, Header, Line, Machine, Node, Noise, PerOp, Regime,
-    RegimeKind, RoleCounters, Run, Skipped, StoppedBy, Summary, Tool,
+    Cache, Case, Check, Clock, Comparison, Cpu, Crossover, Dram, End, Header, Hub, Line, Machine, Meaning,
+    Node, Noise, PerOp, Published, Ratio, Regime, RegimeKind, RoleCounters, Run, Skipped, SliceSeries,
+    Slices, StoppedBy, Summary, ToHub, Tool, Turn,
 };
 
-/// The version of the record's form. A reader refuses what is newer and says so.
-pub const SCHEMA: u32 = 1;
+/// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.
+pub const SCHEMA: u32 = 2;

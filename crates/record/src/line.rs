@@ -19,8 +19,18 @@ pub enum Line {
     Run(Run),
     /// What the runs of a case amount to.
     Summary(Summary),
-    /// Two cases of one record, interleaved, as a ratio.
+    /// A hub over the whole session.
+    Hub(Hub),
+    /// Two cases of one record, interleaved, as a ratio of their costs.
     Comparison(Comparison),
+    /// How many times a figure of a baseline a case has.
+    Ratio(Ratio),
+    /// The size at which two mechanisms cost the same.
+    Crossover(Crossover),
+    /// A figure that others have published, beside ours.
+    Published(Published),
+    /// A figure of another tool and ours, measured in turn.
+    Check(Box<Check>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -32,15 +42,18 @@ pub enum Line {
 pub struct Header {
     /// [`crate::SCHEMA`] of the writer.
     pub schema: u32,
-    /// Who wrote this.
+    /// The program that wrote the record.
     pub tool: Tool,
-    /// When, RFC 3339.
+    /// When the session began, RFC 3339.
     pub started: String,
+    /// The command line that made the record: program and arguments; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// Seed of the order of runs.
     pub seed: u64,
     /// The settings in force, by the name of the flag.
     pub settings: BTreeMap<String, String>,
-    /// Where.
+    /// The machine that measured.
     pub machine: Machine,
 }
 
@@ -150,9 +163,9 @@ pub struct Cache {
 pub struct Node {
     /// Number of the node.
     pub node: u32,
-    /// Its CPUs.
+    /// CPUs of the node.
     pub cpus: Vec<u32>,
-    /// Its memory.
+    /// Memory of the node.
     pub memory_bytes: u64,
 }
 
@@ -216,6 +229,9 @@ pub struct Case {
     pub unit: String,
     /// Is a larger value better (rates), or a smaller one (times)?
     pub higher_is_better: bool,
+    /// Why the case does not take turns with a hub; absent where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_alone: Option<String>,
     /// Settings read back from the kernel by the endpoints, by role or common: pipe size, sndbuf, MSS …
     pub facts: BTreeMap<String, String>,
 }
@@ -323,14 +339,70 @@ pub struct Run {
     /// What single operations took, where each was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
-    /// Disturbances.
+    /// The slices in which the case and its hub took turns; absent where the case was measured alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
+    /// What disturbed the run.
     pub noise: Noise,
     /// From the decision to start the peers until all were ready, in milliseconds.
     pub startup_ms: f64,
     /// The whole run, in milliseconds.
     pub elapsed_ms: f64,
-    /// Remarks: `shape: …`, `noisy: …`.
+    /// Remarks, each `sort: text`: `anomaly` (a counter check failed), `noisy`, `lost`.
     pub flags: Vec<String>,
+}
+
+/// The slices of a set: a case and its hub took turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slices {
+    /// The hub.
+    pub hub: CaseId,
+    /// Wanted length of a slice, in milliseconds.
+    pub slice_ms: f64,
+    /// Slices of the case.
+    pub of_case: SliceSeries,
+    /// Slices of the hub.
+    pub of_hub: SliceSeries,
+}
+
+/// Slices of one party of a set, in the order of time; one value a slice in each series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceSeries {
+    /// When the timed part began, in nanoseconds since the first slice of the set.
+    pub start_ns: Vec<u64>,
+    /// How long the timed part took, in nanoseconds.
+    pub elapsed_ns: Vec<u64>,
+    /// Operations in the timed part; of a stream of messages that are not empty, bytes.
+    pub ops: Vec<u64>,
+}
+
+/// The cost of a case as a multiple of its hub's, from sets in which both took turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToHub {
+    /// The hub.
+    pub hub: CaseId,
+    /// Cost of the case over cost of the hub: the estimate over the sets. Above 1 the case costs more, whatever its unit.
+    pub median: f64,
+    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Number of sets.
+    pub sets: u32,
+}
+
+/// A hub over the whole session: what the absolute figures of its cases are scaled by, and how steady the machine was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hub {
+    /// The hub.
+    pub case: CaseId,
+    /// Unit of `median` and `range`: nanoseconds per operation, or per byte for a stream.
+    pub unit: String,
+    /// Median over the sets of the median of their slices.
+    pub median: f64,
+    /// The 5 % and 95 % quantile of all slices.
+    pub range: [f64; 2],
+    /// Number of sets.
+    pub sets: u32,
 }
 
 /// Why no further runs were made.
@@ -399,6 +471,16 @@ pub struct Summary {
     pub spread_between: f64,
     /// Spread within runs: the median over runs of the same figure for samples.
     pub spread_within: f64,
+    /// Its cost as a multiple of its hub's; absent where the case was measured alone. With it, `median` is that multiple of
+    /// the hub's median over the session, and `ci95` follows from its interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_hub: Option<ToHub>,
+    /// The best state: the value that the best 5 % of slices reach, in the case's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<f64>,
+    /// Share of the time that was spent in a slow state of the machine, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_share: Option<f64>,
     /// Why no further runs were made.
     pub stopped_by: StoppedBy,
     /// Median over the runs of each count.
@@ -406,11 +488,14 @@ pub struct Summary {
     /// Median over the runs of each further series' median.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, f64>,
+    /// Order-statistic intervals of these medians, at least 95 %; absent below six runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series_ci95: BTreeMap<String, [f64; 2]>,
     /// What single operations took, where each was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
-    /// Counts that are not what this case must look like, each with the reason.
-    pub shape: Vec<String>,
+    /// Counter checks that failed: counts that this case must not have, each with the reason.
+    pub anomalies: Vec<String>,
     /// Departures from one steady state.
     pub regimes: Vec<Regime>,
 }
@@ -420,7 +505,7 @@ pub struct Summary {
 pub struct Comparison {
     /// The case that is judged.
     pub case: CaseId,
-    /// The case that it is held against.
+    /// The case that it is compared with.
     pub baseline: CaseId,
     /// How many times faster `case` is than `baseline` (below 1: slower), median over pairs of the same round.
     pub speedup: f64,
@@ -431,12 +516,150 @@ pub struct Comparison {
     pub pairs: u32,
 }
 
+/// How many times a figure of a baseline a case has, whatever the figure is: above 1 is more of it, not better.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The case.
+    pub case: CaseId,
+    /// The case that it is compared with.
+    pub baseline: CaseId,
+    /// The record of the baseline, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_record: Option<String>,
+    /// Which figure: `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
+    /// `involuntary_switches_per_op`, or the name of a series.
+    pub figure: String,
+    /// The figure of the case, in the case's unit for `value`, else in the unit of the figure's name.
+    pub here: f64,
+    /// The figure of the baseline.
+    pub there: f64,
+    /// `here` over `there`: of an interleaved comparison the median over pairs of runs of one round, else the median of
+    /// all quotients of runs.
+    pub ratio: f64,
+    /// Interval of the ratio, at least 95 %; absent where there are too few runs.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Pairs of runs of one round; 0 where the comparison is not interleaved, because the baseline is of another record.
+    pub pairs: u32,
+}
+
+/// The size at which two mechanisms cost the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Crossover {
+    /// The first mechanism, at the smallest size that both have.
+    pub first: CaseId,
+    /// The second one, likewise.
+    pub second: CaseId,
+    /// Smallest and largest payload at which both were measured, in bytes.
+    pub range_bytes: [u64; 2],
+    /// Where the medians cross, the largest such size; absent where they do not.
+    #[serde(default)]
+    pub bytes: Option<f64>,
+    /// The nearest measured sizes on both sides at which the intervals do not overlap.
+    #[serde(default)]
+    pub between_bytes: [Option<f64>; 2],
+    /// Is the first one cheaper below that size, or at all sizes where there is none? Absent where they cost the same.
+    #[serde(default)]
+    pub first_is_cheaper_below: Option<bool>,
+    /// How often the medians cross.
+    pub crossings: u32,
+}
+
+/// A figure that others have published, beside ours. The machines differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Our case.
+    pub case: CaseId,
+    /// Tool and year.
+    pub source: String,
+    /// What the source calls the figure.
+    pub name: String,
+    /// The unit of both figures.
+    pub unit: String,
+    /// The published figure.
+    pub theirs: f64,
+    /// Ours, in the same unit.
+    pub ours: f64,
+    /// `ours` over `theirs`.
+    pub ratio: f64,
+}
+
+/// A figure of another tool and ours, measured in turn on one machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Name of the check.
+    pub check: String,
+    /// The other tool.
+    pub tool: String,
+    /// The Debian package that has it.
+    pub debian_package: String,
+    /// Its command line, with `{near}`, `{far}` and `{port}` for what is chosen at run time.
+    pub command: Vec<String>,
+    /// The program that ran; absent where the tool is not installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Our case.
+    pub case: CaseId,
+    /// Unit of all figures.
+    pub unit: String,
+    /// What the figure of the tool means.
+    pub theirs_is: Meaning,
+    /// Median over the turns of the tool's figure.
+    #[serde(default)]
+    pub theirs: Option<f64>,
+    /// Median over the turns of ours.
+    #[serde(default)]
+    pub ours: Option<f64>,
+    /// Ours over theirs, median over the turns.
+    #[serde(default)]
+    pub ratio: Option<f64>,
+    /// Sign-test interval of the ratio, at least 95 %; absent below six turns.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// From where to where the ratio is expected.
+    pub band: [f64; 2],
+    /// Why the ratio is expected in the band.
+    pub because: String,
+    /// What is known to move the ratio out of the band.
+    pub known_reasons: String,
+    /// `inside`, `outside`, `inconclusive`, `failed`, `not measured`, `not here`, `not installed`.
+    pub verdict: String,
+    /// Why there are fewer turns than were asked for, or none.
+    #[serde(default)]
+    pub trouble: Option<String>,
+    /// The figures of every turn.
+    pub turns: Vec<Turn>,
+}
+
+/// What the figure of another tool means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Meaning {
+    /// Hop or round trip, GB or GiB, copies.
+    pub counts: String,
+    /// Size, and whether its buffer is used again.
+    pub message: String,
+    /// Processes or threads, and how they wait.
+    pub peers: String,
+    /// What happens before and inside the time that is measured.
+    pub warm_up: String,
+}
+
+/// One turn of a check: both figures in the unit of the check.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Figure of the external tool.
+    pub theirs: f64,
+    /// Figure of our case.
+    pub ours: f64,
+}
+
 /// A case, or one run of it, that gave no number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
     /// The case.
     pub case: CaseId,
-    /// Where it ended: `fit`, `plan`, or the step of a peer's life (`hello`, `pin`, `attach`, `prefault`, `verify`,
+    /// The step in which it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), or the step of a peer's life
+    /// (`hello`, `pin`, `attach`, `prefault`, `verify`,
     /// `ready`, `calibrate`, `batches`, `report`).
     pub step: String,
     /// One sentence: what, why, and how to change it where the user can.
@@ -481,6 +704,7 @@ mod tests {
                 schema: crate::SCHEMA,
                 tool: Tool { commit: Some("x".into()), ..Tool::default() },
                 started: "2026-01-01T00:00:00Z".into(),
+                command: vec!["weighbridge".into()],
                 seed: 1,
                 settings: map(),
                 machine,
@@ -497,6 +721,7 @@ mod tests {
                 axes: map(),
                 unit: "ns/roundtrip".into(),
                 higher_is_better: false,
+                measured_alone: Some("x".into()),
                 facts: map(),
             }),
             Line::Run(Run {
@@ -516,6 +741,12 @@ mod tests {
                 }],
                 series: BTreeMap::from([("events_per_call".into(), vec![1.0])]),
                 latencies: Some(Latencies { counts: vec![(1, 1)], max_ns: 1, clock_read_ns: 1.0 }),
+                slices: Some(Slices {
+                    hub: case.clone(),
+                    slice_ms: 2.0,
+                    of_case: SliceSeries { start_ns: vec![0], elapsed_ns: vec![1], ops: vec![1] },
+                    of_hub: SliceSeries { start_ns: vec![2], elapsed_ns: vec![1], ops: vec![1] },
+                }),
                 noise: Noise {
                     marked_samples: 0,
                     steal_ms: Some(0.0),
@@ -524,7 +755,7 @@ mod tests {
                 },
                 startup_ms: 1.0,
                 elapsed_ms: 1.0,
-                flags: vec!["shape: odd".into()],
+                flags: vec!["anomaly: 3 switches".into()],
             }),
             Line::Summary(Summary {
                 case: case.clone(),
@@ -535,15 +766,19 @@ mod tests {
                 range: [1.0, 1.0],
                 spread_between: 0.0,
                 spread_within: 0.0,
+                to_hub: Some(ToHub { hub: case.clone(), median: 1.0, ci95: Some([1.0, 1.0]), sets: 6 }),
+                best: Some(1.0),
+                slow_share: Some(0.0),
                 stopped_by: StoppedBy::MaxRuns,
                 per_op,
                 series: BTreeMap::from([("events_per_call".into(), 1.0)]),
+                series_ci95: BTreeMap::from([("events_per_call".into(), [1.0, 1.0])]),
                 distribution: Some(Distribution {
                     percentiles: vec![Percentile { p: 0.5, ns: 1.0, ci95: Some([1.0, 1.0]), pooled: true }],
                     observations: 1,
                     max_ns: 1,
                 }),
-                shape: vec!["odd".into()],
+                anomalies: vec!["3 switches".into()],
                 regimes: vec![Regime {
                     regime: RegimeKind::TwoModes,
                     within: "runs".into(),
@@ -552,6 +787,13 @@ mod tests {
                     levels: Some([1.0, 2.0]),
                 }],
             }),
+            Line::Hub(Hub {
+                case: case.clone(),
+                unit: "ns/roundtrip".into(),
+                median: 1.0,
+                range: [1.0, 2.0],
+                sets: 6,
+            }),
             Line::Comparison(Comparison {
                 case: case.clone(),
                 baseline: case.clone(),
@@ -559,6 +801,42 @@ mod tests {
                 ci95: Some([1.0, 1.0]),
                 pairs: 6,
             }),
+            Line::Ratio(Ratio {
+                case: case.clone(),
+                baseline: case.clone(),
+                baseline_record: Some("before.jsonl".into()),
+                figure: "value".into(),
+                here: 1.0,
+                there: 1.0,
+                ratio: 1.0,
+                ci95: Some([1.0, 1.0]),
+                pairs: 6,
+            }),
+            Line::Crossover(Crossover {
+                first: case.clone(),
+                second: case.clone(),
+                range_bytes: [1, 2],
+                bytes: Some(1.5),
+                between_bytes: [Some(1.0), None],
+                first_is_cheaper_below: Some(true),
+                crossings: 1,
+            }),
+            Line::Published(Published {
+                case: case.clone(),
+                source: "tool, 2014".into(),
+                name: "x".into(),
+                unit: "ns".into(),
+                theirs: 1.0,
+                ours: 2.0,
+                ratio: 2.0,
+            }),
+            Line::Check(Box::new(Check {
+                case: case.clone(),
+                program: Some("/usr/bin/x".into()),
+                trouble: Some("x".into()),
+                turns: vec![Turn { theirs: 1.0, ours: 1.0 }],
+                ..Check::default()
+            })),
             Line::Skipped(Skipped { case, step: "fit".into(), why: "x".into() }),
             Line::End(End { complete: true, elapsed_s: 1.0 }),
         ]
@@ -566,8 +844,17 @@ mod tests {
 
     /// Names of the fields of our own types; below `settings`, `axes` and the like stand other people's names.
     fn field_names(value: &Value, names: &mut Vec<String>) {
-        const FOREIGN: &[&str] =
-            &["settings", "axes", "facts", "mitigations", "power", "limits", "sysctls", "series"];
+        const FOREIGN: &[&str] = &[
+            "settings",
+            "axes",
+            "facts",
+            "mitigations",
+            "power",
+            "limits",
+            "sysctls",
+            "series",
+            "series_ci95",
+        ];
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {

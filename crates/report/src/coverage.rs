@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::document::Item;
 use crate::model::{Measured, Report};
-use crate::notes::Item;
 use crate::units::size;
 use crate::words::{many, plain};
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use weighbridge_record::{CaseId, Distribution, PerOp, Skipped, Summary};
 
-use crate::distribution::name;
-use crate::model::{Measured, Report};
+use crate::model::{Measured, Report, Sourced};
+use crate::section::percentile_name as name;
 
 /// Names of the columns. `…_in_unit` is in the unit of the same row; `…_share` is a part of the median.
 const COLUMNS: [&str; 38] = [
@@ -42,7 +42,7 @@ const COLUMNS: [&str; 38] = [
     "instructions_per_op",
     "series_medians",
     "percentiles_ns",
-    "shape_violations",
+    "anomalies",
     "regimes",
     "facts",
     "started",
@@ -51,9 +51,28 @@ const COLUMNS: [&str; 38] = [
     "skipped_why",
 ];
 
-/// The report as comma-separated values, with a header row.
+/// Columns of a report that compares cases with a baseline.
+const RATIOS: [&str; 11] = [
+    "record",
+    "case",
+    "baseline",
+    "baseline_record",
+    "figure",
+    "here",
+    "there",
+    "ratio",
+    "ci95_low",
+    "ci95_high",
+    "pairs",
+];
+
+/// The report as comma-separated values, with a header row: a row per case, or per ratio where cases are compared with a
+/// baseline.
 pub fn csv(report: &Report) -> String {
-    let mut writer = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
+    if report.is_compared {
+        return ratios(report);
+    }
+    let mut writer = writer();
     let mut write = |row: [String; COLUMNS.len()]| writer.write_record(row).expect("rows have one length");
     write(COLUMNS.map(String::from));
     let mut skips: HashMap<(usize, &CaseId), Vec<&Skipped>> = HashMap::new();
@@ -70,6 +89,37 @@ pub fn csv(report: &Report) -> String {
             write(row(report, skip.source, &skip.what.case, None, &skips));
         }
     }
+    text(writer)
+}
+
+fn ratios(report: &Report) -> String {
+    let mut writer = writer();
+    writer.write_record(RATIOS).expect("rows have one length");
+    for Sourced { source, what } in &report.ratios {
+        let end = |index: usize| what.ci95.map_or(String::new(), |ends| ends[index].to_string());
+        let row: [String; RATIOS.len()] = [
+            report.sources[*source].name.clone(),
+            what.case.to_string(),
+            what.baseline.to_string(),
+            what.baseline_record.clone().unwrap_or_default(),
+            what.figure.clone(),
+            what.here.to_string(),
+            what.there.to_string(),
+            what.ratio.to_string(),
+            end(0),
+            end(1),
+            what.pairs.to_string(),
+        ];
+        writer.write_record(row).expect("rows have one length");
+    }
+    text(writer)
+}
+
+fn writer() -> ::csv::Writer<Vec<u8>> {
+    ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new())
+}
+
+fn text(writer: ::csv::Writer<Vec<u8>>) -> String {
     let bytes = writer.into_inner().expect("writing to memory does not fail");
     String::from_utf8(bytes).expect("made of strings")
 }
@@ -125,7 +175,7 @@ fn row(
         count(|per_op| per_op.instructions),
         text(summary.map(|summary| pairs(&summary.series))),
         text(summary.and_then(|summary| summary.distribution.as_ref()).map(percentiles)),
-        text(summary.map(|summary| joined(summary.shape.clone()))),
+        text(summary.map(|summary| joined(summary.anomalies.clone()))),
         text(summary.map(|summary| joined(summary.regimes.iter().map(regime).collect()))),
         text(case.map(|case| pairs(&case.facts))),
         text(header.map(|header| header.started.clone())),

@@ -105,20 +105,6 @@ impl Contest<'_> {
         plain(&format!("{} {payload}{}: {}.", id.pattern, id.placement, self.verdict(report)))
     }
 
-    /// `64 KiB on one CPU: …`, for a list under the name of the pattern.
-    pub fn line_in_pattern(&self, report: &Report) -> String {
-        plain(&format!("{}: {}.", self.place(), self.verdict(report)))
-    }
-
-    /// `64 KiB on one CPU`.
-    pub fn place(&self) -> String {
-        let at = placement(&self.baseline.placement);
-        match self.baseline.payload_bytes {
-            0 => plain(&at),
-            bytes => plain(&format!("{} {at}", size(bytes))),
-        }
-    }
-
     /// One sentence for each comparison, fastest first.
     pub fn findings(&self, report: &Report) -> Vec<Finding> {
         self.comparisons.iter().map(|comparison| finding(report, comparison)).collect()
@@ -179,7 +165,7 @@ impl Contest<'_> {
     }
 }
 
-/// Of more than one above this number so many are named.
+/// Number of mechanisms that a sentence names where more are about as fast; the others are counted.
 const NAMED: usize = 2;
 
 /// Do the two differ only in mechanism and settings, so that a reader could choose between them?

@@ -1,7 +1,7 @@
 //! One JSON document: the records' heads and ends, and every case with its summary. Samples stay in the record.
 
 use serde::Serialize;
-use weighbridge_record::{Case, CaseId, Comparison, End, Header, Skipped, Summary};
+use weighbridge_record::{Case, CaseId, Check, Comparison, End, Header, Hub, Line, Ratio, Skipped, Summary};
 
 use crate::model::{Report, Source, Sourced};
 
@@ -11,10 +11,14 @@ struct Document<'a> {
     records: Vec<Record<'a>>,
     cases: Vec<CaseOut<'a>>,
     comparisons: Vec<Out<'a, Comparison>>,
-    skipped: Vec<Out<'a, Skipped>>,
-    /// The tables of suites that repeat another tool, as texts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    suites: Vec<crate::suite::Section>,
+    ratios: Vec<Out<'a, Ratio>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<Out<'a, Check>>,
+    /// The lines that the tables of suites are made of: ratios, crossovers, figures beside published ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    derived: Vec<Out<'a, Line>>,
+    skipped: Vec<Out<'a, Skipped>>,
 }
 
 #[derive(Serialize)]
@@ -22,6 +26,8 @@ struct Record<'a> {
     name: &'a str,
     problems: Vec<ProblemOut<'a>>,
     header: Option<&'a Header>,
+    #[serde(skip_serializing_if = "<[Hub]>::is_empty")]
+    hubs: &'a [Hub],
     end: Option<&'a End>,
 }
 
@@ -52,22 +58,25 @@ struct Out<'a, T> {
 
 /// The report as one JSON document, indented, with the field names of the record.
 pub fn json(report: &Report) -> String {
+    let derived = crate::suite::derived(report);
     let document = Document {
         schema: weighbridge_record::SCHEMA,
         records: report.sources.iter().map(record).collect(),
         cases: report.cases.iter().map(case).collect(),
         comparisons: report.comparisons.iter().map(out).collect(),
+        ratios: report.ratios.iter().map(out).collect(),
+        checks: report.checks.iter().map(out).collect(),
+        derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
         skipped: report.skipped.iter().map(out).collect(),
-        suites: crate::suite::sections(report),
     };
     let text = serde_json::to_string_pretty(&document);
     text.expect("plain data") + "\n"
 }
 
 fn record(source: &Source) -> Record<'_> {
-    let Source { name, header, end, problems } = source;
+    let Source { name, header, end, problems, hubs } = source;
     let problems = problems.iter().map(|problem| ProblemOut { line: problem.line, why: &problem.why });
-    Record { name, problems: problems.collect(), header: header.as_ref(), end: end.as_ref() }
+    Record { name, problems: problems.collect(), header: header.as_ref(), hubs, end: end.as_ref() }
 }
 
 fn case(measured: &crate::Measured) -> CaseOut<'_> {

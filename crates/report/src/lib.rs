@@ -1,46 +1,51 @@
 //! Records into tables, Markdown, CSV, JSON and HTML.
 //!
-//! A [`Report`] puts the lines of a record together case by case; each renderer turns it into text. No statistic is
-//! computed here and no figure appears that is not in the record, with one exception: a record that was cut off
-//! before its summaries gets them from `weighbridge-stats`, and every format says so. Where the level of one run changes,
-//! the strip charts of the page ask the same tests.
+//! A [`Report`] puts the lines of one or more records together case by case. Its sections are composed once, as a
+//! document of paragraphs, lists, tables, folds and charts; [`text`], [`markdown`] and [`html`] are three renderers of it.
+//! [`csv`] and [`json`] are data formats of the report itself.
+//!
+//! No statistic is computed here: a number comes from a line of the record, or from a line that
+//! [`weighbridge_record::derive`] makes of such lines. A record that was cut off before its summaries gets them from
+//! `weighbridge-stats`, and every format says which figures these are. Where the level of one run changes, the strip charts of the page ask the
+//! same tests.
 //!
 //! ```
 //! # use weighbridge_record::Reading;
-//! # use weighbridge_report::{Report, Style, table};
+//! # use weighbridge_report::{Report, Style, text};
 //! let reading: Reading = weighbridge_record::read(&b""[..]).unwrap();
 //! let report = Report::from_reading(reading);
-//! assert!(table(&report, Style::default()).contains("No case has a figure."));
+//! assert!(text(&report, Style::default()).contains("No case has a figure."));
 //! ```
 
-mod against;
+mod axis;
+mod chart;
 mod coverage;
 mod csv;
-mod distribution;
+mod document;
 mod figure;
 mod findings;
 mod html;
 mod json;
+mod lines;
+mod look;
 mod machine;
 mod markdown;
 mod matrix;
 mod model;
 mod notes;
-mod per_op;
 mod regimes;
-mod rounds;
+mod section;
 mod suite;
-mod table;
+mod text;
 mod unfinished;
 mod units;
 mod words;
 
-pub use against::against;
 pub use csv::csv;
-pub use html::{html, write_html};
+pub use document::{Block, Cell, Section, Table};
+pub use html::html;
 pub use json::json;
 pub use markdown::markdown;
 pub use model::{Measured, Report, Source, Sourced};
-pub use suite::{Section, Table, sections};
-pub use table::{Style, skips, table};
-pub use units::{significant, with_unit};
+pub use suite::sections;
+pub use text::{Style, skips, text};

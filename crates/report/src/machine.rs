@@ -25,6 +25,9 @@ pub fn headline(header: &Header, end: Option<&End>) -> Vec<Fact> {
     }
     let commit = header.tool.commit.as_deref().map_or(String::new(), |commit| format!(" ({commit})"));
     facts.push(fact("Tool", &format!("{} {}{commit}", header.tool.name, header.tool.version)));
+    if !header.command.is_empty() {
+        facts.push(fact("Command", &header.command.join(" ")));
+    }
     facts
 }
 

@@ -1,170 +1,98 @@
-//! Markdown, as GitHub and others read it: the same tables as on the terminal, with intervals in full.
+//! The document as Markdown, as GitHub and others read it: every table, with intervals in full; charts by their figures.
 
 use std::fmt::Write;
 
-use crate::figure::{interval, marks};
-use crate::findings::{chosen, contests, others};
-use crate::matrix::{Cell, Matrix, matrices};
+use crate::document::{Block, Cell, Item, Table};
+use crate::figure::Figure;
 use crate::model::Report;
-use crate::notes::FEW;
-use crate::units::size;
-use crate::words::{many, pattern, plain};
-use crate::{distribution, machine, notes, per_op, suite};
+use crate::section::document;
+use crate::words::plain;
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
-    let mut out = String::from("# Weighbridge report\n");
-    let warnings = notes::warnings(report);
-    if !warnings.is_empty() {
-        out.push('\n');
-        for line in warnings {
-            let _ = writeln!(out, "> **Warning:** {}  ", escaped(&line));
-        }
+    let document = document(report);
+    let mut out = format!("# {}\n", escaped(&document.title));
+    for line in &document.warnings {
+        let _ = write!(out, "\n> **Warning:** {}\n", escaped(line));
     }
-    machines(&mut out, report);
-    for section in suite::sections(report) {
-        suite_section(&mut out, &section);
-    }
-    findings(&mut out, report);
-    let matrices = matrices(report);
-    for matrix in &matrices {
-        figures(&mut out, matrix);
-        counts(&mut out, matrix);
-    }
-    if matrices.is_empty() {
-        out.push_str("\nNo case has a figure.\n");
-    } else {
-        let legend = "**Bold**: best median of its row. Brackets: 95 % interval. `!`: counters not as expected. \
-                      `~`: not one steady state. –: skipped.";
-        let _ = write!(out, "\n{legend}\n");
-    }
-    distributions(&mut out, report);
-    for remarks in notes::remarks(report, &matrices) {
-        let _ = write!(out, "\n## {}\n\n{}\n\n", escaped(remarks.title), remarks.meaning);
-        for note in &remarks.brief {
-            let _ = writeln!(out, "- {}", escaped(&note.why));
-            for item in &note.items {
-                let _ = writeln!(out, "  - {}", escaped(&item.fitted(usize::MAX)));
-            }
+    for section in &document.sections {
+        if section.is_worth_text(true) {
+            let _ = writeln!(out, "\n## {}", escaped(&section.title));
+            blocks(&mut out, &section.blocks);
         }
     }
     out
 }
 
-/// Percentiles, where single operations were timed.
-fn distributions(out: &mut String, report: &Report) {
-    let Some(rows) = distribution::rows(report) else { return };
-    let _ = write!(out, "\n## {}\n\n{}\n\n", distribution::TITLE, distribution::ABOUT);
-    row(out, std::iter::once("case".to_string()).chain(rows.columns.iter().map(|name| escaped(name))));
-    row(out, std::iter::once("---").chain(rows.columns.iter().map(|_| "--:")).map(String::from));
-    for (case, texts) in rows.rows {
-        row(out, std::iter::once(escaped(&case)).chain(texts));
-    }
-}
-
-fn machines(out: &mut String, report: &Report) {
-    for source in &report.sources {
-        let Some(header) = &source.header else { continue };
-        let name = if report.has_several_sources() {
-            format!(" of {}", escaped(&source.name))
-        } else {
-            String::new()
-        };
-        let _ = write!(out, "\n## Machine{name}\n\n");
-        row(out, ["", ""].map(String::from));
-        row(out, ["---", "---"].map(String::from));
-        for (name, value) in machine::headline(header, source.end.as_ref()) {
-            row(out, [name, escaped(&value)]);
-        }
-    }
-    let harness = notes::harness(report);
-    if !harness.is_empty() {
-        let _ = write!(out, "\nHarness itself: {}.\n", escaped(&harness.join("; ")));
-    }
-    for line in notes::dram(report) {
-        let _ = write!(out, "\nMemory bus: {}.\n", escaped(&line));
-    }
-}
-
-/// The table of another tool, with ours beside it.
-fn suite_section(out: &mut String, section: &suite::Section) {
-    let _ = writeln!(out, "\n## {}", escaped(&section.title));
-    for paragraph in &section.about {
-        let _ = write!(out, "\n{}\n", escaped(paragraph));
-    }
-    for table in &section.tables {
-        let _ = write!(out, "\n### {}\n\n", escaped(&table.title));
-        row(out, table.heads.iter().map(|head| escaped(head.trim())));
-        let align = |column: usize| if column < table.labels { "---" } else { "--:" };
-        row(out, (0..table.heads.len()).map(|column| align(column).to_string()));
-        for cells in &table.rows {
-            row(out, cells.iter().map(|cell| escaped(cell)));
-        }
-        for sentence in &table.after {
-            let _ = write!(out, "\n{}\n", escaped(sentence));
-        }
-    }
-    out.push('\n');
-    for note in &section.notes {
-        let _ = writeln!(out, "- {}", escaped(note));
-    }
-}
-
-/// Which is best in a few lines, then every comparison behind a fold.
-fn findings(out: &mut String, report: &Report) {
-    let contests = contests(report);
-    let others = others(report);
-    if contests.is_empty() && others.is_empty() {
-        return;
-    }
-    out.push_str("\n## Findings\n\n");
-    for contest in chosen(&contests, FEW) {
-        let _ = writeln!(out, "- {}", escaped(&contest.line(report)));
-    }
-    let all = contests.iter().flat_map(|contest| contest.findings(report)).chain(others);
-    let all: Vec<String> = all.map(|finding| format!("- {}\n", escaped(&finding.sentence))).collect();
-    let count = many(all.len(), "comparison");
-    let _ = write!(out, "\n<details><summary>{count}</summary>\n\n{}\n</details>\n", all.concat());
-}
-
-fn figures(out: &mut String, matrix: &Matrix<'_>) {
-    let resolved = match matrix.resolved.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", matrix.resolved.join("; ")),
-    };
-    let title =
-        format!("{} at {}{resolved}, {}", pattern(matrix.pattern), matrix.placement, matrix.scale.name);
-    let _ = write!(out, "\n## {}\n\n", escaped(&title));
-    let names = matrix.columns.iter().map(|column| escaped(&column.name));
-    row(out, std::iter::once("payload".to_string()).chain(names));
-    row(out, std::iter::once("---").chain(matrix.columns.iter().map(|_| "--:")).map(String::from));
-    for (index, bytes) in matrix.sizes.iter().enumerate() {
-        let best = matrix.best(index);
-        let cell = |column: usize| match matrix.cell(index, column) {
-            Cell::Absent => String::new(),
-            Cell::Skipped => "–".into(),
-            Cell::Value(case, summary) => {
-                let value = matrix.scale.show(summary.median);
-                let value = if best == Some(column) { format!("**{value}**") } else { value };
-                let marks = match marks(case) {
-                    none if none.is_empty() => none,
-                    marks => format!(" `{marks}`"),
-                };
-                format!("{value} {}{marks}", interval(&matrix.scale, summary))
+/// Each block with a blank line before it.
+fn blocks(out: &mut String, all: &[Block]) {
+    for block in all {
+        match block {
+            Block::Heading(text) => {
+                let _ = write!(out, "\n### {}\n", escaped(text));
             }
-        };
-        row(out, std::iter::once(size(*bytes)).chain((0..matrix.columns.len()).map(cell)));
+            Block::Paragraph(text) => {
+                let _ = write!(out, "\n{}\n", escaped(text));
+            }
+            Block::List(items) if !items.is_empty() => {
+                out.push('\n');
+                list(out, items, 0);
+            }
+            Block::List(_) => {}
+            Block::Facts(facts) => {
+                out.push('\n');
+                row(out, ["", ""].map(String::from));
+                row(out, ["---", "---"].map(String::from));
+                facts.iter().for_each(|(name, value)| row(out, [escaped(name), escaped(value)]));
+            }
+            Block::Table(figures) => table(out, figures),
+            Block::Chart(chart) => {
+                if let Some(figures) = &chart.figures {
+                    table(out, figures);
+                }
+            }
+            Block::Fold { summary, blocks: inside, .. } => {
+                let mut text = String::new();
+                blocks(&mut text, inside);
+                if !text.is_empty() {
+                    let summary = escaped(summary);
+                    let _ = write!(out, "\n<details><summary>{summary}</summary>\n{text}\n</details>\n");
+                }
+            }
+        }
     }
 }
 
-fn counts(out: &mut String, matrix: &Matrix<'_>) {
-    let rows = per_op::rows(matrix);
+fn list(out: &mut String, items: &[Item], depth: usize) {
+    for item in items {
+        let _ = writeln!(out, "{}- {}", "  ".repeat(depth), escaped(&item.fitted(usize::MAX)));
+        list(out, &item.items, depth + 1);
+    }
+}
+
+fn table(out: &mut String, table: &Table) {
+    if !table.title.is_empty() {
+        let _ = write!(out, "\n### {}\n", escaped(&table.title));
+    }
     out.push('\n');
-    let heads = rows.columns.iter().map(|name| escaped(name));
-    row(out, std::iter::once("per operation".to_string()).chain(heads));
-    row(out, std::iter::once("---").chain(rows.columns.iter().map(|_| "--:")).map(String::from));
-    for (name, texts) in rows.rows {
-        row(out, std::iter::once(escaped(&name)).chain(texts));
+    let shown: Vec<usize> =
+        (0..table.columns.len()).filter(|index| !table.columns[*index].only_if_split).collect();
+    let columns = || shown.iter().map(|index| &table.columns[*index]);
+    row(out, columns().map(|column| escaped(column.head.trim())));
+    row(out, columns().map(|column| if column.is_text { "---" } else { "--:" }.to_owned()));
+    for cells in &table.rows {
+        row(out, shown.iter().map(|index| cells.get(*index).map_or(String::new(), cell)));
+    }
+}
+
+fn cell(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) | Cell::Sorted { text, .. } => escaped(text),
+        Cell::Figure(Figure { value, interval, marks, is_best, .. }) => {
+            let value = if *is_best { format!("**{value}**") } else { value.clone() };
+            let marks = if marks.is_empty() { String::new() } else { format!(" `{marks}`") };
+            format!("{value} {interval}{marks}")
+        }
     }
 }
 
@@ -176,7 +104,7 @@ fn row(out: &mut String, cells: impl IntoIterator<Item = String>) {
 }
 
 /// Text from a record so that Markdown takes none of it as markup.
-pub fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in plain(text).chars() {
         match c {

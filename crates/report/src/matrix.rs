@@ -1,7 +1,7 @@
 //! One pattern at one placement as rows and columns: sizes down, mechanisms across.
 //!
 //! Tables and charts are both made from this, so that they cannot disagree on what belongs together. The harness's
-//! own cases are left out: nobody can choose them.
+//! own cases are left out: they are not offered for selection.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -37,7 +37,7 @@ pub struct Matrix<'a> {
 pub struct Column {
     /// Index of its record.
     pub source: usize,
-    /// What it is called.
+    /// Heading of the column.
     pub name: String,
     /// Are all its axes at their defaults?
     pub is_default: bool,
@@ -46,11 +46,11 @@ pub struct Column {
 /// What is known for one size of one mechanism.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell<'a> {
-    /// Not planned.
+    /// The case was not planned.
     Absent,
     /// Skipped with a reason, which stands elsewhere.
     Skipped,
-    /// Measured.
+    /// The case was measured.
     Value(&'a Measured, &'a Summary),
 }
 
@@ -81,11 +81,13 @@ impl<'a> Matrix<'a> {
         if medians.len() < 2 {
             return None;
         }
-        let order = |a: &(usize, f64), b: &(usize, f64)| match self.higher_is_better {
-            true => b.1.total_cmp(&a.1),
-            false => a.1.total_cmp(&b.1),
-        };
-        medians.into_iter().min_by(order).map(|(column, _)| column)
+        let better = |a: (usize, f64), b: (usize, f64)| if self.is_better(b.1, a.1) { b } else { a };
+        medians.into_iter().reduce(better).map(|(column, _)| column)
+    }
+
+    /// Is the one figure better than the other?
+    pub fn is_better(&self, one: f64, other: f64) -> bool {
+        if self.higher_is_better { one > other } else { one < other }
     }
 
     /// Is there something to draw over size?

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, Comparison, End, Header, Line, Problem, Reading, Run, Skipped, StoppedBy, Summary,
+    Case, CaseId, Check, Comparison, Crossover, End, Header, Hub, Line, Problem, Published, Ratio, Reading,
+    Run, Skipped, StoppedBy, Summary, derive,
 };
 
 use crate::unfinished;
@@ -24,6 +25,16 @@ pub struct Report {
     pub cases: Vec<Measured>,
     /// Ratios between cases.
     pub comparisons: Vec<Sourced<Comparison>>,
+    /// Is the report only about cases as compared with a baseline that was chosen for it?
+    pub is_compared: bool,
+    /// Figures of cases as multiples of a baseline's: those of the records, or of the baseline chosen.
+    pub ratios: Vec<Sourced<Ratio>>,
+    /// Sizes at which two mechanisms cost the same.
+    pub crossovers: Vec<Sourced<Crossover>>,
+    /// Published figures beside ours.
+    pub published: Vec<Sourced<Published>>,
+    /// Figures of other tools and ours, measured in turn.
+    pub checks: Vec<Sourced<Check>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -37,6 +48,8 @@ pub struct Source {
     pub header: Option<Header>,
     /// Its last line, unless that is lost.
     pub end: Option<End>,
+    /// The hubs of its session: how steady the machine was.
+    pub hubs: Vec<Hub>,
     /// Lines that could not be used.
     pub problems: Vec<Problem>,
 }
@@ -46,7 +59,7 @@ pub struct Source {
 pub struct Sourced<T> {
     /// Index into [`Report::sources`].
     pub source: usize,
-    /// What it says.
+    /// The item of the record.
     pub what: T,
 }
 
@@ -82,9 +95,9 @@ impl Measured {
         }
     }
 
-    /// Did the counters differ from what this case must look like?
-    pub fn has_shape(&self) -> bool {
-        self.summary.as_ref().is_some_and(|summary| !summary.shape.is_empty())
+    /// Did a counter check fail, or was something lost?
+    pub fn has_anomalies(&self) -> bool {
+        self.summary.as_ref().is_some_and(|summary| !summary.anomalies.is_empty())
     }
 
     /// Was it something else than one steady state?
@@ -111,6 +124,52 @@ impl Report {
             report.add(name, reading);
         }
         report
+    }
+
+    /// Compares every case of the sort of `baseline` with it, in all its figures, in place of ratios of the records. A time is a
+    /// time, whatever it is of; a rate is compared with rates of the same unit; payloads must be equal, unless the baseline
+    /// has none.
+    ///
+    /// # Errors
+    /// A sentence, where no record has a figure of that case, or nothing that can be compared with it.
+    pub fn with_baseline(mut self, baseline: &CaseId) -> Result<Report, String> {
+        let base = self.cases.iter().find(|case| case.id == *baseline && case.summary.is_some());
+        let base = base.ok_or_else(|| {
+            format!("no figure of `{baseline}` is in the record; `weighbridge report RECORD` shows which cases are")
+        })?;
+        let others =
+            self.cases.iter().filter(|case| case.source == base.source && is_of_the_sort_of(base, case));
+        let ratios = others.flat_map(|case| sourced(base.source, ratios(base, case, None)));
+        self.ratios = ratios.filter(|ratio| ratio.what.pairs > 0).collect();
+        if self.ratios.is_empty() {
+            return Err(format!("no other case of the record can be compared with `{baseline}`"));
+        }
+        self.is_compared = true;
+        Ok(self)
+    }
+
+    /// Compares every case with that of the same id of another record, in place of ratios of the records. Such a comparison is
+    /// not interleaved.
+    ///
+    /// # Errors
+    /// A sentence, where the two records have no case in common.
+    pub fn with_baseline_record(mut self, name: &str, baseline: Reading) -> Result<Report, String> {
+        let baseline = Report::from_reading(baseline);
+        let of_case = |case: &Measured| {
+            let base = baseline.cases.iter().find(|base| base.id == case.id && base.unit() == case.unit());
+            base.map_or(Vec::new(), |base| sourced(case.source, ratios(base, case, Some(name))))
+        };
+        self.ratios = self.cases.iter().flat_map(of_case).collect();
+        if self.ratios.is_empty() {
+            return Err(format!("`{name}` has no figure of any case of the record"));
+        }
+        self.is_compared = true;
+        Ok(self)
+    }
+
+    /// A case of a record.
+    pub fn case(&self, source: usize, id: &CaseId) -> Option<&Measured> {
+        self.cases.iter().find(|case| case.source == source && case.id == *id)
     }
 
     /// Do several records stand side by side, so that a case must say which it comes from?
@@ -158,8 +217,13 @@ impl Report {
                     planned.entry(id.clone()).or_insert(rank);
                     self.case_mut(source, &mut places, &id).summary = Some(summary);
                 }
+                Line::Hub(hub) => from.hubs.push(hub),
                 Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
+                Line::Ratio(what) => self.ratios.push(Sourced { source, what }),
+                Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),
+                Line::Published(what) => self.published.push(Sourced { source, what }),
+                Line::Check(what) => self.checks.push(Sourced { source, what: *what }),
                 Line::End(end) => from.end = Some(end),
             }
         }
@@ -170,6 +234,11 @@ impl Report {
             if let (None, Some(case)) = (&measured.summary, &measured.case) {
                 measured.summary = unfinished::summary(case, &measured.runs);
                 measured.is_computed = measured.summary.is_some();
+            }
+            // Records of schema 1 have the runs, but not yet these intervals.
+            if let Some(summary) = measured.summary.as_mut().filter(|summary| summary.series_ci95.is_empty())
+            {
+                summary.series_ci95 = derive::series_intervals(&measured.runs);
             }
         }
     }
@@ -194,4 +263,21 @@ impl Report {
         };
         &mut self.cases[place]
     }
+}
+
+fn ratios(base: &Measured, case: &Measured, record: Option<&str>) -> Vec<Ratio> {
+    let (Some(there), Some(here)) = (&base.summary, &case.summary) else { return Vec::new() };
+    let base = derive::Side { summary: there, runs: &base.runs, record };
+    derive::ratios(base, derive::Side { summary: here, runs: &case.runs, record: None })
+}
+
+fn sourced(source: usize, ratios: Vec<Ratio>) -> Vec<Sourced<Ratio>> {
+    ratios.into_iter().map(|what| Sourced { source, what }).collect()
+}
+
+fn is_of_the_sort_of(base: &Measured, case: &Measured) -> bool {
+    case.id != base.id
+        && case.higher_is_better() == base.higher_is_better()
+        && (!base.higher_is_better() || case.unit() == base.unit())
+        && (base.id.payload_bytes == 0 || base.id.payload_bytes == case.id.payload_bytes)
 }

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use weighbridge_record::{Regime, RegimeKind, Summary};
 
+use crate::document::Item;
 use crate::matrix::Matrix;
 use crate::model::{Measured, Report};
-use crate::notes::{Item, Note, few};
-use crate::units::{Scale, size};
+use crate::notes::few;
+use crate::units::{Scale, size, with_unit};
 use crate::words::{many, plain};
 
 /// Few notes, those with the largest effect, and all of them.
-pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Note>, Vec<Note>) {
+pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Item>, Vec<Item>) {
     let scales: HashMap<_, _> =
         matrices.iter().map(|of| ((of.pattern, of.placement, of.unit), &of.scale)).collect();
     let mut cases: Vec<Departure<'_>> = report
@@ -25,14 +26,14 @@ pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Note>, Vec<Note>)
             Some(Departure { case, summary, scale })
         })
         .collect();
-    let full: Vec<Note> = cases.iter().map(|departure| departure.full(report)).collect();
+    let full: Vec<Item> = cases.iter().map(|departure| departure.full(report)).collect();
     cases.sort_by(|a, b| b.effect().total_cmp(&a.effect()));
     let items = few(cases.iter().map(|departure| departure.brief(report)).collect());
     if items.is_empty() {
         return (Vec::new(), Vec::new());
     }
     let order = if items.len() > 1 { " Largest effect first:" } else { "" };
-    (vec![Note { why: format!("{}{order}", shares(report)), items }], full)
+    (vec![Item { text: format!("{}{order}", shares(report)), items, ..Item::default() }], full)
 }
 
 /// `31 of 44 cases at two-cpus and 4 of 43 at same-cpu were not in one steady state.`
@@ -104,14 +105,16 @@ impl Departure<'_> {
             plain(&format!("{} {place}{levels}", kind(regime)))
         };
         let further = regimes.iter().enumerate().map(part).collect();
-        Item { text: name(report, self.case), further }
+        Item { text: name(report, self.case), further, items: Vec::new() }
     }
 
-    fn full(&self, report: &Report) -> Note {
+    fn full(&self, report: &Report) -> Item {
         let sentence = |regime: &Regime| {
-            plain(&format!("{}{}: {}", kind(regime), self.levels(regime), regime.detail)).into()
+            let detail = with_units(&regime.detail, &self.summary.unit);
+            plain(&format!("{}{}: {detail}", kind(regime), self.levels(regime))).into()
         };
-        Note { why: name(report, self.case), items: self.summary.regimes.iter().map(sentence).collect() }
+        let items = self.summary.regimes.iter().map(sentence).collect();
+        Item { text: name(report, self.case), items, ..Item::default() }
     }
 
     /// ` (1.21 and 3.51 GiB/s)`; of a time only `µs`, since the pattern stands beside it.
@@ -146,5 +149,42 @@ fn kind(regime: &Regime) -> &'static str {
         RegimeKind::Step => "a step",
         RegimeKind::Slope => "a slope",
         RegimeKind::Correlated => "correlated neighbours",
+    }
+}
+
+/// The sentence of the record with units: its levels are bare numbers, in the unit of the case, behind `near`, `from … to`
+/// and `between … and`.
+fn with_units(detail: &str, unit: &str) -> String {
+    let mut is_between = false;
+    let mut before = "";
+    let mut words = Vec::new();
+    for word in detail.split(' ') {
+        is_between |= word == "between";
+        let is_level =
+            matches!(before, "near" | "from" | "to" | "between") || (before == "and" && is_between);
+        let number = word.trim_end_matches(',');
+        words.push(match number.parse::<f64>() {
+            Ok(value) if is_level => with_unit(unit, value) + &word[number.len()..],
+            _ => word.to_owned(),
+        });
+        is_between &= before != "and";
+        before = word;
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_in_a_sentence_of_the_record_gets_its_unit_and_a_count_does_not() {
+        let detail = "in 16 of 33 runs; in the clearest, 10 of 15 lie near 1346 and 5 near 3.813e9, none between 1e4 and 2e4 (p < 0.001)";
+        let says = "in 16 of 33 runs; in the clearest, 10 of 15 lie near 1.35 µs/op and 5 near 3.81 s/op, none between 10.0 µs/op \
+                    and 20.0 µs/op (p < 0.001)";
+        assert_eq!(with_units(detail, "ns/op"), says);
+        let step = "the level changes from 4.444e10 to 5e10 after 6 of 14 values (p = 0.001)";
+        let says = "the level changes from 41.4 GiB/s to 46.6 GiB/s after 6 of 14 values (p = 0.001)";
+        assert_eq!(with_units(step, "bytes/s"), says);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{Case, Distribution, Latencies, PerOp, Regime, Run, StoppedBy, Summary};
+use weighbridge_record::{Case, Distribution, Latencies, PerOp, Regime, Run, StoppedBy, Summary, derive};
 use weighbridge_stats::median;
 use weighbridge_stats::summary::summarise;
 
@@ -26,11 +26,15 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         range: summed.range.into(),
         spread_between: summed.spread_between,
         spread_within: summed.spread_within,
+        to_hub: None,
+        best: None,
+        slow_share: None,
         stopped_by: StoppedBy::Interrupted,
         per_op: per_op(&runs),
         series: series(&runs),
         distribution: distribution(&runs),
-        shape: shape(&runs),
+        series_ci95: derive::series_intervals(runs.iter().copied()),
+        anomalies: anomalies(&runs),
         regimes: summed.regimes.into_iter().map(Regime::from).collect(),
     })
 }
@@ -42,7 +46,7 @@ fn distribution(runs: &[&Run]) -> Option<Distribution> {
     Distribution::of(&sound.collect::<Vec<_>>())
 }
 
-/// No run has so many operations; a record may come from anywhere, and sums of its numbers must not overflow.
+/// More operations than any run has; a record may come from anywhere, and sums of its numbers must not overflow.
 fn is_countable(latencies: &Latencies) -> bool {
     latencies.counts.iter().all(|(_, count)| *count < 1 << 40) && latencies.counts.len() < 1 << 20
 }
@@ -65,15 +69,16 @@ fn series(runs: &[&Run]) -> BTreeMap<String, f64> {
     medians.into_iter().filter_map(|(name, values)| Some((name, middle(values.into_iter())?))).collect()
 }
 
-/// The remarks on the shape of each run, each once.
-fn shape(runs: &[&Run]) -> Vec<String> {
-    let mut shape: Vec<String> = Vec::new();
-    for why in runs.iter().flat_map(|run| &run.flags).filter_map(|flag| flag.strip_prefix("shape: ")) {
-        if !shape.iter().any(|known| known == why) {
-            shape.push(why.into());
+/// Failed counter checks and losses of the runs, each once. Noise is seen in the spread.
+fn anomalies(runs: &[&Run]) -> Vec<String> {
+    let mut anomalies: Vec<String> = Vec::new();
+    for flag in runs.iter().flat_map(|run| &run.flags).filter(|flag| !flag.starts_with("noisy: ")) {
+        let why = flag.strip_prefix("anomaly: ").unwrap_or(flag);
+        if !anomalies.iter().any(|known| known == why) {
+            anomalies.push(why.into());
         }
     }
-    shape
+    anomalies
 }
 
 fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {

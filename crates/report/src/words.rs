@@ -22,7 +22,7 @@ pub fn pattern(name: &str) -> String {
         "fan-in" => "Fan-in".into(),
         "fan-out" => "Fan-out".into(),
         "all-to-all" => "All-to-all".into(),
-        "pingpong" => "Ping-pong".into(),
+        "pingpong" => "Ping-pong of a signal".into(),
         "contend" => "Contention".into(),
         "solo" => "One process alone".into(),
         "parallel" => "Parallel".into(),

@@ -271,6 +271,7 @@ fn foreign_text_is_drawn_as_text() {
     let [laptop, phone] = look(&program, common::hostile(), Scheme::Light, [1366, 390]);
     check(&laptop, Scheme::Light);
     check(&phone, Scheme::Light);
-    let legend = &laptop["charts"][0]["legend"][0];
-    assert_eq!(legend, "<img src=x onerror=alert(1)>");
+    let charts = laptop["charts"].as_array().unwrap();
+    let is_named = |chart: &Value| chart["legend"][0] == "<img src=x onerror=alert(1)>";
+    assert!(charts.iter().any(is_named), "{charts:?}");
 }

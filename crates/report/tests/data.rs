@@ -88,9 +88,7 @@ fn a_record_cut_off_before_its_summaries_gets_them_and_every_format_says_so() {
 
     let says = "holds no summary for 1 case; computed for this report";
     assert!(markdown(&report).contains(says));
-    assert!(
-        weighbridge_report::table(&report, Default::default()).replace("\n         ", " ").contains(says)
-    );
+    assert!(weighbridge_report::text(&report, Default::default()).replace("\n         ", " ").contains(says));
     assert!(weighbridge_report::html(&report).contains(says));
     let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
     assert_eq!(document["cases"][0]["summary_computed_by_report"], true);

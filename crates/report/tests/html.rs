@@ -2,11 +2,25 @@
 
 mod common;
 
-use weighbridge_report::{Report, html, write_html};
+use weighbridge_report::{Report, html};
 
-const SECTIONS: [&str; 11] = [
-    "machine", "findings", "time", "rate", "single", "scaling", "per-op", "cases", "remarks", "skips",
-    "words",
+const SECTIONS: [&str; 16] = [
+    "machine",
+    "findings",
+    "figures-1",
+    "figures-2",
+    "figures-3",
+    "figures-4",
+    "figures-5",
+    "figures-6",
+    "figures-7",
+    "legend",
+    "scaling",
+    "cases",
+    "anomalies",
+    "regimes",
+    "stopped",
+    "skipped",
 ];
 
 fn whole() -> String {
@@ -49,16 +63,16 @@ fn every_section_is_there_once_and_can_be_reached() {
 #[test]
 fn a_section_without_content_is_left_out() {
     let page = own_part(&html(&Report::from_reading(common::interrupted())));
-    for id in ["findings", "time", "rate"] {
+    for id in ["findings", "scaling", "skipped"] {
         assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
     }
-    assert!(page.contains("<section id=\"single\">"));
+    assert!(page.contains("<section id=\"figures-1\">"));
 }
 
 #[test]
 fn a_record_of_signals_streams_and_receivers_has_their_sections() {
     let page = own_part(&html(&Report::from_reading(common::patterns())));
-    for id in ["single", "scaling", "series"] {
+    for id in ["figures-1", "scaling", "series"] {
         assert_eq!(page.matches(&format!("<section id=\"{id}\">")).count(), 1, "{id}");
     }
     for title in ["Fan-in not pinned, payload 1 B, over streams", "Contention on two CPUs, over roles"] {
@@ -115,7 +129,7 @@ fn foreign_text_is_shown_and_never_obeyed() {
     assert!(!page.contains("<script>alert") && !page.contains("<img"));
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
     let charts: Vec<&str> = page.split("<script type=\"application/json\">").skip(1).collect();
-    assert!(charts[0].contains("&lt;img src=x"), "the charts name the mechanism");
+    assert!(charts.iter().any(|chart| chart.contains("&lt;img src=x")), "the charts name the mechanism");
     for chart in charts {
         let (json, _) = chart.split_once("</script>").expect("its end");
         assert!(!json.contains('<'), "nothing in a description can end it: {json:.200}");
@@ -145,19 +159,11 @@ fn two_records_name_their_lines() {
 }
 
 #[test]
-fn writing_gives_the_same_bytes() {
-    let report = Report::from_reading(common::whole());
-    let mut bytes = Vec::new();
-    write_html(&report, &mut bytes).unwrap();
-    assert_eq!(bytes, html(&report).into_bytes());
-}
-
-#[test]
 fn a_large_record_has_a_chart_per_placement_and_a_row_per_case() {
     let page = own_part(&html(&Report::from_reading(common::large(500))));
     // Time, switches and CPU time at two placements.
     assert_eq!(page.matches("class=\"plot\"").count(), 6);
-    let table = &page[page.find("id=\"all-cases\"").unwrap()..];
+    let table = &page[page.find("id=\"sortable\"").unwrap()..];
     let table = &table[..table.find("</table>").unwrap()];
     assert_eq!(table.matches("<tr>").count(), 501);
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use snapbox::{assert_data_eq, file};
 use weighbridge_record::{Case, CaseId, Line, Reading, Run, Skipped, Summary};
-use weighbridge_report::{Report, Style, json, markdown, sections, table};
+use weighbridge_report::{Block, Cell, Report, Section, Style, json, markdown, sections};
 
 /// A record of a suite: each case with what it gave, in its unit.
 fn record(suite: &str, cases: &[(&str, &str, f64)], skipped: &[(&str, &str)]) -> Reading {
@@ -25,12 +25,26 @@ fn record(suite: &str, cases: &[(&str, &str, f64)], skipped: &[(&str, &str)]) ->
     Reading { lines, problems: Vec::new() }
 }
 
-/// The part of the terminal's text that is the suite's.
+/// The part of the terminal's text that is the suite's: what comes after the machine.
 fn text(reading: Reading) -> String {
-    let text = table(&Report::from_reading(reading), Style { colour: false, width: Some(100) });
-    let from = text.find('■').unwrap();
-    let to = text[from + 3..].find('■').map_or(text.len(), |next| from + 3 + next);
-    text[from..to].to_string()
+    let style = Style { colour: false, width: Some(100) };
+    let text = weighbridge_report::text(&Report::from_reading(reading), style);
+    let mut sections = text.split("\n■ ").skip_while(|section| !section.contains("Machine\n"));
+    format!("■ {}\n", sections.nth(1).expect("the suite after the machine").trim_end())
+}
+
+/// The cells of each table of a section.
+fn tables(section: &Section) -> Vec<Vec<Vec<String>>> {
+    let text = |cell: &Cell| match cell {
+        Cell::Text(text) => text.clone(),
+        other => panic!("not a text: {other:?}"),
+    };
+    let rows = |rows: &Vec<Vec<Cell>>| rows.iter().map(|row| row.iter().map(text).collect()).collect();
+    let table = |block: &Block| match block {
+        Block::Table(table) => Some(rows(&table.rows)),
+        _ => None,
+    };
+    section.blocks.iter().filter_map(table).collect()
 }
 
 /// A copy that costs 1,000 ns and a nanosecond a byte, a file that costs 40,000 ns, a pipe of twice the copy's price.
@@ -51,7 +65,7 @@ fn chart(direction: &str) -> Vec<(String, &'static str, f64)> {
                 "ns/roundtrip",
                 copy,
             ));
-            // On two CPUs it is always dearer.
+            // On two CPUs it is always more expensive.
             let file = if placement == "same-cpu" { 40_000.0 } else { 1e8 };
             cases.push((id("memfd-pass", &format!("{direction}/touch=write")), "ns/roundtrip", file));
             if bytes != 4096 {
@@ -81,10 +95,10 @@ fn the_chart_of_ibench_with_where_copy_and_memfd_meet() {
 #[test]
 fn the_chart_of_kdbench_is_the_other_published_one() {
     let report = Report::from_reading(record("kdbench", &borrowed(&chart("")), &[]));
-    let section = &sections(&report)[0];
-    assert_eq!(section.tables.len(), 2);
-    assert_eq!(section.tables[0].rows[0][6..], ["136586", "54022", "185287", "1.36"].map(String::from));
-    assert_eq!(section.tables[1].rows[22][6..], ["286", "461", "139", "0.30"].map(String::from));
+    let tables = tables(&sections(&report)[0]);
+    assert_eq!(tables.len(), 2);
+    assert_eq!(tables[0][0][6..], ["136586", "54022", "185287", "1.36"].map(String::from));
+    assert_eq!(tables[1][22][6..], ["286", "461", "139", "0.30"].map(String::from));
 }
 
 /// A machine that becomes four times as slow in six rounds: the medians say little of the ratio, the pairs all of it.
@@ -103,19 +117,21 @@ fn the_speedup_of_a_chart_has_an_interval_from_runs_of_one_round() {
         }
     }
     let report = Report::from_reading(reading);
-    let rows = &sections(&report)[0].tables[0].rows;
+    let rows = &tables(&sections(&report)[0])[0];
     let max = |row: usize| rows[row][3].as_str();
     assert_eq!(max(0), rows[0][1], "below, COPY is the better one, with its interval: {:?}", rows[0]);
     assert_eq!(max(20), rows[20][2], "above, MEMFD: {:?}", rows[20]);
     assert_eq!(rows[0][5], "0.49 ±2.5%", "{:?}", rows[0]);
-    for text in [
-        markdown(&report),
-        json(&report),
-        table(&report, Style::default()),
-        weighbridge_report::html(&report),
-    ] {
+    let text = weighbridge_report::text(&report, Style::default());
+    for text in [markdown(&report), text, weighbridge_report::html(&report)] {
         assert!(text.contains("0.49 ±2.5%"), "{text}");
     }
+    // The number is that of a line in the record's form.
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    let line = &document["derived"][0];
+    assert_eq!((&line["kind"], &line["pairs"]), (&"ratio".into(), &6.into()), "{line}");
+    assert_eq!(format!("{:.2}", line["ratio"].as_f64().unwrap()), "0.49");
+    assert_eq!(line["baseline"], "roundtrip/pipe/1/same-cpu/touch=write/wait=poll", "{line}");
 }
 
 #[test]
@@ -213,10 +229,12 @@ fn scaling_has_a_row_for_each_number_of_streams() {
 fn every_format_has_the_section_and_other_records_have_none() {
     let report = || Report::from_reading(record("akbench", &[("solo/getpid/0/free", "ns/op", 119.0)], &[]));
     assert!(markdown(&report()).contains("| latency\\_getpid | 95.559 | 21.436 | 119.449 | 119 |"));
-    assert!(json(&report()).contains("\"suites\""));
-    assert!(weighbridge_report::html(&report()).contains("<td class=\"text\">latency_getpid</td>"));
+    assert!(json(&report()).contains("\"derived\""));
+    assert!(
+        weighbridge_report::html(&report()).contains("<th scope=\"row\" class=\"text\">latency_getpid</th>")
+    );
     let other = Report::from_reading(common::whole());
-    assert!(sections(&other).is_empty() && !json(&other).contains("\"suites\""));
+    assert!(sections(&other).is_empty() && !json(&other).contains("\"derived\""));
 }
 
 #[test]
@@ -226,6 +244,6 @@ fn two_records_of_a_suite_have_a_section_each() {
         Report::from_readings([("before".to_string(), one(100.0)), ("after".to_string(), one(110.0))]);
     let sections = sections(&report);
     assert_eq!(sections[1].title, "akbench, 2025 [after]");
-    let ours = |index: usize| sections[index].tables[0].rows[7][4].clone();
+    let ours = |index: usize| tables(&sections[index])[0][7][4].clone();
     assert_eq!((ours(0), ours(1)), ("100".to_string(), "110".to_string()));
 }

@@ -1,4 +1,10 @@
-//! How many of many findings may be chance.
+//! How many of many findings may be chance: a whole report judged at once.
+//!
+//! A report of ninety ratios at 95 % claims four or five differences where there is none. [`claims`] takes all of its ratios and
+//! says which differ when at most the part q of those named may be wrong, with intervals that bear having been chosen.
+
+use crate::evidence::Evidence;
+use crate::interval::Interval;
 
 /// Which of the findings hold when at most the part `q` of them may be false on average: Benjamini and Hochberg
 /// (1995). The answer is in the order of the p values.
@@ -17,6 +23,68 @@ pub fn benjamini_hochberg(p_values: &[f64], q: f64) -> Vec<bool> {
     match (0..ascending.len()).rev().find(|&rank| ascending[rank] <= limit(rank)) {
         Some(rank) => p_values.iter().map(|p| *p <= ascending[rank]).collect(),
         None => vec![false; p_values.len()],
+    }
+}
+
+/// A ratio of a report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// Candidate over baseline.
+    pub ratio: f64,
+    /// Two-sided p value of a ratio of 1, of this comparison alone.
+    pub p: f64,
+    /// Does the difference hold within the report?
+    pub holds: bool,
+    /// Where it holds, the interval widened for having been chosen; else the one at 1 − q. `None` with too few units.
+    pub interval: Option<Interval>,
+}
+
+/// All ratios of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claims {
+    /// In the order in which they were given.
+    pub claims: Vec<Claim>,
+    /// The part of the claims that hold which may be false, on average.
+    pub q: f64,
+}
+
+/// Judges all ratios of a report together: [`benjamini_hochberg`] on their p values, and for those that hold the intervals of
+/// Benjamini and Yekutieli (2005): with R of m chosen, each at 1 − R·q/m, so that on average at most the part q of the
+/// intervals shown misses its ratio. Each such interval excludes 1, because the p value that chose it is at most R·q/m.
+///
+/// # Panics
+/// If there is evidence without a unit, a value is not finite, or `q` is not between 0 and 1.
+pub fn claims(report: &[Evidence], q: f64) -> Claims {
+    assert!(q > 0.0 && q < 1.0, "a false-discovery rate of {q}");
+    let p_values: Vec<f64> = report.iter().map(Evidence::p).collect();
+    let held = benjamini_hochberg(&p_values, q);
+    let chosen = held.iter().filter(|held| **held).count();
+    let judge = |((evidence, p), holds): ((&Evidence, f64), bool)| {
+        let miss = if holds { q * chosen as f64 / report.len() as f64 } else { q };
+        Claim {
+            ratio: evidence.ratio().expect("evidence with at least one unit"),
+            p,
+            holds,
+            interval: evidence.interval(1.0 - miss),
+        }
+    };
+    Claims { claims: report.iter().zip(p_values).zip(held).map(judge).collect(), q }
+}
+
+impl Claims {
+    /// How many differences hold.
+    pub fn held(&self) -> usize {
+        self.claims.iter().filter(|claim| claim.holds).count()
+    }
+
+    /// How many of those that hold are expected to be chance, at most: q·R.
+    pub fn expected_by_chance(&self) -> f64 {
+        self.q * self.held() as f64
+    }
+
+    /// How many differences one would expect by chance, at most, if each of the comparisons were judged alone at `alpha`.
+    pub fn expected_by_chance_alone(&self, alpha: f64) -> f64 {
+        alpha * self.claims.len() as f64
     }
 }
 
@@ -42,5 +110,24 @@ mod tests {
         assert_eq!(benjamini_hochberg(&[], 0.05), [false; 0]);
         // Each alone would pass only at its own limit; together the larger carries the smaller.
         assert_eq!(benjamini_hochberg(&[0.04, 0.03], 0.05), [true, true]);
+    }
+
+    #[test]
+    fn a_report_holds_what_is_sure_and_widens_its_interval() {
+        let around = |middle: f64| -> Evidence {
+            Evidence::Paired((0..12).map(|i| middle + 0.01 * (f64::from(i * 5 % 12) - 5.5)).collect())
+        };
+        let mut report = vec![around(0.2)];
+        report.extend((0..9).map(|i| around(0.001 * f64::from(i - 4))));
+        let judged = claims(&report, 0.05);
+        assert_eq!((judged.held(), judged.claims[0].holds), (1, true));
+        let alone = report[0].interval(0.95).unwrap();
+        let chosen = judged.claims[0].interval.unwrap();
+        assert!(chosen.low < alone.low && chosen.high > alone.high && chosen.low > 1.0, "{chosen:?}");
+        assert!(chosen.confidence >= 0.995);
+        assert_eq!(judged.claims[4].interval, report[4].interval(0.95));
+        assert!((judged.expected_by_chance() - 0.05).abs() < 1e-12);
+        assert!((judged.expected_by_chance_alone(0.05) - 0.5).abs() < 1e-12);
+        assert_eq!(claims(&[], 0.05).held(), 0);
     }
 }

@@ -46,6 +46,36 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     of_sorted(&sorted(values), confidence)
 }
 
+/// As [`median_interval`], interpolated between neighbouring order statistics to the confidence asked for (Hettmansperger
+/// and Sheather 1986): with γ between the confidences γ_d and γ_(d+1) of the ranks d and d+1, I = (γ_d − γ)/(γ_d − γ_(d+1))
+/// and λ = (n − d)·I/(d + (n − 2d)·I), the lower end is (1 − λ)·x_(d) + λ·x_(d+1), and the upper end its mirror.
+///
+/// The exact interval jumps with the rank: at 95 % it is lowest to highest for six, seven and eight values, and gets wider
+/// with each, 1.27, 1.35 and 1.42 standard deviations to each side. This one has 1.04, 0.92 and 0.90. The interpolation
+/// assumes no particular distribution; its coverage is within half a per cent of the confidence for uniform, normal,
+/// Laplace and log-normal values (`tests/simulation`). `None` where the exact one is `None`.
+///
+/// # Panics
+/// As [`median_interval`].
+pub fn interpolated_median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+    let sorted = sorted(values);
+    let n = sorted.len();
+    let (rank, outer) = rank_from_each_end(n, confidence)?;
+    let exact = of_sorted(&sorted, confidence);
+    // Not even the next rank lies on the other side of the median.
+    if rank + 1 > n / 2 {
+        return exact;
+    }
+    let inner = 1.0 - 2.0 * Binomial::new(n, 0.5).at_most(rank);
+    let part = ((outer - confidence) / (outer - inner)).clamp(0.0, 1.0);
+    let (d, n) = (rank as f64, n as f64);
+    let weight = (n - d) * part / (d + (n - 2.0 * d) * part);
+    let between = |from: f64, to: f64| if from == to { from } else { from + weight * (to - from) };
+    let low = between(sorted[rank - 1], sorted[rank]);
+    let high = between(sorted[sorted.len() - rank], sorted[sorted.len() - rank - 1]);
+    Some(Interval { low, high, confidence: confidence.min(outer) })
+}
+
 pub(crate) fn of_sorted(sorted: &[f64], confidence: f64) -> Option<Interval> {
     let (rank, confidence) = rank_from_each_end(sorted.len(), confidence)?;
     Some(Interval { low: sorted[rank - 1], high: sorted[sorted.len() - rank], confidence })
@@ -103,5 +133,20 @@ mod tests {
         let interval = Interval { low: -102.0, high: -98.0, confidence: 0.95 };
         assert_eq!(interval.relative_half_width(-100.0), 0.02);
         assert_eq!(Interval { low: 0.0, high: 0.0, confidence: 0.95 }.relative_half_width(0.0), 0.0);
+    }
+
+    #[test]
+    fn interpolation_gives_the_confidence_asked_for() {
+        // Six values: I = (0.96875 − 0.95)/0.1875 = 0.1, λ = 0.5/1.4.
+        let six = interpolated_median_interval(&first(6), 0.95).unwrap();
+        assert!(
+            (six.low - (1.0 + 0.5 / 1.4)).abs() < 1e-9 && (six.low + six.high - 7.0).abs() < 1e-9,
+            "{six:?}"
+        );
+        assert_eq!(six.confidence, 0.95);
+        assert_eq!(interpolated_median_interval(&first(6), 0.96875).unwrap().low, 1.0);
+        assert_eq!(interpolated_median_interval(&first(5), 0.95), None);
+        assert_eq!(interpolated_median_interval(&[7.0; 8], 0.95).unwrap().low, 7.0);
+        assert_eq!(interpolated_median_interval(&first(6), 0.01).unwrap().low, 3.0);
     }
 }

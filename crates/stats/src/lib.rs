@@ -6,11 +6,17 @@
 //! | question | module |
 //! |---|---|
 //! | what is the middle, how wide is the rest | [`order`] |
-//! | how sure is the middle | [`interval`] |
-//! | are there enough runs | [`stopping`] |
+//! | how sure is the middle | [`interval`]; of differences of pairs [`signed_rank`] |
+//! | is the peer warm | [`warm_up`] |
+//! | are there enough runs | [`stopping`]; for runs that resemble each other [`correlation`] |
 //! | what does a case amount to | [`summary`] |
+//! | what is a case to its hub, and the hub to the session | [`duet`] |
 //! | is it one steady state at all | [`regime`] |
-//! | is one thing faster than another | [`compare`], [`ranks`], [`discovery`] |
+//! | what is the ratio of two costs, how sure is it | [`evidence`], [`compare`], [`ranks`] |
+//! | does a change matter, and when may one stop looking | [`mod@verdict`], [`sequential`] |
+//! | which of several is the best, which order is sure | [`contest`] |
+//! | what holds in a whole report | [`discovery`] |
+//! | when did a level change | [`history`] |
 //! | how bad is the tail | [`tail`] |
 //! | did all get their share | [`fairness`] |
 //! | at which size do two costs meet | [`curve`] |
@@ -25,24 +31,36 @@
 
 mod binomial;
 mod normal;
+mod random;
 
 pub mod compare;
+pub mod contest;
+pub mod correlation;
 pub mod cumulative;
 pub mod curve;
 pub mod discovery;
+pub mod duet;
+pub mod evidence;
 pub mod fairness;
+pub mod history;
 pub mod interval;
 pub mod order;
 pub mod ranks;
 pub mod regime;
+pub mod sequential;
+pub mod signed_rank;
 pub mod stopping;
 pub mod summary;
 pub mod tail;
+pub mod verdict;
+pub mod warm_up;
 
-pub use compare::{Better, Comparison, Ratio, Verdict, compare_boots, compare_paired, paired_ratio, verdict};
-pub use interval::{Interval, median_interval};
+pub use compare::{BootComparison, Ratio, compare_boots, paired_ratio};
+pub use evidence::Evidence;
+pub use interval::{Interval, interpolated_median_interval, median_interval};
 pub use order::{half_iqr_over_median, mad, median, quantile};
 pub use regime::{Regime, RegimeKind};
 pub use stopping::{Decision, Stop, StoppingRule};
 pub use summary::{CaseSummary, run_value, summarise};
 pub use tail::{CasePercentile, Percentile, case_percentiles, percentile};
+pub use verdict::{Size, Verdict, verdict};

@@ -1,8 +1,81 @@
-//! The standard normal distribution's tail, which the standard library does not have.
+//! The standard normal and Student's distribution, which the standard library does not have.
 
 /// P(|Z| ≥ |z|) of a standard normal Z: the two-sided p value of a z score.
 pub(crate) fn two_sided_p(z: f64) -> f64 {
     erfc(z.abs() / std::f64::consts::SQRT_2)
+}
+
+/// P(Z ≥ z) of a standard normal Z.
+pub(crate) fn upper_tail(z: f64) -> f64 {
+    let half = two_sided_p(z) / 2.0;
+    if z < 0.0 { 1.0 - half } else { half }
+}
+
+/// The z with P(|Z| ≥ z) = `p`: 1.96 for 0.05.
+pub(crate) fn two_sided_z(p: f64) -> f64 {
+    falling_root(two_sided_p, p)
+}
+
+/// P(|T| ≥ |t|) of Student's T: the regularised incomplete beta function I_x(ν/2, ½) at x = ν/(ν + t²)
+/// (Abramowitz and Stegun 1964, 26.7.1 and 26.5).
+pub(crate) fn two_sided_student_p(t: f64, freedom: usize) -> f64 {
+    let freedom = freedom as f64;
+    incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
+/// The t with P(|T| ≥ t) = `p`: 2.365 for 0.05 and seven degrees of freedom.
+pub(crate) fn two_sided_t(p: f64, freedom: usize) -> f64 {
+    falling_root(|t| two_sided_student_p(t, freedom), p)
+}
+
+/// The x ≥ 0 at which a falling function with f(0) = 1 has this value.
+fn falling_root(f: impl Fn(f64) -> f64, value: f64) -> f64 {
+    assert!(value > 0.0 && value <= 1.0, "a quantile at {value}");
+    let (mut low, mut high) = (0.0, 1.0);
+    while f(high) > value {
+        (low, high) = (high, 2.0 * high);
+    }
+    while high - low > 1e-12 * high {
+        let middle = f64::midpoint(low, high);
+        *(if f(middle) > value { &mut low } else { &mut high }) = middle;
+        if middle <= f64::MIN_POSITIVE {
+            break;
+        }
+    }
+    high
+}
+
+/// Regularised incomplete beta function by its continued fraction (Abramowitz and Stegun 1964, 26.5.8), evaluated from
+/// the end where it converges fast (26.5.2).
+fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return x.clamp(0.0, 1.0);
+    }
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - incomplete_beta(1.0 - x, b, a);
+    }
+    let front = (a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp() / a;
+    let coefficient = |term: usize| {
+        let m = (term / 2) as f64;
+        if term.is_multiple_of(2) {
+            m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
+        } else {
+            -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
+        }
+    };
+    front / (1..=200).rev().fold(1.0, |below, term| 1.0 + coefficient(term) / below)
+}
+
+/// ln Γ(x) for x > 0: Stirling's series (Abramowitz and Stegun 1964, 6.1.41) after shifting x above 10.
+fn ln_gamma(x: f64) -> f64 {
+    let (mut x, mut shift) = (x, 0.0);
+    while x < 10.0 {
+        shift += x.ln();
+        x += 1.0;
+    }
+    let series = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5))
+        - 1.0 / (1680.0 * x.powi(7));
+    (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series - shift
 }
 
 /// Complementary error function for x ≥ 0, by the power series below 2 and the continued fraction above
@@ -36,5 +109,22 @@ mod tests {
             assert!((two_sided_p(z) / p - 1.0).abs() < 1e-6, "z {z}: {} against {p}", two_sided_p(z));
         }
         assert!((erfc(1.999_999) / erfc(2.000_001) - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn quantiles_agree_with_the_tables() {
+        assert!((two_sided_z(0.05) - 1.959_963_985).abs() < 1e-8);
+        assert!((two_sided_z(1.0)).abs() < 1e-9);
+        assert!((upper_tail(-1.0) - 0.841_344_746).abs() < 1e-8);
+        // Abramowitz and Stegun (1964), table 26.10.
+        for (p, freedom, t) in
+            [(0.05, 1, 12.706), (0.05, 7, 2.365), (0.01, 5, 4.032), (0.1, 30, 1.697), (0.05, 120, 1.980)]
+        {
+            assert!((two_sided_t(p, freedom) - t).abs() < 6e-4, "{freedom}: {}", two_sided_t(p, freedom));
+        }
+        assert!((two_sided_t(0.05, 100_000) - 1.960).abs() < 1e-3);
+        // Cauchy's distribution has a closed form: P(|T| ≥ t) = 1 − 2/π·atan t.
+        let far = two_sided_student_p(1e5, 1);
+        assert!((far - 2.0 / std::f64::consts::PI * 1e-5).abs() < 1e-12, "{far}");
     }
 }

@@ -112,14 +112,22 @@ pub struct Factor {
 /// If a group is empty, a value is not positive and finite, or `confidence` is not between 0 and 1.
 pub fn factor(a: &[f64], b: &[f64], confidence: f64) -> Factor {
     assert!(!a.is_empty() && !b.is_empty(), "a factor between groups of {} and {} values", a.len(), b.len());
-    assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
     assert!(a.iter().chain(b).all(|value| *value > 0.0), "a factor of values that are not positive");
-    let quotient_logs = |&a: &f64| b.iter().map(move |&b| (b / a).ln());
-    let logs = sorted(&a.iter().flat_map(quotient_logs).collect::<Vec<_>>());
-    let interval = rank_from_each_end(a.len(), b.len(), confidence).map(|(rank, confidence)| {
-        Interval { low: logs[rank - 1], high: logs[logs.len() - rank], confidence }.map(f64::exp)
+    let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
+    let (shift, interval) = shift(&logs(a), &logs(b), Some(confidence));
+    Factor { ratio: shift.exp(), interval: interval.map(|interval| interval.map(f64::exp)) }
+}
+
+/// How far `b` lies above `a`, and the interval: [`factor`] before the logarithms are undone.
+pub(crate) fn shift(a: &[f64], b: &[f64], confidence: Option<f64>) -> (f64, Option<Interval>) {
+    let differences = sorted(&a.iter().flat_map(|a| b.iter().map(move |b| b - a)).collect::<Vec<_>>());
+    let interval = confidence.and_then(|confidence| {
+        assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
+        let (rank, confidence) = rank_from_each_end(a.len(), b.len(), confidence)?;
+        let (low, high) = (differences[rank - 1], differences[differences.len() - rank]);
+        Some(Interval { low, high, confidence })
     });
-    Factor { ratio: median_of_sorted(&logs).exp(), interval }
+    (median_of_sorted(&differences), interval)
 }
 
 /// The largest k with 2·P(U < k) ≤ 1 − confidence, and the confidence it gives.

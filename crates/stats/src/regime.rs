@@ -4,6 +4,10 @@
 //! [`split_test`], [`slope_test`], [`lag1_test`], [`gap_test`]. [`detect`] runs all and reports what explains the
 //! series best, so that one change of level is not also called a slope, two modes and a correlation.
 //!
+//! These tests take the values for exchangeable where nothing changes. Slices of milliseconds are not: the machine's state outlives
+//! them, their lag-1 correlation is 0.85, and nearly every series is flagged. Where a hub was measured in the same slices, use
+//! [`against_hub`] instead, which asks what the case did that the hub did not.
+//!
 //! All but the gap test work on ranks. So a stall, however long, is no more than one misplaced rank, and the probability
 //! of a false alarm is the same for every continuous distribution. A finding must also matter: below
 //! [`WORTH_SAYING`] it is not reported, however sure it is. What the tests find and how often they are wrong is counted
@@ -11,12 +15,14 @@
 
 mod correlation;
 mod gap;
+mod hub;
 mod null;
 mod slope;
 mod split;
 
 pub use correlation::{Lag1, lag1_test};
 pub use gap::{Gap, gap_test};
+pub use hub::against_hub;
 pub use slope::{Slope, slope_test};
 pub use split::{Split, split_test};
 

@@ -1,7 +1,7 @@
-//! What it takes to hold a figure of another tool against one of ours: the form of an entry in
+//! What it takes to compare a figure of another tool with one of ours: the form of an entry in
 //! [`definitions`](super::definitions).
 
-/// One case of another tool beside one of ours.
+/// One case of another tool and the case of ours that it is compared with.
 #[derive(Debug)]
 pub struct Definition {
     /// Its name on the command line: the tool, then what of it.
@@ -12,13 +12,13 @@ pub struct Definition {
     pub command: &'static [&'static str],
     /// What must listen before the command can begin, and the word that it writes when it does.
     pub server: Option<Server>,
-    /// Who chooses the CPUs of the tool.
+    /// How the CPUs of the tool are chosen.
     pub place: Place,
     /// Our case.
     pub case: &'static str,
     /// Unit of our case.
     pub unit: &'static str,
-    /// Runs in a turn: the median of theirs is held against the median of ours.
+    /// Runs in a turn: the median of theirs is compared with the median of ours.
     pub runs: Runs,
     /// Where the figure stands in what the tool prints.
     pub reads: Reads,
@@ -28,13 +28,13 @@ pub struct Definition {
     pub meaning: Meaning,
     /// From where to where ours over theirs is expected.
     pub band: [f64; 2],
-    /// Why there.
+    /// Why the ratio is expected in the band.
     pub because: &'static str,
     /// What is known to move the ratio out of the band.
     pub outside: &'static str,
 }
 
-/// A figure of another tool that is held against none of ours.
+/// A figure of another tool that is compared with none of ours.
 #[derive(Debug)]
 pub struct Unequal {
     /// The tool, then what of it.
@@ -53,14 +53,14 @@ pub struct Runs {
     pub ours: usize,
 }
 
-/// A program of somebody else.
+/// An external tool.
 #[derive(Debug)]
 pub struct Tool {
     /// What people call it.
     pub name: &'static str,
     /// The Debian package that has it.
     pub package: &'static str,
-    /// Folders beside those of `PATH` in which that package puts programs; one `*` stands for any name.
+    /// Folders in addition to those of `PATH` in which that package puts programs; one `*` stands for any name.
     pub folders: &'static [&'static str],
 }
 
@@ -73,7 +73,7 @@ pub struct Server {
     pub ready: &'static str,
 }
 
-/// Who chooses the CPUs of the tool.
+/// How the CPUs of the tool are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// We do: it may run where our roles run, and nowhere else.
@@ -117,7 +117,7 @@ impl Scale {
     }
 }
 
-/// What a figure counts, so that nobody holds a hop against a round trip.
+/// What a figure counts, so that no hop is compared with a round trip.
 #[derive(Debug)]
 pub struct Meaning {
     /// Hop or round trip, GB or GiB, copies.
@@ -135,7 +135,7 @@ pub struct Meaning {
 pub struct Blanks {
     /// CPUs of our roles.
     pub cpus: Vec<u32>,
-    /// A TCP port that nobody listens on.
+    /// A TCP port that no process listens on.
     pub port: u16,
 }
 

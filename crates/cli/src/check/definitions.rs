@@ -1,4 +1,4 @@
-//! Which figures of other tools are held against which of ours, and what has to be known for that. Data only.
+//! Which figures of other tools are compared with which of ours, and what has to be known for that. Data only.
 //!
 //! The bands are for ours over theirs. A narrow one says that both do the same; a wide one says what the difference is. No
 //! perf event is ever attached to our threads: it would slow their context switches.
@@ -27,13 +27,13 @@ const DRIFTING: Runs = Runs { theirs: 1, ours: 5 };
 const MICROSECONDS: Scale = Scale::Times(1e3);
 /// lmbench's MB, for rates, are powers of ten.
 const MEGABYTES: Scale = Scale::Times(1e6);
-/// Messages of 20 senders, each of whom writes so many to each of 20 receivers.
+/// Messages of 20 senders, each of which writes N (`-l`) to each of 20 receivers.
 const fn messages(of_each_to_each: u32) -> Scale {
     Scale::Over(20.0 * 20.0 * of_each_to_each as f64)
 }
 
 const GROUP: Meaning = Meaning {
-    counts: "time in which 20 senders write so many messages (its -l) to each of 20 receivers; taken as messages per second",
+    counts: "time in which 20 senders write N messages (its -l N) to each of 20 receivers; taken as messages per second",
     message: "100 bytes, one buffer of each process used again and never looked at",
     peers: "40 processes in blocking write and read on either side",
     warm_up: "none; the start of the first process, emptying the buffers and the last exit are inside the time",
@@ -200,7 +200,7 @@ pub const ALL: &[Definition] = &[
         band: [0.7, 3.0],
         because: "the same wait and read for each event on the same two CPUs, but an eventfd costs less than a pipe, and a writer \
                   that sleeps half of its time makes half the events",
-        outside: "how long its writer sleeps (timer slack), and how dear it is to wake an idle CPU",
+        outside: "how long its writer sleeps (timer slack), and how expensive it is to wake an idle CPU",
     },
     Definition {
         name: "perf-futex-wake",
@@ -553,7 +553,7 @@ pub const ALL: &[Definition] = &[
     },
 ];
 
-/// What nothing of ours is held against, and why. A reader who knows the tool would look for it.
+/// Figures of other tools that are compared with none of ours, and why.
 pub const UNEQUAL: &[Unequal] = &[
     Unequal {
         name: "lmbench-bw_mem rd, wr, rdwr, cp",
@@ -580,7 +580,7 @@ pub const UNEQUAL: &[Unequal] = &[
     Unequal {
         name: "perf-syscall-getpgid, fork, execve",
         why: "getpgid is no operation of ours; a fork copies the page tables of its process, and perf with its libraries is ten \
-              times dearer to fork than a peer of ours",
+              times as expensive to fork as a peer of ours",
     },
     Unequal {
         name: "perf-futex-hash, requeue, lock-pi; perf-epoll-ctl",

@@ -28,7 +28,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// The supervisor's own deadline comes after ours, so that a late end has our sentence.
 const AFTER_US: Duration = Duration::from_secs(2);
 /// How long the supervisor may take to end everything, which it does itself within 5 s.
-const WARDENS_END: Duration = Duration::from_secs(8);
+const SUPERVISORS_END: Duration = Duration::from_secs(8);
 
 /// Why there is no output.
 #[derive(Debug)]
@@ -224,7 +224,7 @@ impl Drop for Running<'_> {
         }
         // The supervisor takes everything along. One that does not end is killed, and the program dies with it.
         let _ = pidfd_send_signal(&self.pidfd, Signal::TERM);
-        if !poll(&[self.pidfd.as_fd()], Some(WARDENS_END)).is_ok_and(|ready| ready[0]) {
+        if !poll(&[self.pidfd.as_fd()], Some(SUPERVISORS_END)).is_ok_and(|ready| ready[0]) {
             let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         }
         let _ = self.reap();

@@ -1,16 +1,16 @@
-//! Our numbers beside those of other tools, measured now, in turn.
+//! Our numbers compared with those of other tools, measured now, in turn.
 //!
-//! [`definitions`] says what is held against what, [`definition`] what such a definition is; [`foreign`] runs other
+//! [`definitions`] says what is compared with what, [`definition`] what such a definition is; [`external`] runs other
 //! people's programs under a [`supervisor`], and [`parse`] finds the figure in what they print; [`turns`] measures theirs and ours, [`verdict`]
-//! judges the ratio, and [`table`] and [`json`] show it.
+//! judges the ratio, and [`record`] makes lines of a record from it, which the report and [`json`] show.
 
 pub mod definition;
 pub mod definitions;
 pub mod external;
 pub mod json;
 pub mod parse;
+pub mod record;
 pub mod supervisor;
-pub mod table;
 pub mod turns;
 pub mod verdict;
 
@@ -18,7 +18,7 @@ use weighbridge_lab::catalogue::{self, Refusal};
 use weighbridge_lab::host::Host;
 use weighbridge_record::CaseId;
 
-use definition::{Definition, Tool};
+use definition::Definition;
 use turns::Compared;
 
 /// What can be compared on this machine, and what cannot.
@@ -26,8 +26,8 @@ use turns::Compared;
 pub struct Scope {
     /// To be measured.
     pub compared: Vec<Compared>,
-    /// Tools that are not installed, with their comparisons.
-    pub missing: Vec<(&'static Tool, Vec<&'static str>)>,
+    /// Comparisons whose tool is not installed.
+    pub missing: Vec<&'static Definition>,
     /// Comparisons whose case of ours this machine cannot hold, and why.
     pub refused: Vec<(&'static Definition, String)>,
     /// Whether all checks were asked for, so that what has no equal is worth a word.
@@ -41,7 +41,7 @@ impl Scope {
         let mut scope = Scope { is_everything, ..Scope::default() };
         for definition in selected {
             let Some(program) = external::find(definition.command[0], definition.tool) else {
-                scope.misses(definition);
+                scope.missing.push(definition);
                 continue;
             };
             match catalogue::prepare(&case(definition), host) {
@@ -52,13 +52,6 @@ impl Scope {
             }
         }
         scope
-    }
-
-    fn misses(&mut self, definition: &'static Definition) {
-        match self.missing.iter_mut().find(|(tool, _)| tool.name == definition.tool.name) {
-            Some((_, names)) => names.push(definition.name),
-            None => self.missing.push((definition.tool, vec![definition.name])),
-        }
     }
 }
 

@@ -79,7 +79,7 @@ fn perf_bytes(text: &str) -> Option<f64> {
 fn iperf3_received(captured: &Captured) -> Result<f64, String> {
     const EXPECTED: &str = "`end.sum_received.bits_per_second` in JSON was expected";
     let report: Value = serde_json::from_str(&captured.stdout).map_err(|error| {
-        format!("its output is no JSON ({error}): {EXPECTED}; it ends with `{}`", captured.last_line())
+        format!("its output is not JSON ({error}): {EXPECTED}; it ends with `{}`", captured.last_line())
     })?;
     if let Some(why) = report.get("error").and_then(Value::as_str) {
         return Err(format!("it reports an error: {why}"));

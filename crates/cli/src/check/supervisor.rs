@@ -1,10 +1,10 @@
-//! Between this program and a program of somebody else: a process that lets nothing of it outlive us.
+//! The process between this program and an external tool, which lets no process of the tool outlive this program.
 //!
-//! The supervisor is this program too. It takes over everything that the other program starts and leaves behind (as a
-//! subreaper), and ends all of it when the program has ended, when its time is over, when it is told to, and when we are
-//! gone, whatever ended us. The program itself dies with the supervisor, so that killing the supervisor does not set it free.
+//! The supervisor is this program too. It adopts every process that the tool starts and leaves behind (as a
+//! subreaper), and ends all of them when the tool has ended, when its time is over, when it is told to, and when this
+//! program has ended, for whatever reason. The tool dies with the supervisor, so that killing the supervisor does not free it.
 //!
-//! Nothing of this costs the program anything while it runs: the supervisor sleeps in one `poll`.
+//! The supervisor sleeps in one `poll` while the tool runs, and so costs it nothing.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,9 +23,9 @@ use weighbridge_lab::interrupt::Interrupt;
 use crate::output;
 
 /// First argument of the supervisor.
-pub const ARGUMENT: &str = "__warden";
-/// First argument of what becomes the other program.
-pub const WARD: &str = "__ward";
+pub const ARGUMENT: &str = "__supervisor";
+/// First argument of the child, the process that becomes the external tool.
+pub const CHILD_ARGUMENT: &str = "__child";
 
 /// How long killed processes are waited for. One that takes longer is in the hands of the kernel.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -62,14 +62,14 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Becomes the other program: parent, CPUs, program, arguments of the program.
+/// Is the child, and becomes the external tool: parent, CPUs, program, arguments of the program.
 pub fn child(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = number(args.next());
     let cpus = args
         .next()
         .and_then(|list| list.to_str()?.split(',').map(|cpu| cpu.parse().ok()).collect::<Option<Vec<u32>>>());
     let (Some(parent), Some(cpus), Some(program)) = (parent, cpus, args.next()) else {
-        return not_for_you(WARD);
+        return not_for_you(CHILD_ARGUMENT);
     };
     let error = match die_with(parent).and_then(|()| sched::pin(&cpus)) {
         Ok(()) => Command::new(&program).args(args).exec(),
@@ -84,7 +84,7 @@ fn number(argument: Option<OsString>) -> Option<u32> {
 }
 
 fn not_for_you(argument: &str) -> ExitCode {
-    output::say(&format!("error: {argument} is for this program itself"));
+    output::say(&format!("error: only this program itself uses {argument}"));
     ExitCode::from(2)
 }
 
@@ -110,7 +110,7 @@ fn watch(
         return Ok(None);
     }
     let mut program = Command::new("/proc/self/exe")
-        .arg(WARD)
+        .arg(CHILD_ARGUMENT)
         .arg(std::process::id().to_string())
         .args(args)
         .process_group(0)
@@ -126,7 +126,7 @@ fn watch(
             }
         }
     });
-    // It has not been reaped, so its number still names its group and nobody else's.
+    // It has not been reaped, so its number still names its group and that of no other process.
     let _ = kill_process_group(group, Signal::KILL);
     let status = program.wait()?;
     end_the_rest();

@@ -23,7 +23,7 @@ const TIMING: Timing = Timing { sample_ns: 4_000_000, samples: 15, least_samples
 /// A comparison in the making.
 #[derive(Debug)]
 pub struct Compared {
-    /// What is held against what.
+    /// What is compared with what.
     pub definition: &'static Definition,
     /// Our case.
     pub case: Prepared,
@@ -68,16 +68,16 @@ impl Compared {
     }
 }
 
-/// Takes turns.
+/// Runs the external tool and our case in turn.
 #[derive(Debug)]
 pub struct Turns<'a> {
     /// The machine.
     pub host: &'a Host,
     /// Ctrl-C.
     pub interrupt: &'a Interrupt,
-    /// Measures ours.
+    /// Measures our case.
     pub coordinator: Coordinator<'a>,
-    /// So many turns of each.
+    /// The number of turns of each comparison.
     pub turns: usize,
     /// Time for all of them.
     pub budget: Duration,
@@ -196,7 +196,7 @@ fn blanks(compared: &Compared, everywhere: &[u32]) -> Result<Blanks, Stopped> {
     Ok(Blanks { cpus, port })
 }
 
-/// A port that nobody listens on just now.
+/// A port that no process listens on at the moment.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

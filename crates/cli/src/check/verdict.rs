@@ -11,14 +11,14 @@ pub const FEWEST_TURNS: usize = LOOKS[0];
 pub enum Verdict {
     /// The whole interval lies in the band.
     Inside,
-    /// The whole interval lies beside the band.
+    /// The whole interval lies outside the band.
     Outside,
     /// The interval reaches over an end of the band, or there is none.
     Inconclusive,
 }
 
 impl Verdict {
-    /// Its word.
+    /// The word for the verdict in tables and records.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Inside => "inside",

@@ -1,33 +1,42 @@
-//! `weighbridge check`: our numbers beside those of other tools, measured now.
+//! `weighbridge check`: our numbers compared with those of other tools, measured now.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use globset::GlobBuilder;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weighbridge_lab::coordinator::Coordinator;
+use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::machine;
+use weighbridge_record::{End, Header, Line, SCHEMA, Tool, Writer};
 
 use super::run::random_seed;
 use super::{THIS_PROGRAM, look_at_host};
-use crate::args::{Check, PROFILE, TextOrJson};
+use crate::args::{COMMIT, Check, PROFILE, TextOrJson};
 use crate::check::definition::Definition;
 use crate::check::turns::{Compared, Turns};
 use crate::check::verdict::{FEWEST_TURNS, Verdict, judge};
-use crate::check::{Scope, existing, json, table};
+use crate::check::{Scope, existing, json, record};
+use crate::destination::cannot_create;
 use crate::values::spoken;
 use crate::{Exit, Failure, output};
 
-/// Columns of a table that is not shown on a terminal.
-const WIDTH: u16 = 110;
-
-/// Holds our numbers against theirs. A ratio outside its band is a finding with a code of its own, not a failure.
+/// Compares our numbers with theirs. A ratio outside its band is a finding with a code of its own, not a failure.
 pub fn check(args: &Check) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt = Interrupt::install()
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let selected = select(&args.globs)?;
     let host = look_at_host()?;
+    let record = match &args.out {
+        None => None,
+        Some(path) => {
+            Some((path, Writer::create(path).map_err(|error| cannot_create(path, "--out", &error))?))
+        }
+    };
+    let began = Instant::now();
     let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut scope = Scope::new(&selected, &host);
     warn_beforehand(args);
@@ -45,13 +54,22 @@ pub fn check(args: &Check) -> Result<Exit, Failure> {
     let mut tell = |turn: usize, compared: &Compared, used: Duration| told.update(turn, compared, used);
     let is_complete = taking.take(&mut scope.compared, &mut tell);
     told.clear();
+    let header = Header { started, ..header(&host) };
+    let elapsed_s = began.elapsed().as_secs_f64();
+    let lines = record::lines(&scope, header, End { complete: is_complete, elapsed_s });
+    // The record first: what was measured is kept before anything is shown.
+    let kept = record.map_or(Ok(()), |(path, writer)| {
+        keep(writer, &lines)
+            .map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", path.display())))
+    });
     output::print(match args.format {
-        TextOrJson::Text => table::table(&scope, output::style().width.unwrap_or(WIDTH).max(60).into()),
+        TextOrJson::Text => record::text(&scope, lines),
         TextOrJson::Json => {
-            let document = json::json(&scope, &started, &kernel(), is_complete);
+            let document = json::json(&scope, &lines);
             serde_json::to_string_pretty(&document).expect("plain data") + "\n"
         }
     })?;
+    kept?;
     conclude(&scope, is_complete)
 }
 
@@ -125,14 +143,14 @@ fn conclude(scope: &Scope, is_complete: bool) -> Result<Exit, Failure> {
     })
 }
 
-/// The checks that a user asks for: a glob is held against names of checks, a word also against names of tools.
+/// The checks that a user asks for: a glob is compared with names of checks, a word also with names of tools.
 fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
     let all: Vec<&Definition> = existing().collect();
     let mut chosen = vec![globs.is_empty(); all.len()];
     for glob in globs {
         let matcher = GlobBuilder::new(glob)
             .build()
-            .map_err(|error| Failure::new(format!("`{glob}` is no glob: {error}")))?
+            .map_err(|error| Failure::new(format!("`{glob}` is not a glob: {error}")))?
             .compile_matcher();
         let mut has_any = false;
         for (chosen, definition) in chosen.iter_mut().zip(&all) {
@@ -148,8 +166,25 @@ fn select(globs: &[String]) -> Result<Vec<&'static Definition>, Failure> {
     Ok(all.into_iter().zip(chosen).filter_map(|(definition, chosen)| chosen.then_some(definition)).collect())
 }
 
-fn kernel() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
+fn header(host: &Host) -> Header {
+    Header {
+        schema: SCHEMA,
+        tool: Tool {
+            name: env!("CARGO_PKG_NAME").into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: COMMIT.map(str::to_owned),
+            profile: PROFILE.into(),
+        },
+        started: String::new(),
+        command: crate::args::typed(),
+        seed: 0,
+        settings: BTreeMap::from([("command".to_owned(), "check".to_owned())]),
+        machine: machine::describe(host),
+    }
+}
+
+fn keep(mut writer: Writer, lines: &[Line]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| writer.write(line))
 }
 
 #[cfg(test)]

@@ -100,10 +100,10 @@ fn text(machine: &Machine) -> String {
             let _ = writeln!(out, "  {name:<width$}  {value}");
         }
         if entries.is_empty() {
-            out.push_str("  nothing to be read here\n");
+            out.push_str("  none of these can be read here\n");
         }
     }
-    out.push_str("\nwhat would have told more, and is missing\n");
+    out.push_str("\nnot available here, with the reason\n");
     for missing in &machine.missing {
         let _ = writeln!(out, "  {missing}");
     }

@@ -2,15 +2,17 @@
 
 mod check;
 mod completions;
+pub mod dbus;
 mod env;
+mod history;
 mod list;
 mod man;
 mod plan;
 mod report;
 mod run;
 
-use crate::args::Command;
-use crate::{Exit, Failure};
+use crate::args::{Command, Report};
+use crate::{Exit, Failure, output, store};
 
 /// Even when the file was replaced while it runs, this is the program that runs.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -25,15 +27,27 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Plan(args) => plan::plan(&args),
         Command::List(args) => list::list(&args),
         Command::Env(args) => env::env(&args),
-        Command::Report(args) => report::report(&args),
+        Command::Report(args) => report::report(&with_record(args)?),
+        Command::History(args) => history::history(&args),
         Command::Check(args) => check::check(&args),
+        Command::Dbus(args) => dbus::dbus(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
     }
 }
 
+/// Where no record is named, the last of the store is meant.
+fn with_record(mut args: Report) -> Result<Report, Failure> {
+    if args.records.is_empty() {
+        let last = store::last().map_err(Failure::new)?;
+        output::say(&format!("record: {}", last.display()));
+        args.records.push(last);
+    }
+    Ok(args)
+}
+
 /// The machine, as far as the laboratory must know it.
 fn look_at_host() -> Result<weighbridge_lab::host::Host, Failure> {
     weighbridge_lab::host::Host::look()
-        .map_err(|error| Failure::new(format!("this machine cannot be looked at: {error}")))
+        .map_err(|error| Failure::new(format!("the description of this machine cannot be read: {error}")))
 }

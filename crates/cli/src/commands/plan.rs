@@ -9,7 +9,7 @@ use super::look_at_host;
 use crate::args::Plan;
 use crate::scope::Scope;
 use crate::values::spoken;
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, output, select};
 
 /// Shows the plan.
 pub fn plan(args: &Plan) -> Result<Exit, Failure> {
@@ -36,6 +36,8 @@ fn text(scope: &Scope) -> String {
         out.push_str(if scope.cases.is_empty() { "skipped:\n" } else { "\nskipped:\n" });
         out.push_str(&report::skips(&scope.skipped, output::style()));
     }
+    out.push('\n');
+    out.push_str(&select::explain(&scope.selected, scope.harness));
     let planned = scope.cases.len();
     let _ = write!(out, "\n{planned} of {} cases would be measured", planned + scope.skipped.len());
     if planned > 0 {

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use weighbridge_record::{Problem, Reading};
+use weighbridge_record::{CaseId, ParseCaseIdError, Problem, Reading};
 use weighbridge_report::{self as report, Report};
 
 use crate::args::{self, ReportFormat};
 use crate::destination::cannot_create;
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, old_spellings, output};
 
 /// Bad lines told one by one; the others are counted.
 const MOST_PROBLEMS: usize = 5;
@@ -17,7 +17,7 @@ const MOST_PROBLEMS: usize = 5;
 /// Shows records.
 pub fn report(args: &args::Report) -> Result<Exit, Failure> {
     if args.format == ReportFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("a page is no text for a terminal; give --out FILE"));
+        return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
     }
     let mut exit = Exit::Fine;
     let mut readings = Vec::new();
@@ -38,15 +38,33 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
         readings[0].0.clear();
     }
     let report = Report::from_readings(readings);
-    let text = match &args.against {
-        None => rendered(&report, args.format),
-        Some(baseline) => report::against(&report, baseline).map_err(Failure::new)?,
+    let report = match &args.baseline {
+        None => report,
+        Some(baseline) => compared(report, baseline)?,
     };
+    let text = rendered(&report, args.format);
     match &args.out {
         None => output::print(text)?,
         Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "--out", &error))?,
     }
     Ok(exit)
+}
+
+/// The report with all cases compared with a case, or with those of another record.
+fn compared(report: Report, baseline: &str) -> Result<Report, Failure> {
+    let path = Path::new(baseline);
+    if path.exists() {
+        return report.with_baseline_record(baseline, read(path)?).map_err(Failure::new);
+    }
+    if let Some(renamed) = old_spellings::in_case(baseline) {
+        return Err(Failure::new(renamed));
+    }
+    let case: CaseId = baseline.parse().map_err(|error: ParseCaseIdError| {
+        Failure::new(format!(
+            "--baseline takes a case or a record, and there is no file of that name: {error}"
+        ))
+    })?;
+    report.with_baseline(&case).map_err(Failure::new)
 }
 
 /// What is valid in a record; what is not is said.
@@ -97,13 +115,13 @@ fn no_record(path: &Path, name: &str, problems: &[Problem]) -> Failure {
         _ if std::fs::metadata(path).is_ok_and(|file| file.len() == 0 && file.is_file()) => {
             format!("{name} is empty; {way_out}")
         }
-        _ => format!("{name} is no record; {way_out}"),
+        _ => format!("{name} is not a record; {way_out}"),
     })
 }
 
 fn rendered(report: &Report, format: ReportFormat) -> String {
     match format {
-        ReportFormat::Table => report::table(report, output::style()),
+        ReportFormat::Table => report::text(report, output::style()),
         ReportFormat::Markdown => report::markdown(report),
         ReportFormat::Csv => report::csv(report),
         ReportFormat::Json => report::json(report),

@@ -17,7 +17,7 @@ use weighbridge_report::{self as report, Report};
 
 use super::{THIS_PROGRAM, look_at_host, plan};
 use crate::args::{COMMIT, PROFILE, Run, RunFormat};
-use crate::destination::Destination;
+use crate::destination::{Destination, WantedPage};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
@@ -26,8 +26,8 @@ use crate::{Exit, Failure, output, values};
 /// Measures cases.
 pub fn run(args: &Run) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt = Interrupt::install()
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let mut host = look_at_host()?;
     let scope = Scope::new(&args.selection, &args.effort, &mut host)?;
     if args.dry_run {
@@ -36,6 +36,9 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     scope.check_not_empty()?;
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     warn_beforehand(&scope);
+    if let Some(note) = &destination.note {
+        output::warn(note);
+    }
     measure(args, scope, &host, &interrupt, destination)
 }
 
@@ -43,7 +46,7 @@ fn warn_beforehand(scope: &Scope) {
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
-    for note in &scope.notes {
+    for note in scope.selected.left_out_note().iter().chain(&scope.notes) {
         output::warn(note);
     }
 }
@@ -58,7 +61,8 @@ fn measure(
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(random_seed);
     let progress = if args.quiet { Shown::Not } else { Shown::on_stderr() };
-    let mut recorder = Recorder::new(destination.writer, progress);
+    let Destination { record, writer, page, is_in_store, .. } = destination;
+    let mut recorder = Recorder::new(record, writer, is_in_store, progress);
     let header = header(args, &scope, host, seed);
     let opening = std::iter::once(Line::Header(Box::new(header)))
         .chain(scope.skipped.into_iter().map(Line::Skipped))
@@ -70,6 +74,7 @@ fn measure(
         seed,
         max_runs: scope.max_runs,
         first_round: 0,
+        duet: scope.suite.in_turn && !args.alone,
     };
     let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
     let ended = opening.and_then(|()| match scope.suite.crossover {
@@ -81,14 +86,15 @@ fn measure(
     let complete = matches!(ended, Ok(Ended::Complete));
     let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
     let has_numbers = recorder.has_numbers();
+    let record = recorder.path().to_owned();
     let report = Report::from_reading(recorder.into_reading());
 
     // What was measured is shown and kept before anything is said about what went wrong.
     let printed = output::print(rendered(&report, args.format));
-    let page = destination.page.map(|page| write_page(&report, &page, &destination.record));
-    let partial = Partial { record: &destination.record, has_page: matches!(page, Some(Ok(_))), has_numbers };
+    let page = write_page(&report, &page, &record, is_in_store).transpose();
+    let partial = Partial { record: &record, has_page: matches!(page, Some(Ok(_))), has_numbers };
     if !args.quiet {
-        output::say(&format!("record: {}", destination.record.display()));
+        output::say(&format!("record: {}", record.display()));
         if let Some(Ok(page)) = &page {
             output::say(&format!("page:   {}", page.display()));
         }
@@ -96,7 +102,7 @@ fn measure(
     let ended = ended.and_then(|ended| closing.map(|()| ended)).map_err(|error| {
         Failure::new(format!(
             "cannot write to `{}`: {error}; {}",
-            destination.record.display(),
+            record.display(),
             if has_numbers { "it holds what was measured until then" } else { "no case has a number yet" }
         ))
     });
@@ -182,6 +188,7 @@ fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
             profile: PROFILE.into(),
         },
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        command: crate::args::typed(),
         seed,
         settings: scope.settings(&args.selection),
         machine: machine::describe(host),
@@ -200,21 +207,41 @@ pub(super) fn random_seed() -> u64 {
 
 fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
-        RunFormat::Table => report::table(report, output::style()),
+        RunFormat::Table => report::text(report, output::style()),
         RunFormat::Markdown => report::markdown(report),
         RunFormat::Csv => report::csv(report),
         RunFormat::Json => report::json(report),
     }
 }
 
-fn write_page(report: &Report, page: &Path, record: &Path) -> Result<PathBuf, Failure> {
-    super::report::write_new(page, report::html(report).as_bytes()).map_err(|error| {
-        // What was measured is in the record, so nothing has to be measured again.
-        Failure::new(format!(
-            "cannot create `{}`: {error}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
-            page.display(),
-            values::quoted(record)
-        ))
-    })?;
-    Ok(page.to_owned())
+/// Writes the page that is wanted, if any, and says where it is. One that finds no room in the store goes to the current
+/// folder.
+fn write_page(
+    report: &Report,
+    page: &WantedPage,
+    record: &Path,
+    is_in_store: bool,
+) -> Result<Option<PathBuf>, Failure> {
+    let (page, may_move) = match page {
+        WantedPage::None => return Ok(None),
+        WantedPage::OfRecord => (record.with_extension("html"), is_in_store),
+        WantedPage::File(page) => (page.clone(), false),
+    };
+    let html = report::html(report);
+    let Err(error) = super::report::write_new(&page, html.as_bytes()) else { return Ok(Some(page)) };
+    if let Some(name) = page.file_name().map(PathBuf::from).filter(|_| may_move)
+        && super::report::write_new(&name, html.as_bytes()).is_ok()
+    {
+        output::warn(&format!(
+            "cannot create `{}`: {error}; the page is in the current folder",
+            page.display()
+        ));
+        return Ok(Some(name));
+    }
+    // What was measured is in the record, so nothing has to be measured again.
+    Err(Failure::new(format!(
+        "cannot create `{}`: {error}; `weighbridge report {} --format html --out FILE` makes the page elsewhere",
+        page.display(),
+        values::quoted(record)
+    )))
 }

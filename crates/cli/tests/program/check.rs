@@ -92,7 +92,7 @@ setsid sh -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; exec sleep 1000' &
 while [ $(wc -l < pids) -lt 3 ]; do sleep 0.01; done";
 
 #[test]
-fn a_figure_is_read_and_held_against_ours() {
+fn a_figure_is_read_and_compared_with_ours() {
     let folder = folder();
     fake(folder.path(), "perf", &format!("cat <<'END'\n{SCHED_PIPE}\nEND"));
     let (document, stderr, code) = check(folder.path(), &["perf-sched-pipe"]);
@@ -120,6 +120,29 @@ fn a_ratio_outside_its_band_has_a_code_of_its_own_and_the_known_reasons() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stdout}");
     assert!(stdout.contains("outside") && stdout.contains("known reasons:"), "{stdout}");
+}
+
+#[test]
+fn the_record_of_a_check_holds_what_was_shown_and_is_shown_again() {
+    let folder = folder();
+    fake(folder.path(), "perf", "echo '3600000000.0 usecs/op'");
+    let output = weighbridge(folder.path())
+        .args(["check", "perf-sched-pipe", "--turns", "6", "--quiet", "--out", "check.jsonl"])
+        .env("PATH", path(folder.path()))
+        .output()
+        .unwrap();
+    let lines: Vec<Value> = text(folder.path().join("check.jsonl"))
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (lines.len(), &lines[1]["kind"], &lines[1]["verdict"]),
+        (3, &"check".into(), &"outside".into())
+    );
+    assert_eq!(lines[1]["turns"].as_array().unwrap().len(), 6);
+    let again =
+        weighbridge(folder.path()).args(["report", "check.jsonl"]).env("COLUMNS", "110").output().unwrap();
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), String::from_utf8(output.stdout).unwrap());
 }
 
 #[test]
@@ -186,9 +209,9 @@ fn a_killed_program_takes_the_tool_along_with_all_that_it_started() {
 }
 
 #[test]
-fn a_killed_warden_takes_the_tool_along_and_is_said() {
+fn a_killed_supervisor_takes_the_tool_along_and_is_said() {
     let folder = folder();
-    // Here all stay in one session: who leaves it and loses the supervisor too is nobody's.
+    // Here all stay in one session: a process that leaves it and loses the supervisor too has no one left to end it.
     fake(folder.path(), "perf", "echo $PPID >> pids; echo $$ >> pids; sleep 1000 & echo $! >> pids; wait");
     let output = std::thread::scope(|scope| {
         let run = scope.spawn(|| check(folder.path(), &["perf-sched-pipe"]));
@@ -293,14 +316,14 @@ fn every_figure_of_lmbench_is_found_and_has_our_unit() {
 }
 
 #[test]
-fn a_warden_is_for_the_program_itself() {
-    for argument in ["__warden", "__ward"] {
+fn a_supervisor_is_for_the_program_itself() {
+    for argument in ["__supervisor", "__child"] {
         let output = weighbridge(folder().path()).arg(argument).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8(output.stderr).unwrap().contains("is for this program itself"));
     }
-    // A parent that is not ours: it may be anybody by now.
+    // A parent that is not ours: the number may be that of any process by now.
     let output =
-        weighbridge(folder().path()).args(["__warden", "1", "1000", "0", "/bin/false"]).output().unwrap();
+        weighbridge(folder().path()).args(["__supervisor", "1", "1000", "0", "/bin/false"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

@@ -7,7 +7,7 @@ use weighbridge_record::Line;
 
 use crate::{PROGRAM, folder, text, valid_record};
 
-/// Runs the program with its files on a disk of so many bytes, and takes the record from it afterwards; nothing where
+/// Runs the program with its files on a disk of `bytes` bytes, and takes the record from it afterwards; nothing where
 /// this process may not mount one.
 fn on_small_disk(folder: &Path, bytes: &str, args: &[&str]) -> Option<Output> {
     let disk = folder.join("disk");

@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 
 use crate::{PROGRAM, folder, weighbridge};
 
-const COMMANDS: &[&str] = &["run", "plan", "list", "env", "report", "completions", "man"];
+const COMMANDS: &[&str] =
+    &["run", "plan", "list", "env", "report", "history", "check", "dbus", "completions", "man"];
 
 fn stdout(args: &[&str]) -> String {
     let output = weighbridge(folder().path()).args(args).output().unwrap();

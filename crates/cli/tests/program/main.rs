@@ -3,17 +3,22 @@
 
 #![allow(clippy::print_stdout)]
 
+#[path = "../../../dbus/tests/common/mod.rs"]
+mod captures;
 mod check;
+mod dbus;
 mod death;
 mod disk;
 mod help;
+mod history;
 mod mistakes;
 mod plan;
 mod real;
 mod report;
 mod run;
+mod selection;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,12 +27,19 @@ use weighbridge_record::{Line, Reading};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_weighbridge");
+/// Where the user's state is, in the folder of a test.
+const STATE: &str = ".state";
 /// For what happens sooner or later; no test waits so long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program in a folder of its own, to be asserted on.
 fn weighbridge(folder: &Path) -> cmd::Command {
-    cmd::Command::new(PROGRAM).current_dir(folder).env("RUST_BACKTRACE", "0").env_remove("GIT_COMMIT")
+    cmd::Command::new(PROGRAM)
+        .current_dir(folder)
+        .env("RUST_BACKTRACE", "0")
+        .env_remove("GIT_COMMIT")
+        .env("XDG_STATE_HOME", folder.join(STATE))
+        .env("XDG_STATE_HOME", folder.join(STATE))
 }
 
 /// The program started in a folder, its output going to the files `stdout` and `stderr` there.
@@ -35,6 +47,7 @@ fn start(folder: &Path, args: &[&str]) -> Child {
     let file = |name| std::fs::File::create(folder.join(name)).unwrap();
     Command::new(PROGRAM)
         .current_dir(folder)
+        .env("XDG_STATE_HOME", folder.join(STATE))
         .args(args)
         .stdin(Stdio::null())
         .stdout(file("stdout"))
@@ -50,7 +63,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(began.elapsed() < PATIENCE, "waited too long for {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -67,11 +80,17 @@ fn valid_record(path: impl AsRef<Path>) -> Reading {
     reading
 }
 
-/// Names of what lies in a folder.
+/// Where runs of a test keep their records.
+fn store(folder: &Path) -> PathBuf {
+    folder.join(STATE).join("weighbridge")
+}
+
+/// Names of what lies in a folder, the user's state aside.
 fn files(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =
         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != STATE);
     names.sort();
     names
 }

@@ -37,11 +37,18 @@ fn a_glob_that_selects_nothing() {
         &["run", "unix-steam"],
         "error: `unix-steam` selects nothing; the nearest is unix-stream\n",
     );
-    refused(folder.path(), &["run", "a/[x"], "error: `a/[x` is no glob: unclosed character class[..]\n");
+    refused(folder.path(), &["run", "a/[x"], "error: `a/[x` is not a glob: unclosed character class[..]\n");
+    refused(folder.path(), &["run", "akbench"], "error: `akbench` is a suite; write --suite akbench\n");
     refused(
         folder.path(),
-        &["run", "mock"],
-        "error: no suite has `mock`; name a case in full, as in roundtrip/mock/1/same-cpu\n",
+        &["run", "roundtrip/pipe/64", "--sizes", "1,2"],
+        "error: the payload size is set twice, by --sizes and in `roundtrip/pipe/64`; leave one of them out\n",
+    );
+    refused(
+        folder.path(),
+        &["run", "--suite", "quick", "fan-out/*"],
+        "error: `fan-out/*` selects nothing in suite quick; leave --suite out to select from all that `weighbridge \
+         list` shows\n",
     );
     refused(
         folder.path(),
@@ -56,7 +63,7 @@ fn sizes_that_do_not_parse_or_that_no_memory_holds() {
     refused(
         folder.path(),
         &["run", "--sizes", "1,4Q"],
-        "error: --sizes: `4Q` is no size; write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)\n",
+        "error: --sizes: `4Q` is not a size; write bytes as 64, 4K or 1MiB (K, M and G are powers of 1024)\n",
     );
     for args in [
         ["run", "pipe", "--sizes", "1,1048576G"],
@@ -72,8 +79,8 @@ fn sizes_that_do_not_parse_or_that_no_memory_holds() {
     refused(
         folder.path(),
         &["run", "roundtrip/mock/1/free", "--sizes", "4"],
-        "error: --sizes and --place change the cases of a suite, and every case named here is complete; leave one or \
-         the other out\n",
+        "error: --sizes and --place change what a GLOB or a suite selects, and every case named here is complete; \
+         leave one or the other out\n",
     );
 }
 
@@ -117,8 +124,8 @@ fn a_precision_a_budget_and_a_number_of_runs_that_make_no_sense() {
     let folder = folder();
     for (args, stderr) in [
         (["--precision", "2"], "error: --precision: `2` is not between 0 and 100 %[..]\n"),
-        (["--precision", "fine"], "error: --precision: `fine` is no share; write 2% [..]\n"),
-        (["--budget", "90"], "error: --budget: `90` is no time; write a time with its unit[..]\n"),
+        (["--precision", "fine"], "error: --precision: `fine` is not a share; write 2% [..]\n"),
+        (["--budget", "90"], "error: --budget: `90` is not a time; write a time with its unit[..]\n"),
         (
             ["--budget", "5ms"],
             "error: --budget 5 ms is too small for one run, which takes about [..] ms; give more\n",
@@ -192,10 +199,32 @@ skipped:
   a byte stream cannot carry an empty message; the smallest is 1 byte
     pipe: 0 B at free (roundtrip)
 
+understood:
+  `roundtrip/pipe/0/free` (a complete case id): 1 case
+
 0 of 1 cases would be measured.
 
 "#
     ]]);
+}
+
+#[test]
+fn old_spellings_are_answered_with_the_new_ones() {
+    let folder = folder();
+    for (args, stderr) in [
+        (&["run", "handoff/futex/0/two-cpus"][..], "error: `handoff` is now `pingpong`\n"),
+        (&["plan", "handoff/*"], "error: `handoff` is now `pingpong`\n"),
+        (&["plan", "{handoff,roundtrip}/*", "--suite", "full"], "error: `handoff` is now `pingpong`\n"),
+        (&["list", "handoff"], "error: `handoff` is now `pingpong`\n"),
+        (&["report", "r", "--against", "a/b/1/free"], "error: `--against` is now `--baseline`\n"),
+        (&["report", "r", "--against=a/b/1/free"], "error: `--against` is now `--baseline`\n"),
+        (
+            &["report", "r", "--baseline", "handoff/futex/0/two-cpus"],
+            "error: --baseline: `handoff` is now `pingpong`\n",
+        ),
+    ] {
+        refused(folder.path(), args, stderr);
+    }
 }
 
 #[test]

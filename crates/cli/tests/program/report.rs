@@ -95,13 +95,13 @@ fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
     let folder = folder.path();
     let file = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     file("kdbus.txt", &"# size time\n1 32580\n".repeat(1000));
-    refused(folder, "kdbus.txt", &format!("`kdbus.txt` is no record; {WAY_OUT}"));
+    refused(folder, "kdbus.txt", &format!("`kdbus.txt` is not a record; {WAY_OUT}"));
     file("other.jsonl", "{\"bytes\":1}\n{\"kind\":\"other\"}\n");
-    refused(folder, "other.jsonl", &format!("`other.jsonl` is no record; {WAY_OUT}"));
+    refused(folder, "other.jsonl", &format!("`other.jsonl` is not a record; {WAY_OUT}"));
     file("empty", "");
     refused(folder, "empty", &format!("`empty` is empty; {WAY_OUT}"));
     file("other.html", "<!doctype html>\n");
-    refused(folder, "other.html", "`other.html` is no record; the record of that page is `other.jsonl`");
+    refused(folder, "other.html", "`other.html` is not a record; the record of that page is `other.jsonl`");
     file("cut", "{\"kind\":\"head");
     refused(
         folder,
@@ -112,7 +112,8 @@ fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
     refused(
         folder,
         "newer",
-        "`newer` was written with schema 99; this program reads up to 1, so take a newer one",
+        "`newer` was written with schema 99, and this weighbridge reads schemas up to 2; read it with the version that wrote it, or \
+         a newer one",
     );
     std::fs::create_dir(folder.join("sub")).unwrap();
     refused(folder, "sub", "`sub` is a folder; name the records in it, as in sub/*.jsonl");
@@ -123,7 +124,7 @@ fn what_is_no_record_is_refused_in_one_sentence_with_a_way_out() {
         .assert()
         .code(2)
         .stdout_eq("")
-        .stderr_eq(format!("error: standard input is no record; {WAY_OUT}\n"));
+        .stderr_eq(format!("error: standard input is not a record; {WAY_OUT}\n"));
 }
 
 #[test]
@@ -139,28 +140,40 @@ fn records_that_can_be_read_are_shown_beside_one_that_cannot() {
 }
 
 #[test]
-fn cases_are_held_against_one_of_them() {
+fn cases_are_compared_with_one_of_them_or_with_another_record() {
     let folder = folder();
     let cases = ["roundtrip/mock/1/free", "roundtrip/mock/1/free/latency-ns=3000"];
     let run = ["--max-runs", "6", "-q", "--html", "none", "--out", "r.jsonl"];
     weighbridge(folder.path()).arg("run").args(cases).args(run).assert().success();
-    weighbridge(folder.path())
-        .args(["report", "r.jsonl", "--against", cases[0]])
-        .assert()
-        .success()
-        .stdout_eq(
-            "Times what `roundtrip/mock/1/free` has: median over pairs of runs of one round.\n\n\
-         **its figure**, there 1.00 µs/roundtrip:\n\n\
-         | case                                    |              here | times | 95 % interval | pairs |\n\
-         |-----------------------------------------|------------------:|------:|--------------:|------:|\n\
-         | `roundtrip/mock/1/free/latency-ns=3000` | 3.00 µs/roundtrip |  3.00 |  3.00 to 3.00 |     6 |\n\
-         ...\n",
-        );
-    weighbridge(folder.path())
-        .args(["report", "r.jsonl", "--against", "roundtrip/pipe/1/free"])
-        .assert()
-        .code(2)
-        .stderr_eq("error: no figure of `roundtrip/pipe/1/free` is in the record\n");
+    let baseline = |baseline: &str| {
+        weighbridge(folder.path())
+            .args(["report", "r.jsonl", "--format", "markdown", "--baseline", baseline])
+            .assert()
+    };
+    baseline(cases[0]).success().stdout_eq(
+        "...
+## Compared with roundtrip/mock/1/free
+...
+| roundtrip/mock/1/free/latency-ns=3000 | 3.00 µs/roundtrip | 1.00 µs/roundtrip | 3.00 | 3.00 to 3.00 | 6 |
+...
+",
+    );
+    baseline("r.jsonl").success().stdout_eq(
+        "...
+## Compared with the same cases of r.jsonl
+
+This comparison is not interleaved: [..]
+...
+| roundtrip/mock/1/free | 1.00 µs/roundtrip | 1.00 µs/roundtrip | 1.00 | 1.00 to 1.00 | none |
+...
+",
+    );
+    baseline("roundtrip/pipe/1/free").code(2).stderr_eq(
+        "error: no figure of `roundtrip/pipe/1/free` is in the record; `weighbridge report RECORD` shows which cases are\n",
+    );
+    baseline("before.jsonl").code(2).stderr_eq(
+        "error: --baseline takes a case or a record, and there is no file of that name: `before.jsonl` is no case id: [..]\n",
+    );
 }
 
 #[test]

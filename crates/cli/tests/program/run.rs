@@ -3,7 +3,7 @@
 use snapbox::str;
 use weighbridge_record::{Line, StoppedBy};
 
-use crate::{files, folder, valid_record, weighbridge};
+use crate::{files, folder, store, valid_record, weighbridge};
 
 /// Two sizes, two settings, two patterns; and a peer that dies.
 const CASES: &[&str] = &[
@@ -37,11 +37,12 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
   mock latency-ns=5000 [..]
 
 ■ stream at free, GiB/s
-  payload 4 KiB; [..]
+  Payload 4 KiB. [..]
 ...
-  mock [..]3.81       ±0%[..]
+  mock [..]3.81 ±0%[..]
 ...
 ■ Skipped
+  No figure, and why.
   server ended: signal 6 (SIGABRT) (step: attach)
     mock fault=dies: 64 B at free (roundtrip)
 
@@ -50,14 +51,15 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
 ...
 round 1: 0 runs made, 0 of 5 cases done, 0 ms used, at most [..] to go
 ...
-record: weighbridge-[..].jsonl
-page:   weighbridge-[..].html
+record: [..]/.state/weighbridge/weighbridge-[..].jsonl
+page:   [..]/.state/weighbridge/weighbridge-[..].html
 
 "#]]);
-    let names = files(folder.path());
+    assert!(files(folder.path()).is_empty(), "the current folder is left alone");
+    let names = files(&store(folder.path()));
     assert_eq!(names.len(), 2, "{names:?}");
     assert_eq!(names[0].trim_end_matches(".html"), names[1].trim_end_matches(".jsonl"));
-    let page = std::fs::read_to_string(folder.path().join(&names[0])).unwrap();
+    let page = std::fs::read_to_string(store(folder.path()).join(&names[0])).unwrap();
     assert!(page.starts_with("<!"), "{}", &page[..40]);
 }
 
@@ -76,7 +78,7 @@ fn the_record_says_everything_from_its_header_to_its_end() {
             "--precision",
             "1%",
             "--budget",
-            "30s",
+            "10m",
         ])
         .args(CASES)
         .assert()
@@ -86,7 +88,7 @@ fn the_record_says_everything_from_its_header_to_its_end() {
     let Line::Header(header) = &lines[0] else { panic!("{:?}", lines[0]) };
     assert_eq!((header.seed, header.tool.name.as_str()), (7, "weighbridge"));
     assert_eq!(header.settings["precision"], "0.01");
-    assert_eq!(header.settings["budget"], "30s");
+    assert_eq!(header.settings["budget"], "600s");
     assert_eq!(header.settings["cases"].split(',').count(), CASES.len());
     assert!(!header.machine.kernel.is_empty());
     let summaries: Vec<_> = lines
@@ -122,6 +124,7 @@ fn what_cannot_run_here_is_skipped_with_its_reason_and_the_run_goes_on() {
         .stdout_eq(str![[r#"
 ...
 ■ Skipped
+  No figure, and why.
   a byte stream cannot carry an empty message; the smallest is 1 byte
     pipe: 0 B at free (roundtrip)
 
@@ -139,20 +142,22 @@ fn markdown_has_the_same_figures() {
         .assert()
         .success()
         .stdout_eq(str![[r#"
-# Weighbridge report
+# Weighbridge report: [..]
 ...
-## Round trip at free, µs/roundtrip
+## roundtrip at free, µs/roundtrip
 
 | payload | mock | mock latency-ns=5000 |
 | --- | --: | --: |
 | 1 B | **1.00** [1.00 1.00] | 5.00 [5.00 5.00] |
 | 4 KiB | 1.00 [1.00 1.00] |  |
 ...
-## Stream at free, GiB/s
+## stream at free, GiB/s
 
-| payload | mock |
-| --- | --: |
-| 4 KiB | 3.81 [3.81 3.81] |
+Payload 4 KiB. [..]
+
+| mechanism | median | [..]
+| --- | --: | [..]
+| mock | 3.81 [3.81 3.81] | [..]
 ...
 "#]]);
 }

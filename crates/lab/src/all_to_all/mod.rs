@@ -2,7 +2,7 @@
 //!
 //! Measures what many communicating processes get done together, which is as much a question to the scheduler as to the
 //! mechanism: hackbench and `perf bench sched messaging` ask it, with 20 senders and 20 receivers in a group, messages of
-//! 100 bytes that nobody looks at, and Unix stream sockets: `all-to-all/unix-stream/100/PLACEMENT/touch=none`
+//! 100 bytes that no process reads, and Unix stream sockets: `all-to-all/unix-stream/100/PLACEMENT/touch=none`
 //! (`all-to-all/pipe/…` with their `-p`, `…/groups=10` with their `-g 10`). As there, all senders of a group write to one
 //! end of each receiver's pair. The first receiver leads; an interval's messages are those that all receivers counted.
 //! It cannot show the latency of a message.
@@ -69,9 +69,9 @@ const ALL_TO_ALL: PatternInfo = PatternInfo {
     about: "groups of senders and receivers, each sender writing to every receiver of its group: messages per second",
     needs: Caps::NONE,
     roles: |params| {
-        let crowd = Concurrent::of(params);
-        let receivers = std::iter::repeat_n("receiver", crowd.groups * crowd.receivers);
-        receivers.chain(std::iter::repeat_n("sender", crowd.groups * crowd.senders)).collect()
+        let concurrent = Concurrent::of(params);
+        let receivers = std::iter::repeat_n("receiver", concurrent.groups * concurrent.receivers);
+        receivers.chain(std::iter::repeat_n("sender", concurrent.groups * concurrent.senders)).collect()
     },
     axes: &[GROUPS, SENDERS, RECEIVERS, TOUCH_BYTES],
     unit: Unit::PerSecond("messages"),
@@ -102,11 +102,6 @@ const LONGEST_BYTES: usize = 4096;
 /// Of each role, in the coordinator: process, control socket, counters.
 const FDS_OF_A_ROLE: usize = 8;
 const OTHER_FDS: usize = 64;
-
-/// Words of each role's line: messages sent or received so far and the sum of their bytes, and whether that is all.
-const MESSAGES: usize = 0;
-const SUM: usize = 1;
-const DONE: usize = 2;
 
 /// How many there are of whom. Receivers come first among the roles, group by group, then senders, group by group.
 #[derive(Clone, Copy, Debug)]
@@ -152,9 +147,9 @@ fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
             "messages of several senders to one end may mix above PIPE_BUF = {LONGEST_BYTES} bytes, which the kernel fixes"
         )));
     }
-    let crowd = Concurrent::of(params);
-    let ends = crowd.groups * crowd.receivers * (crowd.senders + 1);
-    let roles = crowd.roles();
+    let concurrent = Concurrent::of(params);
+    let ends = concurrent.groups * concurrent.receivers * (concurrent.senders + 1);
+    let roles = concurrent.roles();
     descriptors::fit(ends + roles * FDS_OF_A_ROLE + OTHER_FDS, &format!("{roles} roles"))
 }
 
@@ -168,12 +163,15 @@ fn create(
     params: &CaseParams,
     pair: impl Fn() -> io::Result<(OwnedFd, OwnedFd)>,
 ) -> io::Result<Vec<EndResources>> {
-    let crowd = Concurrent::of(params);
-    let counters = SharedCounters::create(crowd.roles())?;
+    let concurrent = Concurrent::of(params);
+    let counters = SharedCounters::create(concurrent.roles())?;
     let own = |_| counters.try_clone().map(|counters| EndResources::of([counters]));
-    let mut resources_by_role = (0..crowd.roles()).map(own).collect::<io::Result<Vec<EndResources>>>()?;
-    let (receivers, senders) = resources_by_role.split_at_mut(crowd.all_receivers());
-    for (receivers, senders) in receivers.chunks_mut(crowd.receivers).zip(senders.chunks_mut(crowd.senders)) {
+    let mut resources_by_role =
+        (0..concurrent.roles()).map(own).collect::<io::Result<Vec<EndResources>>>()?;
+    let (receivers, senders) = resources_by_role.split_at_mut(concurrent.all_receivers());
+    for (receivers, senders) in
+        receivers.chunks_mut(concurrent.receivers).zip(senders.chunks_mut(concurrent.senders))
+    {
         for receiver in receivers {
             let (read, write) = pair()?;
             receiver.fds.push(read);
@@ -192,9 +190,9 @@ fn drive(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
-    let crowd = Concurrent::of(params);
-    let counters = SharedCounters::open(resources.take_fd(), crowd.roles())?;
-    if crowd.sender_roles().contains(&cx.role) {
+    let concurrent = Concurrent::of(params);
+    let counters = SharedCounters::open(resources.take_fd(), concurrent.roles())?;
+    if concurrent.sender_roles().contains(&cx.role) {
         sender::drive(resources.fds, &counters, params, cx)
     } else {
         receiver::drive(resources.take_fd(), &counters, params, cx)

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::io;
 
 use crate::contract::Facts;
-use crate::ctx::{Ctx, Flow};
+use crate::ctx::{Balance, Ctx, Leader};
 
 /// The leading role counts messages that are not there; the others have nothing to do.
 pub(super) fn drive(cx: &mut Ctx<'_>) -> io::Result<Facts> {
@@ -21,7 +21,7 @@ struct Nothing {
     len: u64,
 }
 
-impl Flow for Nothing {
+impl Leader for Nothing {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         self.messages = black_box(self.messages + 1);
@@ -38,7 +38,7 @@ impl Flow for Nothing {
 
     fn edge(&mut self, _now_ns: u64) {}
 
-    fn drain(&mut self, _counted_ops: u64) -> io::Result<()> {
-        Ok(())
+    fn balance(&mut self) -> io::Result<Balance> {
+        Ok(Balance::NOTHING)
     }
 }

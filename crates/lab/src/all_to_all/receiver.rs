@@ -1,26 +1,16 @@
 //! A receiver: every message of every sender of its group. The first one has the clock.
 
-use std::cell::RefCell;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use super::{Concurrent, DONE, MESSAGES, SUM, sender};
+use super::{Concurrent, sender};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
-use crate::ctx::{Ctx, Flow};
+use crate::ctx::{Balance, Ctx, Follower, Leader};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 use crate::{sys, touch};
-
-/// Word of the leading receiver's line: messages of the timed part.
-pub(super) const COUNTED_OPS: usize = 3;
-/// Without a message or an end of any role for so long although some are not at their end, they never will be.
-const LOST_AFTER: Duration = Duration::from_secs(5);
 
 /// The whole life of this role.
 pub(super) fn drive(
@@ -29,7 +19,7 @@ pub(super) fn drive(
     params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
-    let crowd = Concurrent::of(params);
+    let concurrent = Concurrent::of(params);
     let mut receiver = Receiver {
         end,
         buffer: Buffer::new(params.payload_bytes)?,
@@ -44,33 +34,23 @@ pub(super) fn drive(
     cx.set_step(Step::Prefault);
     receiver.buffer.prefault()?;
     cx.set_step(Step::Verify);
-    receiver.verify(crowd.senders)?;
-    if cx.role == 0 { lead(receiver, crowd, cx) } else { follow(receiver, cx) }
+    receiver.verify(concurrent.senders)?;
+    if cx.role == 0 {
+        return lead(receiver, concurrent, cx);
+    }
+    cx.follow_intervals(&mut receiver)?;
+    Ok(Facts::new())
 }
 
-fn lead(receiver: Receiver<'_>, crowd: Concurrent, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-    let mut leader = Leader { receiver, crowd, in_flight: Vec::with_capacity(1024) };
-    cx.lead_intervals(&mut leader)?;
+fn lead(receiver: Receiver<'_>, concurrent: Concurrent, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    let mut leading = Leading { receiver, concurrent, in_flight: Vec::with_capacity(1024) };
+    cx.lead_intervals(&mut leading)?;
     // The first edge stands before the first sample.
-    cx.note_series("in_flight_messages", leader.in_flight.split_off(1));
-    let received = leader.receiver.board_sum(leader.crowd.receiver_roles(), MESSAGES);
+    cx.note_series("in_flight_messages", leading.in_flight.split_off(1));
     Ok(Facts::from([
-        ("first_run_messages_received".into(), received.to_string()),
+        ("first_run_messages_received".into(), leading.received(Counter::Messages).to_string()),
         ("interval_ms".into(), (cx.interval_ns() as f64 / 1e6).to_string()),
     ]))
-}
-
-fn follow(receiver: Receiver<'_>, cx: &mut Ctx<'_>) -> io::Result<Facts> {
-    let counters = receiver.counters;
-    let receiver = RefCell::new(receiver);
-    let mut drained = Ok(());
-    let done = || drained = receiver.borrow_mut().drain();
-    cx.follow_intervals(
-        || receiver.borrow_mut().take(),
-        done,
-        || counters.word(0, COUNTED_OPS).load(Acquire),
-    )?;
-    drained.map(|()| Facts::new())
 }
 
 struct Receiver<'a> {
@@ -91,7 +71,7 @@ impl Receiver<'_> {
     fn take(&mut self) -> io::Result<()> {
         let message = &mut self.buffer.bytes_mut()[..self.len];
         if !fill(self.end.as_raw_fd(), message)? {
-            // The senders close when they are told to stop, and this role is told the same. Whoever comes here again was
+            // The senders close when they are told to stop, and this role is told the same. A role that comes here again was
             // not told: they are gone.
             return match std::mem::replace(&mut self.is_at_end, true) {
                 false => Ok(()),
@@ -102,18 +82,40 @@ impl Receiver<'_> {
             self.sum = self.sum.wrapping_add(touch::byte_sum(message));
         }
         self.messages += 1;
-        self.counters.word(self.role, MESSAGES).store(self.messages, Relaxed);
+        self.counters.set(self.role, Counter::Messages, self.messages);
         Ok(())
     }
 
-    /// What is still on its way, and the word that this is all.
+    /// Everything that is still on its way, until the last sender has closed: in pieces of any size, as only totals count now.
     fn drain(&mut self) -> io::Result<()> {
-        while !self.is_at_end {
-            self.take()?;
+        const PIECE_BYTES: usize = 1 << 16;
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut bytes = self.messages * self.len as u64;
+        loop {
+            match sys::read(&self.end, &mut piece) {
+                Ok(0) => break,
+                Ok(count) => {
+                    bytes += count as u64;
+                    if self.is_touched {
+                        self.sum = self.sum.wrapping_add(touch::byte_sum(&piece[..count]));
+                    }
+                    self.messages = bytes / self.len as u64;
+                    self.publish();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.counters.word(self.role, SUM).store(self.sum, Relaxed);
-        self.counters.word(self.role, DONE).store(1, Release); // PAIR crossed
-        Ok(())
+        self.publish();
+        match bytes.is_multiple_of(self.len as u64) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the last message is cut off")),
+        }
+    }
+
+    fn publish(&self) {
+        self.counters.set(self.role, Counter::Messages, self.messages);
+        self.counters.set(self.role, Counter::Sum, self.sum);
     }
 
     /// The first message of each sender, whole, each once.
@@ -134,9 +136,16 @@ impl Receiver<'_> {
         expected.sort_unstable();
         if marks == expected { Ok(()) } else { Err(io::Error::other("not every sender is heard once")) }
     }
+}
 
-    fn board_sum(&self, roles: Range<usize>, word: usize) -> u64 {
-        roles.map(|role| self.counters.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
+impl Follower for Receiver<'_> {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.take()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.drain()
     }
 }
 
@@ -157,14 +166,24 @@ fn fill(fd: RawFd, message: &mut [u8]) -> io::Result<bool> {
 }
 
 /// The receiver with the clock. It counts what all receivers say that they have.
-struct Leader<'a> {
+struct Leading<'a> {
     receiver: Receiver<'a>,
-    crowd: Concurrent,
+    concurrent: Concurrent,
     /// Sent and not yet received, at each edge: how full the buffers are.
     in_flight: Vec<f64>,
 }
 
-impl Flow for Leader<'_> {
+impl Leading<'_> {
+    fn received(&self, counter: Counter) -> u64 {
+        self.receiver.counters.total(self.concurrent.receiver_roles(), counter)
+    }
+
+    fn sent(&self, counter: Counter) -> u64 {
+        self.receiver.counters.total(self.concurrent.sender_roles(), counter)
+    }
+}
+
+impl Leader for Leading<'_> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         self.receiver.take()?;
@@ -172,72 +191,29 @@ impl Flow for Leader<'_> {
     }
 
     fn count(&self) -> (u64, u64) {
-        let messages = self.receiver.board_sum(self.crowd.receiver_roles(), MESSAGES);
+        let messages = self.received(Counter::Messages);
         (messages, messages * self.receiver.len as u64)
     }
 
     fn warm_ops(&self) -> u64 {
-        (self.crowd.groups * self.crowd.senders * self.crowd.receivers) as u64
+        (self.concurrent.groups * self.concurrent.senders * self.concurrent.receivers) as u64
     }
 
     fn edge(&mut self, _now_ns: u64) {
-        let received = self.count().0;
-        let sent = self.receiver.board_sum(self.crowd.sender_roles(), MESSAGES);
         // A sender notes what it has sent when it has been to every receiver, so it may be behind.
-        self.in_flight.push(sent.saturating_sub(received) as f64);
+        let in_flight = self.sent(Counter::Messages).saturating_sub(self.received(Counter::Messages));
+        self.in_flight.push(in_flight as f64);
     }
 
-    /// Nothing may be lost, nothing added, nothing changed.
-    fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
-        let Leader { receiver, crowd, .. } = self;
-        receiver.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
-        receiver.drain()?;
-        let mut patience = Patience::new(Instant::now());
-        while is_one_behind(receiver.counters, *crowd) {
-            let all = 0..crowd.roles();
-            let counts = (receiver.board_sum(all.clone(), MESSAGES), receiver.board_sum(all, DONE));
-            if patience.is_over(counts, Instant::now()) {
-                return Err(io::Error::other("not every role has come to its end"));
-            }
-            thread::yield_now();
-        }
-        let of = |roles: Range<usize>| {
-            (receiver.board_sum(roles.clone(), MESSAGES), receiver.board_sum(roles, SUM))
-        };
-        let (received, sent) = (of(crowd.receiver_roles()), of(crowd.sender_roles()));
-        if received == sent {
-            return Ok(());
-        }
-        Err(io::Error::other(format!(
-            "{} messages with sum {:#x} were received, but {} with sum {:#x} sent",
-            received.0, received.1, sent.0, sent.1
-        )))
+    fn balance(&mut self) -> io::Result<Balance> {
+        self.receiver.drain()?;
+        let both = |of: &dyn Fn(Counter) -> u64| (of(Counter::Messages), of(Counter::Sum));
+        Ok(Balance {
+            unit: "messages",
+            sent: both(&|counter| self.sent(counter)),
+            arrived: both(&|counter| self.received(counter)),
+        })
     }
-}
-
-/// How long to wait for the others. A full pipe holds 65,536 messages of one byte, and roles that share a CPU take turns:
-/// what is left may take any time, so only a time in which nothing moves is held against them.
-struct Patience {
-    counts: (u64, u64),
-    since: Instant,
-}
-
-impl Patience {
-    fn new(now: Instant) -> Patience {
-        Patience { counts: (0, 0), since: now }
-    }
-
-    /// Has nothing moved for too long? `counts` is what all roles have done so far.
-    fn is_over(&mut self, counts: (u64, u64), now: Instant) -> bool {
-        if counts != self.counts {
-            *self = Patience { counts, since: now };
-        }
-        now.duration_since(self.since) > LOST_AFTER
-    }
-}
-
-fn is_one_behind(counters: &SharedCounters, crowd: Concurrent) -> bool {
-    (0..crowd.roles()).any(|role| counters.word(role, DONE).load(Acquire) == 0) // PAIR crossed
 }
 
 #[cfg(test)]
@@ -278,22 +254,6 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_still_move_are_waited_for_and_those_that_do_not_are_given_up() {
-        let mut now = Instant::now();
-        let mut patience = Patience::new(now);
-        let mut after = |counts, time| {
-            now += time;
-            patience.is_over(counts, now)
-        };
-        // Longer in all than nothing may move, by messages first and then by roles that come to their end.
-        for counts in [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2)] {
-            assert!(!after(counts, LOST_AFTER), "{counts:?}");
-        }
-        assert!(!after((3, 2), LOST_AFTER));
-        assert!(after((3, 2), Duration::from_nanos(1)));
-    }
-
-    #[test]
     fn what_was_sent_before_the_end_is_counted_and_a_cut_message_is_an_error() {
         let counters = counters();
         let (read, write) = pipe().unwrap();
@@ -301,9 +261,9 @@ mod tests {
         drop(write);
         let mut all = receiver(&counters, read);
         all.drain().unwrap();
-        let word = |word| counters.word(0, word).load(Relaxed);
-        assert_eq!((word(MESSAGES), word(SUM), word(DONE)), (2, 10, 1));
-        assert!(all.take().is_err(), "the senders are gone, and nobody said that they may");
+        assert_eq!((counters.get(0, Counter::Messages), counters.get(0, Counter::Sum)), (2, 10));
+        all.take().unwrap();
+        assert!(all.take().is_err(), "the senders have ended without being told to stop");
 
         let (read, write) = pipe().unwrap();
         rustix::io::write(&write, &[1, 2, 3]).unwrap();

@@ -2,15 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Concurrent, DONE, MESSAGES, SUM, receiver};
+use super::Concurrent;
 use crate::buffer::Buffer;
 use crate::contract::Facts;
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Follower};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 use crate::sys;
 
 /// What the first message of a sender is filled with.
@@ -37,26 +36,54 @@ pub(super) fn drive(
     fds.iter().try_for_each(|fd| sys::write_all(fd, message).map(|_| ()))?;
     message.fill(0);
 
-    let (mut messages, mut sum) = (0u64, 0u64);
-    let work = || {
-        for fd in &fds {
-            if is_touched {
-                let byte = messages as u8;
+    cx.follow_intervals(&mut Sender {
+        ends,
+        fds,
+        buffer,
+        len,
+        is_touched,
+        counters,
+        role,
+        messages: 0,
+        sum: 0,
+    })?;
+    Ok(Facts::new())
+}
+
+struct Sender<'a> {
+    ends: Vec<OwnedFd>,
+    fds: Vec<RawFd>,
+    buffer: Buffer,
+    len: usize,
+    is_touched: bool,
+    counters: &'a SharedCounters,
+    role: usize,
+    messages: u64,
+    sum: u64,
+}
+
+impl Follower for Sender<'_> {
+    /// A message to each receiver.
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let message = &mut self.buffer.bytes_mut()[..self.len];
+        for fd in &self.fds {
+            if self.is_touched {
+                let byte = self.messages as u8;
                 message.fill(byte);
-                sum = sum.wrapping_add(u64::from(byte) * len as u64);
+                self.sum = self.sum.wrapping_add(u64::from(byte) * self.len as u64);
             }
             sys::write_all(fd, message)?;
-            messages += 1;
+            self.messages += 1;
         }
-        counters.word(role, MESSAGES).store(messages, Relaxed);
-        counters.word(role, SUM).store(sum, Relaxed);
+        self.counters.set(self.role, Counter::Messages, self.messages);
+        self.counters.set(self.role, Counter::Sum, self.sum);
         Ok(())
-    };
-    let done = || {
-        // A receiver is at the end when the last sender of its group has closed.
-        drop(ends);
-        counters.word(role, DONE).store(1, Release); // PAIR crossed
-    };
-    cx.follow_intervals(work, done, || counters.word(0, receiver::COUNTED_OPS).load(Acquire))?;
-    Ok(Facts::new())
+    }
+
+    /// A receiver is at the end when the last sender of its group has closed.
+    fn end(&mut self) -> io::Result<()> {
+        self.ends.clear();
+        Ok(())
+    }
 }

@@ -15,7 +15,7 @@ pub trait Mechanism: 'static {
     const ID: &'static str;
     /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
-    /// What it can do.
+    /// Its capabilities: does it keep boundaries, may it lose messages, and so on.
     const CAPS: Caps;
     /// Ways to wait that its endpoints offer; the first is the default.
     const WAITS: &'static [Wait];
@@ -68,7 +68,7 @@ pub trait Endpoint {
     /// The kernel's, or the peer is gone.
     fn loan(&mut self, len: usize) -> io::Result<Self::Tx<'_>>;
 
-    /// Sends it.
+    /// Sends the message in the buffer.
     ///
     /// # Errors
     /// The kernel's, or the peer is gone.
@@ -113,7 +113,7 @@ pub trait Endpoint {
     /// any more.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn facts(&self) -> io::Result<Facts> {
         Ok(Facts::new())
     }

@@ -13,7 +13,7 @@ use crate::shared::MAX_ROLES;
 pub struct PatternInfo {
     /// Name in case ids.
     pub id: &'static str,
-    /// One sentence.
+    /// What it is, in one sentence, as `weighbridge list` prints it.
     pub about: &'static str,
     /// Needs of a mechanism.
     pub needs: Caps,

@@ -26,7 +26,7 @@ pub struct EndResources {
 }
 
 impl EndResources {
-    /// Descriptors only.
+    /// Resources that are only descriptors.
     pub fn of(fds: impl IntoIterator<Item = OwnedFd>) -> EndResources {
         EndResources { fds: fds.into_iter().collect(), ..EndResources::default() }
     }

@@ -39,9 +39,9 @@ pub enum InSuites {
 pub struct Target {
     /// Name in case ids.
     pub id: &'static str,
-    /// One sentence.
+    /// What it is, in one sentence, as `weighbridge list` prints it.
     pub about: &'static str,
-    /// What it can do.
+    /// Its capabilities.
     pub caps: Caps,
     /// Ways to wait, the default first.
     pub waits: &'static [Wait],
@@ -122,7 +122,7 @@ pub struct Prepared {
     pub params: CaseParams,
     /// What is measured.
     pub target: &'static Target,
-    /// How its ends talk.
+    /// The pattern in which its ends talk.
     pub pattern: &'static PatternInfo,
     /// The placement with aliases resolved.
     pub resolved_placement: &'static str,

@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use causeway_os::counters::SystemNoise;
 use causeway_os::process::{self, Child, Exit};
 
-use super::{Deadlines, Measured, Outcome};
+use super::Measured;
 use crate::contract::Facts;
 use crate::interrupt::Interrupt;
 use crate::peer::{self, Report, RoleReport};
-use crate::planner::Timing;
-use crate::shared::Shared;
+use crate::shared::{Shared, Step};
 
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) child: Child,
     pub(super) control: OwnedFd,
+    /// Index of its party.
+    pub(super) party: usize,
     pub(super) roles: Vec<usize>,
     pub(super) state: State,
 }
@@ -31,33 +32,40 @@ pub(super) enum State {
     Gone(Exit),
 }
 
-/// Peers at work. Dropping it kills them.
+/// A case of a run: most runs have one, a set has several.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct Party {
     pub(super) shared: Shared,
-    pub(super) peers: Vec<Peer>,
+    pub(super) role_names: Vec<&'static str>,
     // Dropped after the peers, which may hold what these take away.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(super) guards: Vec<Box<dyn Any + Send>>,
-    pub(super) role_names: Vec<&'static str>,
+}
+
+/// How a run of one or more parties ended.
+pub(super) enum Finished {
+    Measured(Vec<Measured>),
+    Failed { party: usize, step: String, why: String },
+    Interrupted,
+}
+
+/// Peers at work. Dropping it kills them.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) peers: Vec<Peer>,
+    pub(super) parties: Vec<Party>,
     pub(super) noise: SystemNoise,
-    pub(super) deadlines: Deadlines,
+    /// From the first failure until its cause is looked at.
+    pub(super) grace: Duration,
 }
 
 impl Running {
     /// Waits until all have reported, or one has failed, and says what came of it.
-    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant, timing: Timing) -> Outcome {
-        let run_deadline = self.deadlines.run + Duration::from_nanos(timing.run_ns * 4);
-        let mut deadline = began + self.deadlines.setup;
-        let mut has_started = false;
+    pub(super) fn finish(mut self, interrupt: &Interrupt, began: Instant) -> Finished {
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) {
-            match self.wait(interrupt, deadline) {
+            match self.wait(interrupt, None) {
                 Err(error) => return self.failed(format!("the coordinator cannot wait: {error}")),
-                Ok(Waited::Interrupted) => return Outcome::Interrupted,
-                Ok(Waited::TimedOut) if !has_started && self.shared.has_started() => {
-                    has_started = true;
-                    deadline = Instant::now() + run_deadline;
-                }
+                Ok(Waited::Interrupted) => return Finished::Interrupted,
                 Ok(Waited::TimedOut) => {
                     let waited = began.elapsed().as_secs_f64();
                     return self.failed(format!("no progress: stopped after {waited:.1} s"));
@@ -70,45 +78,56 @@ impl Running {
             }
         }
         let noise = SystemNoise::read().since(&self.noise);
-        let start_ns = self.shared.start_ns();
         let elapsed = began.elapsed();
-        let since_start_ns = causeway_os::clock::now_ns().saturating_sub(start_ns);
-        let mut roles: Vec<RoleReport> = Vec::new();
+        let now_ns = causeway_os::clock::now_ns();
+        let mut roles: Vec<Vec<RoleReport>> = self.parties.iter().map(|_| Vec::new()).collect();
         for peer in &mut self.peers {
             if let State::Done(reports) = &mut peer.state {
-                roles.append(reports);
+                roles[peer.party].append(reports);
             }
         }
-        roles.sort_by_key(|report| report.role);
-        Outcome::Measured(Box::new(Measured {
-            samples: self.shared.samples(),
-            facts: merge_facts(&roles, &self.role_names),
-            roles,
-            noise,
-            startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
-            elapsed_ms: elapsed.as_secs_f64() * 1e3,
-        }))
+        let measured = |(party, mut roles): (&Party, Vec<RoleReport>)| {
+            roles.sort_by_key(|report| report.role);
+            let since_start_ns = now_ns.saturating_sub(party.shared.start_ns());
+            Measured {
+                samples: party.shared.samples(),
+                facts: merge_facts(&roles, &party.role_names),
+                roles,
+                noise: noise.clone(),
+                startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
+                elapsed_ms: elapsed.as_secs_f64() * 1e3,
+            }
+        };
+        Finished::Measured(self.parties.iter().zip(roles).map(measured).collect())
     }
 
-    /// Sleeps until a peer has something to say, and notes what.
-    fn wait(&mut self, interrupt: &Interrupt, deadline: Instant) -> io::Result<Waited> {
+    /// Sleeps until a peer has something to say, and notes what; until the deadline of the run, or until `until`.
+    fn wait(&mut self, interrupt: &Interrupt, until: Option<Instant>) -> io::Result<Waited> {
         let working: Vec<usize> = (0..self.peers.len())
             .filter(|index| matches!(self.peers[*index].state, State::Working))
             .collect();
-        let mut fds: Vec<BorrowedFd<'_>> = vec![interrupt.fd()];
+        let deadlines = self.parties.iter().map(|party| party.shared.deadline().fd());
+        let mut fds: Vec<BorrowedFd<'_>> = std::iter::once(interrupt.fd()).chain(deadlines).collect();
+        let first_peer = fds.len();
         for index in &working {
             fds.push(self.peers[*index].control.as_fd());
             fds.push(self.peers[*index].child.pidfd());
         }
-        let ready = process::poll(&fds, Some(deadline.saturating_duration_since(Instant::now())))?;
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let ready = process::poll(&fds, left)?;
         if ready[0] && interrupt.take()? {
             return Ok(Waited::Interrupted);
         }
-        if !ready.contains(&true) {
-            let is_late = Instant::now() >= deadline;
-            return Ok(if is_late { Waited::TimedOut } else { Waited::Something });
+        // What peers have said counts, even if it came at the last moment.
+        if !ready[first_peer..].contains(&true) {
+            for (party, _) in self.parties.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+                if party.shared.deadline().take()? {
+                    return Ok(Waited::TimedOut);
+                }
+            }
+            return Ok(Waited::Something);
         }
-        for (index, ready) in working.into_iter().zip(ready[1..].chunks(2)) {
+        for (index, ready) in working.into_iter().zip(ready[first_peer..].chunks(2)) {
             let peer = &mut self.peers[index];
             // A report may lie in the socket of a peer that has already ended.
             if ready[0] {
@@ -131,11 +150,11 @@ impl Running {
 
     /// Something failed; finds out what failed first. A peer that was killed explains the error of its partner, and so does
     /// one that failed for another reason than that its partner was gone.
-    fn explain(mut self, interrupt: &Interrupt) -> Outcome {
-        let until = Instant::now() + self.deadlines.grace;
+    fn explain(mut self, interrupt: &Interrupt) -> Finished {
+        let until = Instant::now() + self.grace;
         while self.peers.iter().any(|peer| matches!(peer.state, State::Working)) && Instant::now() < until {
-            match self.wait(interrupt, until) {
-                Ok(Waited::Interrupted) => return Outcome::Interrupted,
+            match self.wait(interrupt, Some(until)) {
+                Ok(Waited::Interrupted) => return Finished::Interrupted,
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -146,28 +165,53 @@ impl Running {
             State::Failed { .. } => 2,
             State::Working | State::Done(_) => 3,
         };
-        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.roles[0])) {
-            Some((State::Gone(exit), role)) => {
-                self.outcome(role, format!("{} ended: {exit}", self.role_names[role]))
+        match self.peers.iter().min_by_key(rank).map(|peer| (&peer.state, peer.party, peer.roles[0])) {
+            Some((State::Gone(exit), party, role)) => {
+                self.outcome(party, role, format!("{} ended: {exit}", self.parties[party].role_names[role]))
             }
-            Some((State::Failed { role, why, .. }, _)) => {
-                self.outcome(*role, format!("{}: {why}", self.role_names[*role]))
+            Some((State::Failed { role, why, .. }, party, _)) => {
+                self.outcome(party, *role, format!("{}: {why}", self.parties[party].role_names[*role]))
             }
             _ => unreachable!("called when a peer has failed"),
         }
     }
 
     /// The role that is furthest behind is the one that everybody waits for.
-    fn failed(self, why: String) -> Outcome {
-        let role = (0..self.role_names.len()).min_by_key(|role| self.shared.step(*role)).unwrap_or(0);
-        let names: Vec<String> = (0..self.role_names.len())
-            .map(|role| format!("{} in {}", self.role_names[role], self.shared.step(role).name()))
-            .collect();
-        self.outcome(role, format!("{why}; {}", names.join(", ")))
+    fn failed(self, why: String) -> Finished {
+        let (party, role) =
+            self.roles().min_by_key(|(party, role)| self.step(*party, *role)).unwrap_or((0, 0));
+        self.outcome(party, role, format!("{why}; {}", self.steps()))
     }
 
-    fn outcome(&self, role: usize, why: String) -> Outcome {
-        Outcome::Failed { step: self.shared.step(role).name().into(), why }
+    /// Every role of every party.
+    fn roles(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let roles = |party: usize| (0..self.parties[party].role_names.len()).map(move |role| (party, role));
+        (0..self.parties.len()).flat_map(roles)
+    }
+
+    fn step(&self, party: usize, role: usize) -> Step {
+        self.parties[party].shared.step(role)
+    }
+
+    /// Where the roles are: `sender in verify, 19 × receiver in batches`.
+    fn steps(&self) -> String {
+        let mut counts: Vec<((&str, Step), usize)> = Vec::new();
+        for (party, role) in self.roles() {
+            let of = (self.parties[party].role_names[role], self.step(party, role));
+            match counts.iter_mut().find(|(other, _)| *other == of) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((of, 1)),
+            }
+        }
+        let say = |((name, step), count): ((&str, Step), usize)| match count {
+            1 => format!("{name} in {}", step.name()),
+            count => format!("{count} × {name} in {}", step.name()),
+        };
+        counts.into_iter().map(say).collect::<Vec<_>>().join(", ")
+    }
+
+    fn outcome(&self, party: usize, role: usize, why: String) -> Finished {
+        Finished::Failed { party, step: self.parties[party].shared.step(role).name().into(), why }
     }
 }
 

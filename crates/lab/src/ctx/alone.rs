@@ -37,7 +37,7 @@ impl Ctx<'_> {
         elapsed_ns.saturating_sub((ops as f64 * self.loop_ns) as u64)
     }
 
-    /// As [`Ctx::lead`], with nobody to follow.
+    /// As [`Ctx::lead`], for a pattern of one role: no role follows.
     ///
     /// # Errors
     /// That of `work`.
@@ -84,7 +84,7 @@ impl Ctx<'_> {
     /// faster. Measured here and now, because on a shared machine the next minute has another speed.
     ///
     /// # Errors
-    /// No memory.
+    /// The kernel has no memory left.
     pub fn measure_copy_rate(&mut self) -> io::Result<()> {
         const ENOUGH_NS: u64 = 1_000_000;
         let len = self.params.payload_bytes.max(1);

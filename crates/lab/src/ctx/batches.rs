@@ -6,12 +6,14 @@ use std::thread;
 use causeway_os::counters::ThreadCounters;
 
 use super::{Batch, Ctx, Noted, Tally};
+use crate::duet::turnstile::Turnstile;
+use crate::duet::{LEAST_BLOCKS, Slices, WARM_BLOCKS};
 use crate::planner::Planner;
 use crate::shared::{Planned, Sample, Shared, Step};
 
 impl Ctx<'_> {
     /// Times batches of `work` until there are enough samples, and publishes each batch to the followers before the
-    /// batch in front of it begins. `expect` foretells what each batch must have received.
+    /// batch in front of it begins. `expect` computes what each batch must have received.
     ///
     /// # Errors
     /// That of `work`, or a sentence if something else arrived than was sent.
@@ -34,44 +36,47 @@ impl Ctx<'_> {
         expect: impl Fn(Batch) -> Option<Tally>,
         mut note: impl FnMut(Noted) -> io::Result<u64>,
     ) -> io::Result<()> {
-        let mut planner = Planner::new(self.timing);
-        let mut current = planner.decide();
+        let mut plan = Plan::new(self, false);
+        let mut current = plan.decide(self);
         self.shared.publish_batch(0, current);
         self.barrier()?;
-        let (mut index, mut first, mut is_first_counted) = (0, 0, true);
-        while let Planned::Batch { ops, counted } = current {
+        let (mut index, mut first) = (0, 0);
+        while let Planned::Batch { ops, counted, timed, parks } = current {
+            let next = if index + 2 < Shared::max_batches() { plan.decide(self) } else { Planned::End };
+            self.shared.publish_batch(index + 1, next);
+            if parks {
+                self.take_turn(index)?;
+            }
             index += 1;
-            let next = if index + 1 < Shared::max_batches() { planner.decide() } else { Planned::End };
-            self.shared.publish_batch(index, next);
             if counted {
                 self.begin_counting()?;
             }
             let batch = Batch { first, ops };
             let before = ThreadCounters::read();
+            let start_ns = self.now_ns();
             let (tally, elapsed_ns) = self.sample(|| work(batch))?;
             let preemptions = ThreadCounters::read().since(&before).involuntary_switches;
-            planner.learn(ops, elapsed_ns);
+            plan.learn(ops, elapsed_ns);
             check(batch, tally, expect(batch))?;
-            let is_sample = counted && !is_first_counted;
-            let counted_ns = note(Noted { batch, elapsed_ns, is_sample })?;
+            let counted_ns = note(Noted { batch, elapsed_ns, is_sample: timed })?;
             if counted {
                 self.count(ops, tally.bytes);
-                if is_sample {
-                    let sample = Sample {
-                        elapsed_ns: self.without_loop(ops, counted_ns),
-                        ops: ops * self.ops_each,
-                        bytes: tally.bytes,
-                        preemptions,
-                        extra: counted_ns,
-                    };
-                    self.shared.push_sample(sample);
-                }
-                is_first_counted = false;
+            }
+            if timed {
+                self.shared.push_sample(Sample {
+                    start_ns,
+                    elapsed_ns: self.without_loop(ops, counted_ns),
+                    ops: ops * self.ops_each,
+                    bytes: tally.bytes,
+                    preemptions,
+                    extra: counted_ns,
+                });
             }
             first += ops;
             current = next;
         }
         self.end_counting()?;
+        self.end_turns()?;
         self.shared.finish()
     }
 
@@ -88,13 +93,11 @@ impl Ctx<'_> {
         self.barrier()?;
         let mut first = 0;
         for index in 0.. {
-            let planned = loop {
-                if let Some(planned) = self.shared.batch_at(index) {
-                    break planned;
-                }
-                thread::yield_now();
-            };
-            let Planned::Batch { ops, counted } = planned else { break };
+            let Planned::Batch { ops, counted, parks, .. } = self.await_batch(index) else { break };
+            if parks {
+                self.pause_counting()?;
+                self.shared.await_slice(index)?;
+            }
             if counted {
                 self.begin_counting()?;
             }
@@ -110,15 +113,82 @@ impl Ctx<'_> {
         self.await_leader()
     }
 
+    /// What the leading role has planned; it is one batch ahead, so this hardly ever waits.
+    pub(super) fn await_batch(&self, index: usize) -> Planned {
+        loop {
+            if let Some(planned) = self.shared.batch_at(index) {
+                return planned;
+            }
+            thread::yield_now();
+        }
+    }
+
     /// For roles that have nothing to do because the mechanism exchanges nothing.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn follow_nothing(&mut self) -> io::Result<()> {
         self.barrier()?;
         self.set_step(Step::Report);
         self.shared.set_feed_end(0);
+        self.shared.leave();
         self.await_leader()
+    }
+}
+
+/// What decides the batches of a leading role: its run alone, or a set of parties that take turns.
+pub(super) enum Plan {
+    Alone(Planner),
+    InTurn(Slices),
+}
+
+impl Plan {
+    pub(super) fn new(cx: &Ctx<'_>, has_lead_out: bool) -> Plan {
+        match &cx.turnstile {
+            None => Plan::Alone(Planner::new(cx.timing)),
+            Some(turnstile) => Plan::InTurn(Slices::new(turnstile.party().slice_ns, has_lead_out)),
+        }
+    }
+
+    pub(super) fn decide(&mut self, cx: &Ctx<'_>) -> Planned {
+        match (self, &cx.turnstile) {
+            (Plan::Alone(planner), _) => planner.decide(),
+            (Plan::InTurn(slices), Some(turnstile)) => {
+                let was_known = slices.slice_ns().is_some();
+                let planned = slices.decide(turnstile.blocks());
+                if let Some(slice_ns) = slices.slice_ns().filter(|_| !was_known) {
+                    // What this party makes of the time that all of them have.
+                    let block_ns = slice_ns.max(1) * turnstile.party().parties as u64;
+                    let blocks = (cx.timing.run_ns / block_ns) as usize;
+                    turnstile.limit_blocks(blocks.max(LEAST_BLOCKS + WARM_BLOCKS));
+                }
+                planned
+            }
+            (Plan::InTurn(_), None) => unreachable!("slices are planned where there is a turnstile"),
+        }
+    }
+
+    pub(super) fn learn(&mut self, ops: u64, ns: u64) {
+        match self {
+            Plan::Alone(planner) => planner.learn(ops, ns),
+            Plan::InTurn(slices) => slices.learn(ops, ns),
+        }
+    }
+}
+
+impl Ctx<'_> {
+    /// In a leading role: sleeps until its party has the next turn, then wakes the roles that wait for batch `index`.
+    pub(super) fn take_turn(&mut self, index: usize) -> io::Result<()> {
+        self.pause_counting()?;
+        if let Some(turnstile) = &mut self.turnstile {
+            turnstile.next_turn()?;
+        }
+        self.shared.begin_slice(index)
+    }
+
+    /// In a leading role: this party needs no further turns.
+    pub(super) fn end_turns(&mut self) -> io::Result<()> {
+        self.turnstile.as_mut().map_or(Ok(()), Turnstile::pass)
     }
 }
 

@@ -19,8 +19,6 @@ use crate::shared::{Pace, Progress, Sample};
 
 /// Chunks of a window, at least, unless one operation takes longer.
 const CHUNKS: u64 = 256;
-/// Up to so many roles have a series each.
-const ROLES_WITH_SERIES: usize = 16;
 
 /// What must be known of the work of roles that all do the same.
 #[derive(Clone, Copy, Debug)]
@@ -223,14 +221,21 @@ impl Ctx<'_> {
         let counting: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
         let rates: Vec<f64> = counting.iter().map(rate).collect();
         let ops: u64 = counting.into_iter().map(done).sum();
-        // The time in which all roles do so many at the sum of their rates: roles have edges of their own.
+        // The time in which all roles together do that number at the sum of their rates: each role starts and ends by itself.
         let elapsed_ns = match rates.iter().sum::<f64>() {
             total if total > 0.0 => (ops as f64 * 1e9 / total).round() as u64,
             _ => window_ns,
         };
         let preemptions = now.counters.since(&then.counters).involuntary_switches;
         let bytes = ops / self.ops_each * common.op_bytes;
-        self.shared.push_sample(Sample { elapsed_ns, ops, bytes, preemptions, extra: 0 });
+        self.shared.push_sample(Sample {
+            start_ns: then.at_ns,
+            elapsed_ns,
+            ops,
+            bytes,
+            preemptions,
+            extra: 0,
+        });
         rates
     }
 
@@ -241,9 +246,6 @@ impl Ctx<'_> {
         }
         self.note_series("fairness", rates.iter().map(|rates| fairness::jain(rates)).collect());
         let counting: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
-        if counting.len() > ROLES_WITH_SERIES {
-            return;
-        }
         for (index, role) in counting.into_iter().enumerate() {
             let values = rates.iter().map(|rates| rates[index]).collect();
             self.note_series(&format!("ops_per_s.role-{role}"), values);

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use weighbridge_record::Latencies;
 
 use super::Ctx;
+use crate::conditions::Whereabouts;
 use crate::shared::Step;
 
 /// What a role counted between the beginning of its first counted batch and the end of its last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
-    /// Operations.
+    /// Number of operations that were counted.
     pub ops: u64,
     /// Bytes that arrived here.
     pub received_bytes: u64,
@@ -26,7 +27,7 @@ pub struct Counted {
     pub minor_faults: u64,
     /// Page faults that read from a device.
     pub major_faults: u64,
-    /// CPU time.
+    /// CPU time, user and system.
     pub cpu_ns: u64,
     /// Moves to another CPU, where they can be counted.
     pub migrations: Option<u64>,
@@ -42,6 +43,8 @@ pub struct Counted {
     pub series: BTreeMap<String, Vec<f64>>,
     /// What single operations took, where each was timed.
     pub latencies: Option<Latencies>,
+    /// Where the role ran when counting first began, and when it ended.
+    pub whereabouts: Vec<Whereabouts>,
 }
 
 /// Readings at the beginning of the counted part.
@@ -59,10 +62,13 @@ impl Ctx<'_> {
         self.coordinator = None;
     }
 
-    /// Reads the counters, the first time it is called.
+    /// Reads the counters, unless it has done so since counting began or was paused.
     pub(super) fn begin_counting(&mut self) -> io::Result<()> {
         if self.began.is_none() {
             self.set_step(Step::Batches);
+            if self.counted.whereabouts.is_empty() {
+                self.counted.whereabouts.push(Whereabouts::now()?);
+            }
             let coordinator = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
             self.began = Some(Began {
                 migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
@@ -79,29 +85,35 @@ impl Ctx<'_> {
         self.counted.received_bytes += bytes;
     }
 
+    /// Adds what was counted since counting began, and stops counting until it begins again.
+    pub(super) fn pause_counting(&mut self) -> io::Result<()> {
+        let Some(Began { thread, events, migrations, coordinator }) = self.began.take() else {
+            return Ok(());
+        };
+        let thread = ThreadCounters::read().since(&thread);
+        let events = self.events.read().since(&events);
+        let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
+        let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
+        let add = |total: &mut Option<u64>, more: Option<u64>| {
+            *total = more.map(|more| total.unwrap_or(0) + more);
+        };
+        let counted = &mut self.counted;
+        counted.voluntary_switches += thread.voluntary_switches;
+        counted.involuntary_switches += thread.involuntary_switches;
+        counted.minor_faults += thread.minor_faults;
+        counted.major_faults += thread.major_faults;
+        counted.cpu_ns += thread.cpu_ns;
+        let moved = moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations);
+        add(&mut counted.migrations, moved);
+        add(&mut counted.cycles, events.cycles);
+        add(&mut counted.instructions, events.instructions);
+        add(&mut counted.coordinator_switches, now.zip(coordinator).map(|(now, then)| now - then));
+        Ok(())
+    }
+
     pub(super) fn end_counting(&mut self) -> io::Result<()> {
-        if let Some(Began { thread, events, migrations, coordinator }) = self.began.take() {
-            let thread = ThreadCounters::read().since(&thread);
-            let events = self.events.read().since(&events);
-            let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
-            let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
-            self.counted = Counted {
-                ops: self.counted.ops,
-                received_bytes: self.counted.received_bytes,
-                voluntary_switches: thread.voluntary_switches,
-                involuntary_switches: thread.involuntary_switches,
-                minor_faults: thread.minor_faults,
-                major_faults: thread.major_faults,
-                cpu_ns: thread.cpu_ns,
-                migrations: moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations),
-                cycles: events.cycles,
-                instructions: events.instructions,
-                coordinator_switches: now.zip(coordinator).map(|(now, then)| now - then),
-                copy_bytes_per_s: None,
-                series: BTreeMap::new(),
-                latencies: None,
-            };
-        }
+        self.pause_counting()?;
+        self.counted.whereabouts.push(Whereabouts::now()?);
         self.set_step(Step::Report);
         Ok(())
     }

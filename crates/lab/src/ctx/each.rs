@@ -37,7 +37,7 @@ pub const RATE: Axis = Axis {
             loop). default: the next one follows the answer",
 };
 
-/// An operation shorter than so many readings of the clock is not told from them.
+/// Smallest length of an operation, in readings of the clock: a shorter one cannot be told from the readings.
 const CLOCK_READS: f64 = 20.0;
 /// The longest time that can be told; longer ones count as this, and the longest is kept apart.
 const MOST_NS: u64 = 60_000_000_000;

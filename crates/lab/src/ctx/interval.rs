@@ -8,8 +8,8 @@ use std::io;
 
 use causeway_os::counters::ThreadCounters;
 
-use super::Ctx;
-use crate::shared::{Phase, Sample};
+use super::{Balance, Ctx};
+use crate::shared::{MAX_SAMPLES, Phase, Sample};
 
 /// System calls between two looks at the clock.
 const LOOK_CALLS: u64 = 64;
@@ -17,13 +17,14 @@ const LOOK_CALLS: u64 = 64;
 const ALONE_NS: u64 = 5_000_000;
 /// Shortest interval of roles that share a CPU, or may: they take turns of some milliseconds.
 const TURNS_NS: u64 = 20_000_000;
-/// Most intervals of a run: the figures of all must fit into one report.
-const MOST_INTERVALS: usize = 1000;
-/// The warm-up ends after so many intervals even where not everything has been used once.
+/// Number of intervals after which the warm-up ends even where not everything has been used once.
 const LONGEST_WARM_UP: u32 = 20;
+/// So much later than intervals should be over, a warm-up ends, and a run ends with the fewest samples that are enough: among
+/// hundreds of roles on one CPU the leading one may look at the clock once in a second.
+const LATE_NS: u64 = 4_000_000_000;
 
 /// What the leading role does between two looks at the clock, and what it has done so far.
-pub trait Flow {
+pub trait Leader {
     /// A piece of work; returns how many system calls it made, about.
     ///
     /// # Errors
@@ -39,41 +40,66 @@ pub trait Flow {
     /// An interval has ended, and the next one begun, at this time; before the first one, too.
     fn edge(&mut self, now_ns: u64);
 
-    /// The others have been told to stop: takes what is still on its way, and checks that nothing is missing. The timed
-    /// part had so many operations.
+    /// The followers have been told to stop: takes what has arrived meanwhile, and says what was sent and has arrived so far.
     ///
     /// # Errors
-    /// Something is missing, or the kernel's.
-    fn drain(&mut self, counted_ops: u64) -> io::Result<()>;
+    /// Whatever ends the run.
+    fn balance(&mut self) -> io::Result<Balance>;
+
+    /// Once as much has arrived as was sent: checks beyond that and the sum.
+    ///
+    /// # Errors
+    /// Something is missing.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a role does until the leading one has its last interval.
+pub trait Follower {
+    /// A piece of work, and a note of how far it is where the leading role reads that.
+    ///
+    /// # Errors
+    /// Whatever ends the run.
+    fn step(&mut self) -> io::Result<()>;
+
+    /// The leading role has its last interval: finishes, and publishes what was done in all.
+    ///
+    /// # Errors
+    /// Whatever ends the run.
+    fn end(&mut self) -> io::Result<()>;
 }
 
 impl Ctx<'_> {
-    /// Times intervals of a flow: a warm-up, one interval that is dropped, then as many as there shall be samples.
+    /// Times intervals: a warm-up, one interval that is dropped, then as many as there shall be samples.
     ///
     /// # Errors
-    /// That of the flow.
-    pub fn lead_intervals(&mut self, flow: &mut impl Flow) -> io::Result<()> {
+    /// That of the leader.
+    pub fn lead_intervals(&mut self, leader: &mut impl Leader) -> io::Result<()> {
         self.barrier()?;
         let interval_ns = self.interval_ns();
+        let late_ns = self.now_ns() + LATE_NS;
         for interval in 0..LONGEST_WARM_UP {
-            self.interval(flow, self.now_ns() + interval_ns)?;
-            if interval > 0 && flow.count().0 >= flow.warm_ops() {
+            let now_ns = self.interval(leader, self.now_ns() + interval_ns)?;
+            if interval > 0 && (leader.count().0 >= leader.warm_ops() || now_ns > late_ns) {
                 break;
             }
         }
         self.shared.set_phase(Phase::Timed);
         self.begin_counting()?;
-        let counted_from = flow.count();
-        let mut began_ns = self.interval(flow, self.now_ns() + interval_ns)?;
-        flow.edge(began_ns);
-        let mut before = (flow.count(), ThreadCounters::read());
-        let count = self.timing.samples.min(MOST_INTERVALS);
+        let counted_from = leader.count();
+        let mut began_ns = self.interval(leader, self.now_ns() + interval_ns)?;
+        leader.edge(began_ns);
+        let mut before = (leader.count(), ThreadCounters::read());
+        let count = self.timing.samples.min(MAX_SAMPLES);
+        let late_ns = began_ns + count as u64 * interval_ns + LATE_NS;
         let mut taken = Vec::with_capacity(count);
-        while taken.len() < count {
-            let now_ns = self.interval(flow, began_ns + interval_ns)?;
-            flow.edge(now_ns);
-            let now = (flow.count(), ThreadCounters::read());
+        while taken.len() < count && (began_ns < late_ns || taken.len() < self.timing.least_samples) {
+            let now_ns = self.interval(leader, began_ns + interval_ns)?;
+            leader.edge(now_ns);
+            let now = (leader.count(), ThreadCounters::read());
             taken.push(Sample {
+                start_ns: began_ns,
                 elapsed_ns: now_ns - began_ns,
                 ops: now.0.0 - before.0.0,
                 bytes: now.0.1 - before.0.1,
@@ -86,37 +112,24 @@ impl Ctx<'_> {
         self.count(before.0.0 - counted_from.0, before.0.1 - counted_from.1);
         self.end_counting()?;
         taken.into_iter().for_each(|sample| self.shared.push_sample(sample));
-        flow.drain(self.counted.ops)?;
+        self.shared.set_counted_ops(self.counted.ops);
+        self.drain_until_balanced(leader)?;
         self.shared.finish()
     }
 
-    /// Works until the leading role has its last interval, then tells `done`. Counts what `ops` says once everything is
-    /// over: what the leading role has counted, so that counts per operation of all roles can be added up.
+    /// Works until the leading role has its last interval, and waits until that has counted everything. Then the operations of
+    /// this role are those that the leading one has counted, so that counts per operation of all roles can be added up.
     ///
     /// # Errors
-    /// That of `work`.
-    pub fn follow_intervals(
-        &mut self,
-        mut work: impl FnMut() -> io::Result<()>,
-        done: impl FnOnce(),
-        ops: impl FnOnce() -> u64,
-    ) -> io::Result<()> {
+    /// That of the follower.
+    pub fn follow_intervals(&mut self, follower: &mut impl Follower) -> io::Result<()> {
         self.do_not_watch();
         self.barrier()?;
-        loop {
-            let phase = self.shared.phase();
-            if phase >= Phase::Timed {
-                self.begin_counting()?;
-            }
-            if phase == Phase::Over {
-                break;
-            }
-            work()?;
-        }
-        self.end_counting()?;
-        done();
+        self.until_over(|| follower.step().map(|()| 0))?;
+        follower.end()?;
+        self.shared.leave();
         self.await_leader()?;
-        self.counted.ops = ops();
+        self.counted.ops = self.shared.counted_ops();
         Ok(())
     }
 
@@ -127,11 +140,11 @@ impl Ctx<'_> {
     }
 
     /// Steps until `end_ns` has passed; returns when that was seen.
-    fn interval(&self, flow: &mut impl Flow, end_ns: u64) -> io::Result<u64> {
+    fn interval(&self, leader: &mut impl Leader, end_ns: u64) -> io::Result<u64> {
         loop {
             let mut calls = 0;
             while calls < LOOK_CALLS {
-                calls += flow.step()?;
+                calls += leader.step()?;
             }
             let now_ns = self.now_ns();
             if now_ns >= end_ns {

@@ -5,15 +5,15 @@ use std::thread;
 
 use causeway_os::counters::ThreadCounters;
 
-use super::batches::check;
+use super::batches::{Plan, check};
 use super::{Batch, Ctx, Tally};
 use crate::planner::Timing;
-use crate::shared::{Phase, Sample};
+use crate::shared::{Phase, Planned, Sample, Shared};
 
 impl Ctx<'_> {
     /// Receives an endless stream in chunks of `chunk_ops` messages, in windows of whole chunks that follow each other
     /// without a gap; the first window is dropped. Then drains what the sender still sends, unless the mechanism is
-    /// `lossy`: there the sender goes on until this role is done, and nobody knows what is still to come.
+    /// `lossy`: there the sender goes on until this role is done, and what is still to come is not known.
     ///
     /// # Errors
     /// As [`Ctx::lead`].
@@ -24,6 +24,9 @@ impl Ctx<'_> {
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
+        if self.turnstile.is_some() {
+            return self.drain_slices(chunk_ops, work, expect);
+        }
         self.barrier()?;
         let mut chunks = 0;
         let mut receive = |count: u64| -> io::Result<(Batch, Tally)> {
@@ -58,7 +61,14 @@ impl Ctx<'_> {
             check(batch, tally, expect(batch))?;
             self.count(batch.ops, tally.bytes);
             if index > 0 {
-                let sample = Sample { elapsed_ns, ops: batch.ops, bytes: tally.bytes, preemptions, extra: 0 };
+                let sample = Sample {
+                    start_ns: 0,
+                    elapsed_ns,
+                    ops: batch.ops,
+                    bytes: tally.bytes,
+                    preemptions,
+                    extra: 0,
+                };
                 self.shared.push_sample(sample);
             }
         }
@@ -91,29 +101,102 @@ impl Ctx<'_> {
         mut work: impl FnMut(Batch) -> io::Result<()>,
     ) -> io::Result<()> {
         self.do_not_watch();
+        if self.turnstile.is_some() {
+            return self.feed_slices(chunk_ops, work);
+        }
         self.barrier()?;
         let mut chunks = 0;
-        loop {
-            let phase = self.shared.phase();
-            if phase >= Phase::Timed {
-                self.begin_counting()?;
-            }
-            if phase == Phase::Over {
-                break;
-            }
+        self.until_over(|| {
             work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
             chunks += 1;
-            if phase == Phase::Timed {
-                self.count(chunk_ops, 0);
-            }
-        }
-        self.end_counting()?;
+            Ok(chunk_ops)
+        })?;
         if lossy {
             self.shared.set_feed_end(chunks);
         } else {
             self.shared.set_feed_end(chunks + 1);
             work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
         }
+        self.await_leader()
+    }
+
+    /// As [`Ctx::drain`], in slices: the sender sends exactly the chunks of a slice and then sleeps, so that the stream is
+    /// empty when the turn goes to another party. It goes on beyond the timed part, so that the timed part ends while it
+    /// still sends.
+    fn drain_slices(
+        &mut self,
+        chunk_ops: u64,
+        mut work: impl FnMut(Batch) -> io::Result<Tally>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+    ) -> io::Result<()> {
+        let mut plan = Plan::new(self, true);
+        let mut current = plan.decide(self);
+        self.shared.publish_batch(0, current);
+        self.barrier()?;
+        let (mut index, mut chunks) = (0, 0);
+        while let Planned::Batch { ops: count, counted, timed, parks } = current {
+            let next =
+                if index + 4 < Shared::max_batches() || !parks { plan.decide(self) } else { Planned::End };
+            self.shared.publish_batch(index + 1, next);
+            if parks {
+                self.take_turn(index)?;
+            }
+            index += 1;
+            if counted {
+                self.begin_counting()?;
+            }
+            let batch = Batch { first: chunks * chunk_ops, ops: count * chunk_ops };
+            let before = ThreadCounters::read();
+            let start_ns = self.now_ns();
+            let (tally, elapsed_ns) = self.sample(|| work(batch))?;
+            let preemptions = ThreadCounters::read().since(&before).involuntary_switches;
+            plan.learn(count, elapsed_ns);
+            check(batch, tally, expect(batch))?;
+            if counted {
+                self.count(batch.ops, tally.bytes);
+            }
+            if timed {
+                let ops = batch.ops;
+                self.shared.push_sample(Sample {
+                    start_ns,
+                    elapsed_ns,
+                    ops,
+                    bytes: tally.bytes,
+                    preemptions,
+                    extra: 0,
+                });
+            }
+            chunks += count;
+            current = next;
+        }
+        self.end_counting()?;
+        self.end_turns()?;
+        self.shared.finish()
+    }
+
+    fn feed_slices(
+        &mut self,
+        chunk_ops: u64,
+        mut work: impl FnMut(Batch) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.barrier()?;
+        let mut chunks = 0;
+        for index in 0.. {
+            let Planned::Batch { ops: count, counted, parks, .. } = self.await_batch(index) else { break };
+            if parks {
+                self.pause_counting()?;
+                self.shared.await_slice(index)?;
+            }
+            if counted {
+                self.begin_counting()?;
+            }
+            work(Batch { first: chunks * chunk_ops, ops: count * chunk_ops })?;
+            chunks += count;
+            if counted {
+                self.count(count * chunk_ops, 0);
+            }
+        }
+        self.end_counting()?;
         self.await_leader()
     }
 
@@ -142,7 +225,7 @@ impl Ctx<'_> {
         let began_ns = self.now_ns();
         let (mut chunks, mut total) = (1, 0);
         loop {
-            // A sum that nobody looks at would not be taken, and the warm-up would be one of unread messages.
+            // The compiler would leave out a sum that is not used, and the warm-up would be one of unread messages.
             std::hint::black_box(receive(chunks)?);
             total += chunks;
             let elapsed_ns = (self.now_ns() - began_ns).max(1);

@@ -25,7 +25,7 @@ pub(super) fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     match params.choice() {
         StreamWait::None if params.choice::<Order>() == Order::Random => {
             return Err(Unsupported(
-                "a reader that waits for one stream after the other blocks for good while its writer waits for room in \
+                "a reader that waits for one stream after the other blocks for ever while its writer waits for room in \
                  another; wait=none needs order=cyclic"
                     .into(),
             ));
@@ -52,7 +52,7 @@ pub(super) fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     descriptors::fit(needed, &format!("{streams} streams"))
 }
 
-/// What an error on the way to so many streams is about.
+/// What an error in making that number of streams is about.
 pub(super) fn explain(error: std::io::Error, index: usize, streams: usize) -> std::io::Error {
     let hint = match error.raw_os_error() {
         Some(libc::EMFILE) => "; the limit is RLIMIT_NOFILE, see ulimit -n",

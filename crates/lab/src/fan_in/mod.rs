@@ -10,6 +10,7 @@
 //! Causeway has logs in place of streams, and messages in place of bytes; see `causeway`.
 
 mod causeway;
+mod intake;
 mod limits;
 mod noop;
 mod reader;
@@ -107,7 +108,8 @@ choice! {
         Select = "select", Uring = "uring", None = "none",
     }
     axis "wait", default EpollEdge: "how the reader learns which streams have data: epoll edge-triggered, level-triggered or \
-        re-armed after each event, poll, select, multishot polls of io_uring, or not at all: blocking reads in cyclic order"
+        re-armed after each event, poll, select, multishot polls of io_uring, or not at all (none): blocking reads in cyclic \
+        order, which pass over a stream while it is ahead by a message"
 }
 choice! {
     /// Which stream a writer takes next.

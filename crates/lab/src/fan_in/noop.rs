@@ -4,7 +4,7 @@ use std::io;
 
 use super::{MAX_EVENTS, STREAMS};
 use crate::contract::Facts;
-use crate::ctx::{Ctx, Flow};
+use crate::ctx::{Balance, Ctx, Leader};
 use crate::params::CaseParams;
 
 /// The leading role counts events that are not there; the others have nothing to do.
@@ -30,7 +30,7 @@ struct Nothing {
     bytes: u64,
 }
 
-impl Flow for Nothing {
+impl Leader for Nothing {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         for index in 0..self.ready {
@@ -51,7 +51,7 @@ impl Flow for Nothing {
 
     fn edge(&mut self, _now_ns: u64) {}
 
-    fn drain(&mut self, _counted_ops: u64) -> io::Result<()> {
-        Ok(())
+    fn balance(&mut self) -> io::Result<Balance> {
+        Ok(Balance::NOTHING)
     }
 }

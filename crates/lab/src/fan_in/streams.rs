@@ -85,7 +85,7 @@ pub(super) fn receive(socket: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>>
     Ok(ends)
 }
 
-/// TCP connections over loopback, with so many listeners and source addresses that ports never run out.
+/// TCP connections over loopback, with enough listeners and source addresses that ports do not run out.
 struct Connections {
     listener: Option<(TcpListener, SocketAddr)>,
     nodelay: bool,

@@ -2,38 +2,22 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use causeway_os::counters::ThreadCounters;
 use rustix::net::sockopt;
 
-use super::{STREAMS, is_cyclic, part, reader, writers};
+use super::{STREAMS, is_cyclic, part, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Follower};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 use crate::sys;
-
-/// Words of a writer's line: what it has done so far, and whether that is all.
-pub(super) const WRITES: usize = 0;
-pub(super) const BYTES: usize = 1;
-pub(super) const SUM: usize = 2;
-pub(super) const VOLUNTARY: usize = 3;
-pub(super) const INVOLUNTARY: usize = 4;
-pub(super) const INTERRUPTED: usize = 5;
-pub(super) const DONE: usize = 6;
 
 /// Writes between two looks at whether the reader has enough.
 const CHUNK: usize = 64;
-/// Chunks between two readings of the counters: a reading costs as much as a write.
-pub(super) const COUNTERS_EVERY: u64 = 16;
-
-/// The sum of a word over the lines of all writers.
-pub(super) fn sum(counters: &SharedCounters, writers: usize, word: usize) -> u64 {
-    (1..=writers).map(|role| counters.word(role, word).load(Relaxed)).fold(0, u64::wrapping_add)
-}
+/// Chunks between two readings of the context switches: a reading costs as much as a write.
+pub(super) const SWITCHES_EVERY: u64 = 16;
 
 /// What the first message of a stream is filled with.
 pub(super) fn mark(stream: usize) -> u8 {
@@ -49,6 +33,9 @@ pub(super) fn drive(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let mut writer = Writer {
+        counters: &counters,
+        role,
+        chunks: 0,
         fds: ends.iter().map(AsRawFd::as_raw_fd).collect(),
         message: Buffer::new(params.payload_bytes)?,
         payload_bytes: params.payload_bytes,
@@ -65,21 +52,7 @@ pub(super) fn drive(
     writer.message.prefault()?;
     cx.set_step(Step::Verify);
     writer.introduce(part(role - 1, writers(params), params.count(STREAMS)))?;
-    let mut chunks = 0u64;
-    let work = || {
-        writer.chunk()?;
-        writer.publish(&counters, role);
-        if chunks.is_multiple_of(COUNTERS_EVERY) {
-            publish_switches(&counters, role);
-        }
-        chunks += 1;
-        Ok(())
-    };
-    let done = || {
-        publish_switches(&counters, role);
-        counters.word(role, DONE).store(1, Release); // PAIR written
-    };
-    cx.follow_intervals(work, done, || counters.word(0, reader::COUNTED_OPS).load(Acquire))?;
+    cx.follow_intervals(&mut writer)?;
     let mut facts = Facts::new();
     if params.id.mechanism != "pipe" {
         let sndbuf = ends.iter().map(sockopt::socket_send_buffer_size).next();
@@ -88,7 +61,10 @@ pub(super) fn drive(
     Ok(facts)
 }
 
-struct Writer {
+struct Writer<'a> {
+    counters: &'a SharedCounters,
+    role: usize,
+    chunks: u64,
     fds: Vec<RawFd>,
     message: Buffer,
     payload_bytes: usize,
@@ -102,7 +78,7 @@ struct Writer {
     interrupted: u64,
 }
 
-impl Writer {
+impl Writer<'_> {
     /// One message to each stream, in the order in which the reader takes them.
     fn introduce(&mut self, streams: impl Iterator<Item = usize>) -> io::Result<()> {
         for (fd, stream) in self.fds.iter().zip(streams) {
@@ -146,20 +122,28 @@ impl Writer {
         self.next = if index + 1 == self.fds.len() { 0 } else { index + 1 };
         index
     }
-
-    /// Lets the reader know. Only [`DONE`] is waited for, so only that is ordered.
-    fn publish(&self, counters: &SharedCounters, role: usize) {
-        counters.word(role, WRITES).store(self.writes, Relaxed);
-        counters.word(role, BYTES).store(self.writes * self.payload_bytes as u64, Relaxed);
-        counters.word(role, SUM).store(self.sum, Relaxed);
-        counters.word(role, INTERRUPTED).store(self.interrupted, Relaxed);
-    }
 }
 
-pub(super) fn publish_switches(counters: &SharedCounters, role: usize) {
-    let thread = ThreadCounters::read();
-    counters.word(role, VOLUNTARY).store(thread.voluntary_switches, Relaxed);
-    counters.word(role, INVOLUNTARY).store(thread.involuntary_switches, Relaxed);
+impl Follower for Writer<'_> {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.chunk()?;
+        let (counters, role) = (self.counters, self.role);
+        counters.set(role, Counter::Messages, self.writes);
+        counters.set(role, Counter::Bytes, self.writes * self.payload_bytes as u64);
+        counters.set(role, Counter::Sum, self.sum);
+        counters.set(role, Counter::Interrupted, self.interrupted);
+        if self.chunks.is_multiple_of(SWITCHES_EVERY) {
+            counters.set_switches(role);
+        }
+        self.chunks += 1;
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.counters.set_switches(self.role);
+        Ok(())
+    }
 }
 
 /// xorshift64* (Vigna, 2016).

@@ -1,40 +1,20 @@
-//! Acknowledgements: receivers add to one count, and whoever makes it complete wakes the sender.
+//! Acknowledgements: receivers add to one count, and the receiver that completes it wakes the sender.
 
 use std::io;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
 use causeway_os::futex;
 
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 
-/// Line of the sender: what all receivers together will have acknowledged, and up to which message it waits no longer.
+/// Role of the sender, whose counters say what is expected; the receivers are the roles after it.
 const SENDER: usize = 0;
-const TARGET: usize = 0;
-const GIVEN_UP: usize = 1;
-/// Line of the count.
-const ACKED: usize = 1;
-/// Lines before those of the receivers; role 1 has the first of them.
-const BEFORE_RECEIVERS: usize = 1;
-/// Words of a receiver's line.
-pub(super) const VOLUNTARY: usize = 0;
-pub(super) const INVOLUNTARY: usize = 1;
-pub(super) const LOST: usize = 2;
 
 /// How long a sender waits for receivers that may never get its message.
-pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(20);
 /// The same before anything is timed, when some of them have yet to start.
-pub(super) const FIRST_PATIENCE: Duration = Duration::from_secs(8);
-
-/// Lines of the counters.
-pub(super) fn lines(receivers: usize) -> usize {
-    BEFORE_RECEIVERS + 1 + receivers
-}
-
-/// Line of the receiver that is this role.
-pub(super) fn line(role: usize) -> usize {
-    BEFORE_RECEIVERS + role
-}
+pub(super) const FIRST_STALL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The sender's side.
 #[derive(Debug)]
@@ -42,42 +22,42 @@ pub(super) struct Acks<'a> {
     counters: &'a SharedCounters,
     receivers: u64,
     target: u32,
-    patience: Option<Duration>,
+    stall_timeout: Option<Duration>,
 }
 
 impl<'a> Acks<'a> {
-    /// A lossy mechanism needs an end of patience.
+    /// A lossy mechanism needs a stall timeout.
     pub(super) fn new(
         counters: &'a SharedCounters,
         receivers: usize,
-        patience: Option<Duration>,
+        stall_timeout: Option<Duration>,
     ) -> Acks<'a> {
-        Acks { counters, receivers: receivers as u64, target: 0, patience }
+        Acks { counters, receivers: receivers as u64, target: 0, stall_timeout }
     }
 
-    /// With another patience, where there is an end of it.
-    pub(super) fn set_patience(&mut self, patience: Duration) {
-        self.patience = self.patience.map(|_| patience);
+    /// With another stall timeout, where there is one.
+    pub(super) fn set_stall_timeout(&mut self, stall_timeout: Duration) {
+        self.stall_timeout = self.stall_timeout.map(|_| stall_timeout);
     }
 
     /// Before messages up to `end` are sent: says what the count will be when all have them. It wraps around.
     #[inline]
     pub(super) fn expect(&mut self, end: u64) {
         self.target = end.wrapping_mul(self.receivers) as u32;
-        self.counters.word(SENDER, TARGET).store(u64::from(self.target), Release); // PAIR target
+        self.counters.counter(SENDER, Counter::AckTarget).store(u64::from(self.target), Release); // PAIR target
     }
 
-    /// Sleeps until all receivers have the messages before `end`. `false` when patience is at its end.
+    /// Sleeps until all receivers have the messages before `end`. `false` after the stall timeout.
     #[inline]
     pub(super) fn wait(&self, end: u64) -> io::Result<bool> {
-        let acked = self.counters.futex(ACKED);
+        let acked = self.counters.futex();
         loop {
             let count = acked.load(Acquire); // PAIR acked
             if count == self.target {
                 return Ok(true);
             }
-            if futex::wait(acked, count, self.patience)? == futex::Outcome::TimedOut {
-                self.counters.word(SENDER, GIVEN_UP).store(end, Release); // PAIR given-up
+            if futex::wait(acked, count, self.stall_timeout)? == futex::Outcome::TimedOut {
+                self.counters.counter(SENDER, Counter::TimedOutBefore).store(end, Release); // PAIR timed-out
                 return Ok(false);
             }
         }
@@ -87,10 +67,10 @@ impl<'a> Acks<'a> {
 /// A receiver's side: it now has `count` more messages, or knows that they are lost.
 #[inline]
 pub(super) fn acknowledge(counters: &SharedCounters, count: u64) -> io::Result<()> {
-    let acked = counters.futex(ACKED);
+    let acked = counters.futex();
     // PAIR acked. Release: what this receiver has published; Acquire: nothing.
     let now = acked.fetch_add(count as u32, AcqRel).wrapping_add(count as u32);
-    if u64::from(now) == counters.word(SENDER, TARGET).load(Acquire) {
+    if u64::from(now) == counters.counter(SENDER, Counter::AckTarget).load(Acquire) {
         // PAIR target
         futex::wake(acked, 1)?;
     }
@@ -98,21 +78,17 @@ pub(super) fn acknowledge(counters: &SharedCounters, count: u64) -> io::Result<(
 }
 
 /// The message before which the sender waits for nothing any more.
-pub(super) fn given_up(counters: &SharedCounters) -> u64 {
-    counters.word(SENDER, GIVEN_UP).load(Acquire) // PAIR given-up
-}
-
-/// A word of all receivers, added up.
-pub(super) fn sum(counters: &SharedCounters, receivers: usize, word: usize) -> u64 {
-    (1..=receivers).map(|role| counters.word(line(role), word).load(Relaxed)).sum()
+pub(super) fn timed_out_before(counters: &SharedCounters) -> u64 {
+    counters.counter(SENDER, Counter::TimedOutBefore).load(Acquire) // PAIR timed-out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
 
     fn counters(receivers: usize) -> SharedCounters {
-        SharedCounters::open(SharedCounters::create(lines(receivers)).unwrap(), lines(receivers)).unwrap()
+        SharedCounters::open(SharedCounters::create(receivers + 1).unwrap(), receivers + 1).unwrap()
     }
 
     #[test]
@@ -126,20 +102,20 @@ mod tests {
                     scope.spawn(|| acknowledge(&counters, 1).unwrap());
                 }
                 assert!(acks.wait(round).unwrap());
-                assert_eq!(counters.futex(ACKED).load(Relaxed), 3 * round as u32);
+                assert_eq!(counters.futex().load(Relaxed), 3 * round as u32);
             }
         });
     }
 
     #[test]
-    fn patience_ends_and_says_up_to_where_and_later_messages_account_for_lost_ones() {
+    fn a_stall_ends_and_says_up_to_where_and_later_messages_account_for_lost_ones() {
         let counters = counters(2);
         let mut acks = Acks::new(&counters, 2, Some(Duration::from_millis(1)));
         acks.expect(5);
         acknowledge(&counters, 5).unwrap();
         acknowledge(&counters, 4).unwrap();
         assert!(!acks.wait(5).unwrap());
-        assert_eq!(given_up(&counters), 5);
+        assert_eq!(timed_out_before(&counters), 5);
         acks.expect(6);
         acknowledge(&counters, 1).unwrap();
         acknowledge(&counters, 2).unwrap();
@@ -150,7 +126,7 @@ mod tests {
     fn the_count_may_wrap_around() {
         let counters = counters(1);
         let mut acks = Acks::new(&counters, 1, None);
-        counters.futex(ACKED).store(u32::MAX, Relaxed);
+        counters.futex().store(u32::MAX, Relaxed);
         acks.expect(u64::from(u32::MAX) + 2);
         acknowledge(&counters, 2).unwrap();
         assert!(acks.wait(0).unwrap());

@@ -15,7 +15,7 @@ use crate::contract::Facts;
 use crate::params::CaseParams;
 use crate::sys;
 
-/// How long a receiver sleeps before it asks whether the message it waits for is given up for lost.
+/// How long a receiver sleeps before it asks whether the message that it waits for counts as lost.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Size of a socket's send buffer, as it is.

@@ -46,7 +46,7 @@ pub(super) fn sequence(payload: &[u8]) -> u64 {
 /// Is this message `sequence`, as far as it is touched?
 ///
 /// # Errors
-/// A sentence.
+/// The message is not what it must be: a sentence with what was found.
 #[inline]
 pub(super) fn check(payload: &[u8], len: usize, sequence: u64, touch: Touch) -> io::Result<()> {
     let expected = touch::expected(len, touch::word(sequence, SENDER), touch);
@@ -59,7 +59,7 @@ pub(super) fn check(payload: &[u8], len: usize, sequence: u64, touch: Touch) -> 
 /// The same, byte by byte.
 ///
 /// # Errors
-/// A sentence.
+/// The message is not what it must be: a sentence with what was found.
 pub(super) fn check_all(payload: &[u8], len: usize, sequence: u64) -> io::Result<()> {
     match payload.len() == len && touch::is_filled_with(payload, touch::word(sequence, SENDER)) {
         true => Ok(()),

@@ -137,7 +137,7 @@ fn fit<C: Multicast>(host: &Host, params: &CaseParams) -> Result<(), Unsupported
 
 fn create<C: Multicast>(_host: &Host, params: &CaseParams) -> io::Result<Vec<EndResources>> {
     let receivers = receivers(params);
-    let counters = SharedCounters::create(acks::lines(receivers))?;
+    let counters = SharedCounters::create(receivers + 1)?;
     let mut resources_by_role = C::create(params, receivers)?;
     for resources in &mut resources_by_role {
         resources.fds.insert(0, counters.try_clone()?);
@@ -153,7 +153,7 @@ fn drive<C: Multicast>(
 ) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let receivers = receivers(params);
-    let counters = SharedCounters::open(resources.take_fd(), acks::lines(receivers))?;
+    let counters = SharedCounters::open(resources.take_fd(), receivers + 1)?;
     match cx.role {
         0 => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, params, cx),
         role => receiver::drive(C::receiver(resources, params)?, C::CAPS, role, &counters, params, cx),

@@ -12,9 +12,9 @@ use crate::params::{CaseParams, Wait};
 pub trait Multicast: 'static {
     /// Its name in case ids.
     const ID: &'static str;
-    /// One sentence.
+    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
-    /// What it can do; [`Caps::LOSSY`] matters here.
+    /// Its capabilities; [`Caps::LOSSY`] matters here.
     const CAPS: Caps;
     /// Ways to wait that its receivers offer; the first is the default.
     const WAITS: &'static [Wait] = &[Wait::Block];

@@ -50,7 +50,7 @@ impl Multicast for NetlinkMulticast {
     }
 
     fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
-        // After the group, the kernel sends a copy to port 0, where nobody listens for this protocol. udev ignores that
+        // After the group, the kernel sends a copy to port 0, where no socket of this protocol is bound. udev ignores that
         // answer too.
         Ok(Sender::new(resources.take_fd(), params, Facts::new())?.ignoring(Errno::CONNREFUSED))
     }
@@ -70,7 +70,7 @@ fn new() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A group as a bit: one of 32, by the number of this process, so that two programs rarely meet. Where they do, messages
+/// A group as a bit: one of 32, by the number of this process, so that two programs rarely use the same group. Where they do, messages
 /// that are not ours end the run.
 fn group() -> u32 {
     1 << (std::process::id() % 32)

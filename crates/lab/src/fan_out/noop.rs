@@ -1,5 +1,5 @@
 //! The harness of fan-out: the sender's loop with its touching, its clock and all acknowledgements, which it makes itself.
-//! The wake-up of the sender is not in it, because nobody sleeps.
+//! The wake-up of the sender is not in it, because no role sleeps.
 
 use std::io;
 
@@ -18,8 +18,7 @@ pub(super) fn drive(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> 
         return Ok(Facts::new());
     }
     let receivers = receivers(params);
-    let counters =
-        SharedCounters::open(SharedCounters::create(acks::lines(receivers))?, acks::lines(receivers))?;
+    let counters = SharedCounters::open(SharedCounters::create(receivers + 1)?, receivers + 1)?;
     let mut acks = Acks::new(&counters, receivers, None);
     let mut message = Room::new(params.payload_bytes)?;
     let burst = burst(params);

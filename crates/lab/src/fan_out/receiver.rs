@@ -1,9 +1,6 @@
 //! A receiver: every message in order, or the knowledge that it is lost.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
-
-use causeway_os::counters::ThreadCounters;
 
 use super::multicast::MulticastReceiver;
 use super::{VERIFIED, acks, burst, message};
@@ -11,7 +8,7 @@ use crate::contract::{Caps, Facts};
 use crate::ctx::{Batch, Ctx, Tally};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 
 /// The whole life of this role.
 pub(super) fn drive(
@@ -25,7 +22,7 @@ pub(super) fn drive(
     let mut receiver = Receiver {
         end,
         counters,
-        line: acks::line(role),
+        role,
         is_lossy: caps.has(Caps::LOSSY),
         len: params.payload_bytes,
         touch: message::touch_of(caps, params.touch),
@@ -50,7 +47,7 @@ pub(super) fn drive(
 struct Receiver<'a, E> {
     end: E,
     counters: &'a SharedCounters,
-    line: usize,
+    role: usize,
     is_lossy: bool,
     len: usize,
     touch: Touch,
@@ -82,10 +79,10 @@ impl<E: MulticastReceiver> Receiver<'_, E> {
                 None => match self.receive()? {
                     Some(sequence) => sequence,
                     None => {
-                        let given_up = acks::given_up(self.counters).min(end);
-                        if given_up > self.next {
-                            self.lost += given_up - self.next;
-                            self.account(given_up, end)?;
+                        let lost_before = acks::timed_out_before(self.counters).min(end);
+                        if lost_before > self.next {
+                            self.lost += lost_before - self.next;
+                            self.account(lost_before, end)?;
                         }
                         continue;
                     }
@@ -99,7 +96,7 @@ impl<E: MulticastReceiver> Receiver<'_, E> {
                 self.lost += sequence - self.next;
                 self.account(sequence + 1, end)?;
             }
-            // What is left came after it had been given up for lost, and stays counted as that.
+            // What is left came after it had been counted as lost, and stays counted as that.
         }
         Ok(())
     }
@@ -126,10 +123,8 @@ impl<E: MulticastReceiver> Receiver<'_, E> {
     }
 
     fn publish(&self) {
-        let counters = ThreadCounters::read();
-        self.counters.word(self.line, acks::VOLUNTARY).store(counters.voluntary_switches, Relaxed);
-        self.counters.word(self.line, acks::INVOLUNTARY).store(counters.involuntary_switches, Relaxed);
-        self.counters.word(self.line, acks::LOST).store(self.lost, Relaxed);
+        self.counters.set_switches(self.role);
+        self.counters.set(self.role, Counter::Lost, self.lost);
     }
 }
 
@@ -152,7 +147,7 @@ mod tests {
         Receiver {
             end: Script(script.to_vec(), [0; 8]),
             counters,
-            line: acks::line(1),
+            role: 1,
             is_lossy: true,
             len: 8,
             touch: Touch::All,
@@ -163,7 +158,7 @@ mod tests {
     }
 
     fn counters() -> SharedCounters {
-        SharedCounters::open(SharedCounters::create(acks::lines(1)).unwrap(), acks::lines(1)).unwrap()
+        SharedCounters::open(SharedCounters::create(2).unwrap(), 2).unwrap()
     }
 
     #[test]
@@ -174,7 +169,7 @@ mod tests {
         assert_eq!((receiver.next, receiver.lost), (5, 3));
         receiver.receive_until(9).unwrap();
         assert_eq!((receiver.next, receiver.lost), (9, 5));
-        assert_eq!(acks::sum(&counters, 1, acks::LOST), 5);
+        assert_eq!(counters.get(1, Counter::Lost), 5);
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Memory {
     }
 }
 
-/// Writes.
+/// The writing end.
 #[derive(Debug)]
 pub(super) struct Sender(Memory);
 
@@ -120,7 +120,7 @@ impl MulticastSender for Sender {
     }
 }
 
-/// Reads.
+/// The reading end of one receiver.
 #[derive(Debug)]
 pub(super) struct Receiver(Memory);
 

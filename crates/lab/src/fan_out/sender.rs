@@ -6,14 +6,14 @@ use std::io;
 use causeway_os::clock;
 use causeway_os::counters::ThreadCounters;
 
-use super::acks::{self, Acks, FIRST_PATIENCE, PATIENCE};
+use super::acks::{Acks, FIRST_STALL_TIMEOUT, STALL_TIMEOUT};
 use super::multicast::MulticastSender;
 use super::{VERIFIED, burst, message, receivers};
 use crate::contract::{Caps, Facts};
 use crate::ctx::{Batch, Ctx, Noted, Tally};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 
 /// The whole life of this role.
 pub(super) fn drive(
@@ -24,7 +24,7 @@ pub(super) fn drive(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let is_lossy = caps.has(Caps::LOSSY);
-    let mut acks = Acks::new(counters, receivers(params), is_lossy.then_some(FIRST_PATIENCE));
+    let mut acks = Acks::new(counters, receivers(params), is_lossy.then_some(FIRST_STALL_TIMEOUT));
     cx.set_step(Step::Verify);
     for sequence in 0..VERIFIED {
         acks.expect(sequence + 1);
@@ -33,16 +33,16 @@ pub(super) fn drive(
             return Err(io::Error::other(format!("message {sequence} was lost with nothing else under way")));
         }
     }
-    acks.set_patience(PATIENCE);
+    acks.set_stall_timeout(STALL_TIMEOUT);
     let touch = message::touch_of(caps, params.touch);
-    let mut given_up = 0u64;
+    let mut timed_out = 0u64;
     let notes = lead(
         cx,
         counters,
         &mut acks,
         |sequence| end.send(|room| message::write(room, sequence, touch)),
         |acks, end| {
-            given_up += u64::from(!acks.wait(end)?);
+            timed_out += u64::from(!acks.wait(end)?);
             Ok(())
         },
     )?;
@@ -50,7 +50,7 @@ pub(super) fn drive(
     if is_lossy {
         let lost: Vec<String> = notes.lost_by_receiver().map(|lost| lost.to_string()).collect();
         facts.insert("first_run_lost_by_receiver".into(), lost.join(" "));
-        facts.insert("first_run_waits_given_up".into(), given_up.to_string());
+        facts.insert("first_run_waits_timed_out".into(), timed_out.to_string());
     }
     Ok(facts)
 }
@@ -82,7 +82,7 @@ pub(super) fn lead<'a>(
     };
     let mut notes = Notes::new(counters, receivers(cx.params));
     let note = |noted: Noted| {
-        notes.take(noted.batch.ops * burst, sender_ns.get());
+        notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
         Ok(noted.elapsed_ns)
     };
     cx.lead_noting(work, |_| None, note)?;
@@ -99,6 +99,7 @@ pub(super) struct Notes<'a> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Note {
+    is_sample: bool,
     messages: u64,
     sender_ns: u64,
     voluntary: u64,
@@ -109,35 +110,34 @@ struct Note {
 impl<'a> Notes<'a> {
     fn new(counters: &'a SharedCounters, receivers: usize) -> Notes<'a> {
         let mut notes = Notes { counters, receivers, batches: Vec::with_capacity(1024) };
-        notes.take(0, 0);
+        notes.take(0, 0, false);
         notes
     }
 
     /// After a batch. `sender_ns` is counted from the beginning.
-    fn take(&mut self, messages: u64, sender_ns: u64) {
+    fn take(&mut self, messages: u64, sender_ns: u64, is_sample: bool) {
         let own = ThreadCounters::read();
-        let of_receivers = |word| acks::sum(self.counters, self.receivers, word);
+        let of_receivers = |counter| self.counters.total(1..=self.receivers, counter);
         self.batches.push(Note {
+            is_sample,
             messages,
             sender_ns,
-            voluntary: own.voluntary_switches + of_receivers(acks::VOLUNTARY),
-            involuntary: own.involuntary_switches + of_receivers(acks::INVOLUNTARY),
-            lost: of_receivers(acks::LOST),
+            voluntary: own.voluntary_switches + of_receivers(Counter::VoluntarySwitches),
+            involuntary: own.involuntary_switches + of_receivers(Counter::InvoluntarySwitches),
+            lost: of_receivers(Counter::Lost),
         });
     }
 
     fn lost_by_receiver(&self) -> impl Iterator<Item = u64> {
-        use std::sync::atomic::Ordering::Relaxed;
-        (1..=self.receivers).map(|role| self.counters.word(acks::line(role), acks::LOST).load(Relaxed))
+        (1..=self.receivers).map(|role| self.counters.get(role, Counter::Lost))
     }
 
     /// Keeps the figures of those batches that became samples. Switches are those of all roles: a voluntary one is a role
     /// that waited, which is nearly a wake-up, and is not called one.
     fn tell(&self, cx: &mut Ctx<'_>) {
-        let skipped = self.batches.len().saturating_sub(cx.samples().len() + 1);
         let series = |of: &dyn Fn(&Note, &Note) -> f64| -> Vec<f64> {
-            let rounded = |figure: f64| (figure * 1e3).round() / 1e3;
-            self.batches[skipped..].windows(2).map(|pair| rounded(of(&pair[0], &pair[1]))).collect()
+            let sampled = self.batches.windows(2).filter(|pair| pair[1].is_sample);
+            sampled.map(|pair| of(&pair[0], &pair[1])).collect()
         };
         let per_message = |of: fn(&Note) -> u64| {
             series(&|before, note| (of(note) - of(before)) as f64 / note.messages.max(1) as f64)

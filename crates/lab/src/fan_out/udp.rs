@@ -108,7 +108,7 @@ fn loopback() -> &'static Result<Loopback, String> {
     })
 }
 
-/// A socket connected to a new group on loopback, and so many members of it. The first member's port is free, the others
+/// A socket connected to a new group on loopback, and its members. The first member's port is free, the others
 /// share it.
 fn group(members: usize) -> io::Result<(OwnedFd, Vec<OwnedFd>)> {
     let [low, high, ..] = std::process::id().to_le_bytes();

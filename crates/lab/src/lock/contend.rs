@@ -4,7 +4,7 @@
 //! number must in the end be what all roles have added: a lock that lets two in at once is found out by that.
 //!
 //! # Safety
-//! The number lies in the page, away from the lock, and is only accessed by whoever holds the lock.
+//! The number lies in the page, away from the lock, and only the role that holds the lock accesses it.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ pub(super) fn drive_contend<L: Lock>(
     Ok(Facts::new())
 }
 
-/// Who spins does not sleep.
+/// Counter check: a role that spins makes no voluntary context switch.
 pub(super) fn counter_check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let mut anomalies = Vec::new();
     if case.params.wait == Wait::Spin {

@@ -35,7 +35,7 @@ impl Lock for FutexMutex {
         if self.0.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
-        // Whoever has slept does not know whether others still do, and takes it as wanted.
+        // A role that has slept does not know whether others still sleep, and takes the lock as contended.
         while self.0.swap(WANTED, Acquire) != FREE {
             let _ = futex::wait(&self.0, WANTED, None)?;
         }

@@ -41,13 +41,13 @@ pub trait Lock: Sized + 'static {
     /// Returns when this role holds it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn lock(&mut self) -> io::Result<()>;
 
-    /// Gives it up. Called by whoever holds it.
+    /// Releases the lock. Only the role that holds it calls this.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn unlock(&mut self) -> io::Result<()>;
 }
 
@@ -76,7 +76,7 @@ const fn of<L: Lock>() -> Target {
     }
 }
 
-/// A spinning role keeps its CPU while whoever holds the lock may need it, so each needs one of its own.
+/// A spinning role keeps its CPU while the role that holds the lock may need that CPU, so each needs one of its own.
 fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     let roles = (contend::INFO.roles)(params).len();
     let cpus = contend::cpus(host.allowed_cpus.len(), params);

@@ -1,4 +1,4 @@
-//! Test and test-and-set: who finds it taken looks without writing until it is free. Nobody is next; the one whose cache
+//! Test and test-and-set: a role that finds the lock taken reads it, without writing, until it is free. There is no queue: the role whose cache
 //! is nearest tends to win.
 
 use std::hint;

@@ -22,7 +22,7 @@ choice! {
     axis "backing", default Memfd: "what the shared memory is: a memfd, a file in /dev/shm (as shm_open has it), a file on disk"
 }
 
-/// So many zero bytes of what the case asks for.
+/// `bytes` zero bytes of the kind of memory that the case asks for.
 ///
 /// # Errors
 /// That of the kernel.

@@ -28,7 +28,7 @@ use crate::sys::epoll::Set;
 pub trait Kind: 'static {
     /// Name of the mechanism.
     const ID: &'static str;
-    /// One sentence.
+    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
     /// Its part in the suites.
     const IN_SUITES: InSuites = InSuites::AtEverySize;
@@ -150,12 +150,12 @@ impl<K: Kind> Mechanism for Causeway<K> {
     }
 }
 
-/// A group with a log of so many bytes.
+/// A group whose log has `capacity_bytes` bytes.
 pub(crate) fn create(options: GroupOptions, capacity_bytes: usize) -> io::Result<Group> {
     Group::create("weighbridge", options.capacity_bytes(capacity_bytes as u64)).map_err(io::Error::other)
 }
 
-/// Invites whoever listens at the other end of a socket.
+/// Invites the process at the other end of a socket to the group.
 pub(crate) fn invite(group: &Group, control_socket: &OwnedFd) -> io::Result<()> {
     let invitation = group.invite().map_err(io::Error::other)?;
     Ok(socket::send_with_fds(control_socket, &[0], &[invitation.as_fd()])?)
@@ -244,7 +244,7 @@ impl Receiver {
     }
 }
 
-/// Spins before it sleeps only where the case says so.
+/// Lets a subscriber poll before it sleeps only where the case has `wait=spin-block`.
 pub(crate) fn limit_spinning(subscriber: &mut Subscriber, params: &CaseParams) {
     if params.wait != Wait::SpinBlock {
         subscriber.spin_at_most(Duration::ZERO);
@@ -254,7 +254,7 @@ pub(crate) fn limit_spinning(subscriber: &mut Subscriber, params: &CaseParams) {
 /// The doorbells of all subscribers in one epoll set, where the case waits in epoll.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of the system call that failed.
 pub(crate) fn watch(subscribers: &[Subscriber], params: &CaseParams) -> io::Result<Option<Set>> {
     if params.wait != Wait::Epoll {
         return Ok(None);
@@ -282,7 +282,7 @@ pub struct CausewayEnd {
 pub struct Written<'a>(Loan<'a>);
 
 impl Written<'_> {
-    /// Sends it.
+    /// Publishes the message.
     #[inline(always)]
     pub(crate) fn commit(self) -> io::Result<()> {
         self.0.commit().map(|_| ()).map_err(io::Error::other)
@@ -299,9 +299,9 @@ impl AsMut<[u8]> for Written<'_> {
 /// A message that was received.
 #[derive(Debug)]
 pub enum Read<'a> {
-    /// Copied out.
+    /// A copy in the subscriber's buffer.
     Copied(&'a [u8]),
-    /// Where it lies.
+    /// A reference into the log.
     InPlace(InPlace<'a>),
 }
 

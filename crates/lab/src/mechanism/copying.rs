@@ -8,11 +8,11 @@ use crate::contract::{Endpoint, Facts};
 /// What carries bytes from a buffer here to a buffer there.
 pub trait Transport {
     /// What stands before each message in its buffer, at both ends (the type of a System V message). It is written once,
-    /// at the beginning of the buffer, so who has one keeps [`Transport::reserve`] as it is.
+    /// at the beginning of the buffer, so a transport that keeps one leaves [`Transport::reserve`] as it is.
     const PREFIX: &'static [u8] = &[];
 
     /// Does [`Transport::send`] read the message while it is called, and from anywhere? Else it must lie in the outgoing
-    /// buffer, where it stays until nobody reads it any more.
+    /// buffer, where it stays until the receiver has read it.
     const SENDS_FROM_ANYWHERE: bool = Self::PREFIX.is_empty();
 
     /// Sends all of a message. It starts with [`Transport::PREFIX`].
@@ -27,7 +27,7 @@ pub trait Transport {
     /// The kernel's, or the peer is gone.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Where in the outgoing buffer the next message is written, once nobody reads there any more.
+    /// Where in the outgoing buffer the next message is written, once the receiver no longer reads there.
     ///
     /// # Errors
     /// The kernel's, or the peer is gone.
@@ -57,7 +57,7 @@ pub trait Transport {
     /// Effective settings, read back before anything is exchanged.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn facts(&self) -> io::Result<Facts>;
 }
 

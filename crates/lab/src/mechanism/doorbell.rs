@@ -17,15 +17,15 @@ use crate::sys;
 pub trait Doorbell: Sized + 'static {
     /// Name of the mechanism.
     const ID: &'static str;
-    /// One sentence.
+    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
     /// Ways to wait.
     const WAITS: &'static [Wait];
 
-    /// Descriptors for each end: own data bell, own room bell, the other's data bell, the other's room bell.
+    /// Descriptors for each end: its own doorbells for data and for room, then the other end's.
     fn create() -> io::Result<[Vec<OwnedFd>; 2]>;
 
-    /// A bell to be rung at this end, and one to ring at the other.
+    /// The doorbell on which this end waits, and the one that it rings at the other end.
     fn attach(mine: Option<OwnedFd>, theirs: Option<OwnedFd>, params: &CaseParams) -> io::Result<Self>;
 
     /// Returns when `is_ready`. Called when it was not.
@@ -87,7 +87,7 @@ fn looks_before_sleep(params: &CaseParams) -> u32 {
     if params.wait == Wait::SpinBlock && !params.same_cpu() { LOOKS_BEFORE_SLEEP } else { 0 }
 }
 
-/// Never sleeps.
+/// A doorbell for ends that spin: nothing sleeps, so nothing is woken.
 #[derive(Debug)]
 pub struct Spin;
 
@@ -126,8 +126,7 @@ pub struct Futex {
 
 impl Doorbell for Futex {
     const ID: &'static str = "ring-futex";
-    const ABOUT: &'static str =
-        "a ring in shared memory; who finds nothing sleeps on a futex, and is woken only then";
+    const ABOUT: &'static str = "a ring in shared memory; an end that finds it empty or full sleeps on a futex, and only then is it woken";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::SpinBlock];
 
     fn create() -> io::Result<[Vec<OwnedFd>; 2]> {
@@ -143,7 +142,7 @@ impl Doorbell for Futex {
             return Ok(());
         }
         loop {
-            // Read before arming: whoever rings after that changes it, and the sleep ends at once.
+            // Read before arming: a notification after that changes the word, and the sleep ends at once.
             let seen = words.value.load(Acquire);
             if !words.arm(&is_ready) {
                 return Ok(());
@@ -174,8 +173,7 @@ pub struct EventFd {
 
 impl Doorbell for EventFd {
     const ID: &'static str = "ring-eventfd";
-    const ABOUT: &'static str =
-        "a ring in shared memory; who finds nothing sleeps on an eventfd, which a main loop can wait for";
+    const ABOUT: &'static str = "a ring in shared memory; an end that finds it empty or full sleeps on an eventfd, which an event loop can wait for";
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::SpinBlock];
 
     fn create() -> io::Result<[Vec<OwnedFd>; 2]> {

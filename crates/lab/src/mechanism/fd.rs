@@ -124,7 +124,7 @@ impl Writer {
         self.fd.as_fd()
     }
 
-    /// Does it spin for room?
+    /// Does the writer spin while there is no room?
     pub fn spins(&self) -> bool {
         self.spins
     }
@@ -243,7 +243,7 @@ impl Transport for Records {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.reader.receive(buffer)? {
-            // A closed socket looks like an empty message where one may come; the coordinator sees who is gone.
+            // A closed socket looks like an empty message where one may come; the coordinator notices that the other end is gone.
             0 if buffer.len() > 1 => Err(peer_gone()),
             count if count > buffer.len() => Err(io::Error::other(format!(
                 "a message of {count} bytes came where {} were expected",

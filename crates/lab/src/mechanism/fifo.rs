@@ -1,4 +1,4 @@
-//! Named pipes, whose names nobody ever sees.
+//! Named pipes in a file system that is mounted nowhere, so that no other process can find their names.
 //!
 //! Both are made in a file system that is mounted nowhere. Where the kernel allows that only to root, they are made in a
 //! directory of their own below the temporary one, which is gone again before a peer is started. A program that is killed

@@ -4,7 +4,7 @@
 //! `reuse=no` each message is a fresh file, which the sender unmaps and seals, so that a receiver that does not trust it
 //! could rely on the bytes; the receiver looks at the seals. In both the receiver maps every message anew and unmaps it
 //! when it is done, and says so in a count in shared memory, not by a message: so the number of files under way is
-//! bounded, and who waits for one sleeps on a futex (or spins, where the case says so).
+//! bounded, and an end that waits for one sleeps on a futex (or spins, where the case says so).
 //!
 //! # Safety
 //! A mapping belongs to the value that made it. A file of the pool is the sender's from the moment at which its release
@@ -121,7 +121,7 @@ impl File {
     fn fresh(len: usize, flags: libc::c_uint) -> io::Result<File> {
         // SAFETY: the name ends with zero.
         let fd = check(unsafe { libc::memfd_create(c"weighbridge-message".as_ptr(), flags) })?;
-        // SAFETY: the call made this descriptor, and nobody else has it.
+        // SAFETY: the call made this descriptor, and no other code has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         if len > 0 {
             // SAFETY: only numbers are passed.
@@ -343,7 +343,7 @@ impl Endpoint for PassEnd {
         let Store::Pool(files) = &mut self.store else { return Ok(()) };
         for file in files {
             if let Some(map) = &mut file.map {
-                // SAFETY: the range is mapped for writing, and nobody else uses it yet.
+                // SAFETY: the range is mapped for writing, and no other code uses it yet.
                 unsafe { std::slice::from_raw_parts_mut(map.base.as_ptr(), map.len) }.fill(0);
                 // SAFETY: the range is ours; locking changes no byte of it.
                 self.is_locked &= unsafe { libc::mlock(map.base.as_ptr().cast(), map.len) } == 0;

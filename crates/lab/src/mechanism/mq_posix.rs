@@ -128,7 +128,7 @@ fn make(size: u64, depth: u64) -> io::Result<OwnedFd> {
     // SAFETY: the name ends with zero; mode and attributes are what O_CREAT asks for.
     let queue = unsafe { libc::mq_open(name.as_ptr(), flags, 0o600 as libc::mode_t, &raw const attributes) };
     let queue = sys::check(queue).map_err(explain)?;
-    // SAFETY: the call made this descriptor, and nobody else has it.
+    // SAFETY: the call made this descriptor, and no other code has it.
     let queue = unsafe { OwnedFd::from_raw_fd(queue) };
     // SAFETY: the name ends with zero.
     sys::check(unsafe { libc::mq_unlink(name.as_ptr()) })?;

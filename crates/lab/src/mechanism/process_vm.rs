@@ -28,7 +28,7 @@ const DEPTH: Axis = Axis {
     values: Values::Count,
     about: "buffers of the sender; it waits for an acknowledgement before it uses one again",
 };
-/// So many acknowledgements surely find room in a socket, so that the receiver never waits for the sender to read them.
+/// Largest `depth`: that many acknowledgements fit into the buffer of a socket, so the receiver never waits for the sender to read them.
 const MOST_DEPTH: usize = 64;
 
 impl Mechanism for ProcessVm {

@@ -101,7 +101,7 @@ pub fn fits_unix_message(host: &Host, params: &CaseParams) -> Result<(), Unsuppo
 /// Sizes of the buffers, as they are.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of the system call that failed.
 pub fn facts(socket: BorrowedFd<'_>) -> io::Result<Facts> {
     Ok(Facts::from([
         ("sndbuf_bytes".into(), socket::send_buffer_bytes(socket)?.to_string()),

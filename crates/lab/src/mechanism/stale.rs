@@ -1,7 +1,7 @@
 //! What programs that were killed have left behind.
 //!
 //! Nearly everything here has no name, or none for longer than two system calls. Where the machine forbids that, names
-//! carry the process id of their maker, and whoever starts next takes away those of the dead.
+//! carry the process id of their maker, and the next start of this program removes those of processes that no longer exist.
 
 use std::fs;
 use std::path::Path;

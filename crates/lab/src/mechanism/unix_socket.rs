@@ -19,7 +19,7 @@ use crate::params::{CaseParams, Wait};
 pub trait Kind: 'static {
     /// Name of the mechanism.
     const ID: &'static str;
-    /// One sentence.
+    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
     /// What such sockets can do.
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
@@ -36,13 +36,13 @@ pub trait Kind: 'static {
     /// Two connected sockets.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn pair() -> causeway_os::Result<(OwnedFd, OwnedFd)>;
 
     /// In a peer: how its end sends and receives.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn transport(socket: OwnedFd, params: &CaseParams) -> io::Result<Self::Transport>;
 }
 

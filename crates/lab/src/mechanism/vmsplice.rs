@@ -3,8 +3,8 @@
 //! **Who owns a page.** From `vmsplice` until the receiver has read it, a page belongs to the pipe, and what is written to
 //! it meanwhile changes the message. Nothing tells the sender when that is over. But a pipe has a fixed number of
 //! places, each holds one page or a part of one, and they are emptied in order; so a page is out of the pipe once as
-//! many further pages have gone in as there are places. Messages therefore go around in so many page-aligned buffers
-//! that the other ones fill the pipe: no message from the receiver is needed.
+//! many further pages have gone in as there are places. Messages therefore take turns in page-aligned buffers, enough of them
+//! that the others fill the pipe: no message from the receiver is needed.
 //!
 //! # Safety
 //! The call takes pointer and length from one slice. The kernel keeps reading those pages after it returns, through

@@ -22,18 +22,18 @@ use crate::params::CaseParams;
 /// Allocators are shared by the threads of a process, so several roles are threads of one.
 pub(super) const CAPS: Caps = Caps::PAYLOAD.and(Caps::ONE_PROCESS);
 
-/// An object of so many bytes.
+/// Allocates an object of `bytes` bytes.
 #[inline]
 pub(super) fn allocate(bytes: usize) -> io::Result<*mut c_void> {
-    // SAFETY: malloc takes any number. The compiler must not see that nobody looks at the object.
+    // SAFETY: malloc takes any number. The compiler must not see that the object is never read.
     let object = hint::black_box(unsafe { libc::malloc(hint::black_box(bytes)) });
     if object.is_null() { Err(io::Error::from(io::ErrorKind::OutOfMemory)) } else { Ok(object) }
 }
 
-/// Gives it back.
+/// Frees an object.
 ///
 /// # Safety
-/// It came from [`allocate`], and nobody uses it any more.
+/// It came from [`allocate`], and it is not used any more.
 #[inline]
 pub(super) unsafe fn free(object: *mut c_void) {
     // SAFETY: the caller's promise.
@@ -203,7 +203,7 @@ batch!(
 batch!(
     /// A few objects at a time.
     Bulk, "alloc-bulk",
-    "malloc of `bulk` objects, then free of all; the C library has no call for many, so this is what one is held against",
+    "malloc of `bulk` objects, then free of all; the C library has no call for many, so this is what such a call would be compared with",
     Axis { name: "bulk", default: "16", values: Values::Count, about: "objects at a time" },
     16, &[]
 );

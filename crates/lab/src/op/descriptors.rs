@@ -178,7 +178,7 @@ impl Op for AcceptCycle {
     #[inline]
     fn once(&mut self) -> io::Result<u64> {
         let address = (&raw const self.address).cast();
-        // SAFETY: the address is ours and as long as is said; nobody asks for the other's.
+        // SAFETY: the address is ours and as long as is said; the address of the other end is not asked for.
         unsafe {
             let near = check(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))?;
             check(libc::connect(near, address, self.address_len))?;

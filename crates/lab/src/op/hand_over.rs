@@ -1,11 +1,11 @@
 //! Allocation by one role, free by another: through a ring of pointers between threads of one process.
 //!
 //! An operation is one object on its whole way, and is counted where it ends, so that nothing is counted that others only
-//! have begun. What it costs includes the ring, a bounded queue of crossbeam's; how dear that is shows
-//! `pool-array-queue`. Nobody ever waits: who finds its ring empty or full does less and looks again whether to go on.
+//! have begun. What it costs includes the ring, a bounded queue of crossbeam's; how expensive that is shows
+//! `pool-array-queue`. No role waits: a role that finds its ring empty or full does less and reads again whether to go on.
 //!
 //! # Safety
-//! A pointer comes from `malloc`, is in one ring at a time, and is freed once by whoever takes it out.
+//! A pointer comes from `malloc`, is in one ring at a time, and is freed once by the role that takes it out.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -123,7 +123,7 @@ macro_rules! hand_over {
 
             fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
                 match parallel::roles(params) {
-                    0 | 1 => Err(Unsupported("one role has nobody to hand anything over to; use roles=2 or more".into())),
+                    0 | 1 => Err(Unsupported("one role has no other role to hand an object to; use roles=2 or more".into())),
                     _ => alloc::fit(params),
                 }
             }
@@ -141,7 +141,7 @@ macro_rules! hand_over {
                 if self.gives { self.ends.give(n) } else { Ok(self.ends.take(n)) }
             }
 
-            /// How far the heap grows depends on who is ahead.
+            /// How far the heap grows depends on which role is ahead.
             fn faults(_params: &CaseParams) -> Option<f64> {
                 None
             }
@@ -172,7 +172,7 @@ mod tests {
     use weighbridge_record::CaseId;
 
     #[test]
-    fn what_is_given_is_taken_and_nobody_waits() {
+    fn what_is_given_is_taken_and_no_role_waits() {
         let id = CaseId::new("parallel", "alloc-remote-free", 64, "free").with("roles", "3");
         let axes = [Allocator::AXIS, Axis { name: "roles", ..super::super::alloc::Bulk::AXES[0] }];
         let params = CaseParams::new(&id, &axes, &[]).unwrap();

@@ -87,17 +87,17 @@ fn last_level_cache_bytes() -> Option<u64> {
 pub trait Work: 'static {
     /// Its name in case ids.
     const ID: &'static str;
-    /// One sentence.
+    /// What it is, in one sentence, as `weighbridge list` prints it.
     const ABOUT: &'static str;
-    /// Does it read, and how does it store?
+    /// Whether the operation reads, and how it stores.
     const TRAFFIC: Traffic;
     /// Does the processor have what it needs?
     fn fit() -> Result<(), Unsupported> {
         Ok(())
     }
-    /// Does it, and returns what [`Work::result`] foretells.
+    /// Does the operation, and returns what [`Work::result`] computes beforehand.
     fn act(blocks: &mut Blocks) -> u64;
-    /// What it returns each time.
+    /// What [`Work::act`] must return.
     fn result(blocks: &Blocks) -> u64;
     /// Is everything that was written right?
     fn is_right(blocks: &Blocks) -> bool;
@@ -106,7 +106,7 @@ pub trait Work: 'static {
 /// How an operation uses the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Reads only.
+    /// The operation only reads.
     Read,
     /// Reads and stores through the caches, or past them from the size of the last-level cache on.
     Copy,
@@ -229,7 +229,7 @@ macro_rules! copying {
             }
 
             fn is_right(blocks: &Blocks) -> bool {
-                // What it was copied from was filled so, and is only read since.
+                // The source of the copy was filled with it, and has only been read since.
                 touch::is_filled_with(&blocks.to.bytes()[..blocks.len], WORD)
             }
         }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_nobody_filled_is_not_right_whatever_it_is_filled_with() {
+    fn a_block_that_was_not_filled_is_not_right_whatever_it_is_filled_with() {
         for id in ["memset", "memset-zero"] {
             let params =
                 CaseParams::new(&CaseId::new("solo", id, 1000, "free"), Memory::<Memset<0>>::AXES, &[])

@@ -37,9 +37,9 @@ pub trait Op: Sized + 'static {
     const UNIT: Unit = Unit::NanosPer("op");
     /// Can it be done alone? What one role hands over to another cannot.
     const HAS_SOLO: bool = true;
-    /// Whose operations count in the rate of several roles.
+    /// Tells by the index of a role whether its operations count in the rate of several roles.
     const COUNTS: fn(usize) -> bool = |_| true;
-    /// What its counts must look like.
+    /// Which counts of the operation must be zero.
     const QUIET: Quiet = Quiet::ALL;
     /// Names of the parts of an operation that are timed apart as well, with their unit.
     const PARTS: &'static [&'static str] = &[];
@@ -58,10 +58,10 @@ pub trait Op: Sized + 'static {
     /// That of the kernel; the case is then skipped with it.
     fn setup(context: &OpContext<'_>) -> io::Result<Self>;
 
-    /// Does it once. The result depends on what was done.
+    /// Does the operation once. The result depends on what was done.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn once(&mut self) -> io::Result<u64>;
 
     /// What each call of [`once`](Op::once) returns, where that is known: the sum of a batch is then checked.
@@ -69,7 +69,7 @@ pub trait Op: Sized + 'static {
         None
     }
 
-    /// Does it up to `n` times, and says how often and what the sum of the results is. Fewer only where another role must do
+    /// Does the operation up to `n` times; returns how often, and the sum of the results. Fewer only where another role must do
     /// something first.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ fn run<O: Op>(op: &mut O, n: u64) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// The sum of a batch, held against what it must be.
+/// Compares the sum of a batch with what it must be.
 #[inline]
 fn check(each: Option<u64>, done: u64, sum: u64) -> io::Result<()> {
     match each.map(|each| each.wrapping_mul(done)) {

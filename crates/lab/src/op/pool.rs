@@ -1,4 +1,4 @@
-//! A pool of objects behind a bounded queue, to be held against `alloc-reuse`: is taking an object out of a queue and
+//! A pool of objects behind a bounded queue, to be compared with `alloc-reuse`: is taking an object out of a queue and
 //! putting it back cheaper than asking the allocator?
 //!
 //! # Safety
@@ -20,16 +20,16 @@ use crate::params::CaseParams;
 /// Objects in the pool.
 const OBJECTS: usize = 1024;
 
-/// The pool of this process, which plays one case; all its roles share it. Whoever comes first fills it.
+/// The pool of this process, which plays one case; all its roles share it. The role that comes first fills it.
 fn pool(bytes: usize) -> &'static ArrayQueue<usize> {
     static POOL: OnceLock<ArrayQueue<usize>> = OnceLock::new();
     POOL.get_or_init(|| {
         let pool = ArrayQueue::new(OBJECTS);
         while !pool.is_full() {
             let object = allocate(bytes).expect("memory for the objects of a pool");
-            // SAFETY: just allocated, with at least one byte. It is touched, so that nobody does it for the first time later.
+            // SAFETY: just allocated, with at least one byte. It is touched, so that no role takes its first page fault later.
             unsafe { object.cast::<u8>().write(0) };
-            pool.push(object.expose_provenance()).expect("there is room, and nobody else knows of it");
+            pool.push(object.expose_provenance()).expect("there is room, and no other role knows of it");
         }
         pool
     })

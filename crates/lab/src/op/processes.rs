@@ -1,7 +1,7 @@
 //! Life cycles of address ranges, threads and processes.
 //!
 //! # Safety
-//! What is mapped is written inside its length and unmapped; nobody else knows of it. The thread touches nothing. The
+//! What is mapped is written inside its length and unmapped; no other code knows of it. The thread touches nothing. The
 //! forked child calls `_exit` and nothing else. Arrays given to `posix_spawn` end with null and live across the call.
 #![allow(unsafe_code)]
 
@@ -165,7 +165,7 @@ choice! {
 const TRUE: &CStr = c"/bin/true";
 /// What the tiny program exits with.
 const TINY_CODE: u8 = 7;
-/// Where it lies in its address space.
+/// Address at which the tiny program is mapped.
 const TINY_BASE: u64 = 0x40_0000;
 
 /// `exit(7)`, and the number of the architecture in an ELF header.
@@ -215,7 +215,7 @@ fn tiny_program() -> Vec<u8> {
     bytes
 }
 
-/// A file in memory with this content that can be run, and by nobody be written any more.
+/// A file in memory with this content that can be executed and no longer be written.
 fn executable(content: &[u8]) -> io::Result<OwnedFd> {
     let new = |flags| rustix::fs::memfd_create("weighbridge-tiny", flags);
     let flags = MemfdFlags::CLOEXEC;

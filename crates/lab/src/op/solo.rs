@@ -30,7 +30,7 @@ pub(super) const fn info(unit: Unit) -> PatternInfo {
 /// Operations before anything is timed.
 pub(super) const VERIFIED: u64 = 2;
 
-/// Does it.
+/// Measures the operation in a process of its own.
 pub(super) fn drive_solo<O: Op>(params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let context = OpContext { params, role: 0, roles: 1 };

@@ -104,13 +104,13 @@ call!(
     |op| libc::syscall(libc::SYS_fstatfs, op.file.as_raw_fd(), op.stat.as_mut_ptr()), |_: &Fstatfs| Some(0)
 );
 
-/// `sched_yield(2)` where nobody else wants the CPU.
+/// `sched_yield(2)` where no other task wants the CPU.
 #[derive(Debug)]
 pub struct SchedYield;
 
 impl Op for SchedYield {
     const ID: &'static str = "sched-yield";
-    const ABOUT: &'static str = "sched_yield, with nobody to yield to unless roles share a CPU";
+    const ABOUT: &'static str = "sched_yield, with no task to yield to unless roles share a CPU";
     const CAPS: Caps = Caps::YIELDS;
     const QUIET: Quiet = Quiet { switches: false, faults: true };
 

@@ -22,7 +22,7 @@ pub trait Pattern {
     const ID: &'static str;
     /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
-    /// What it needs of a mechanism.
+    /// The capabilities that a mechanism must have.
     const NEEDS: Caps;
     /// Names of the roles; the first leads, is the near end, and is the one whose clock counts.
     const ROLES: [&'static str; 2];

@@ -83,7 +83,7 @@ impl Pattern for Stream {
     }
 }
 
-/// Messages between two looks of the sender at whether the receiver has enough: so many that the look costs nothing, so
+/// Messages after which the sender reads again whether the receiver has enough: so many that the read costs nothing, so
 /// few that a slow mechanism ends soon.
 fn chunk_ops(len: usize) -> u64 {
     (1usize << 18).checked_div(len).map_or(128, |count| count.clamp(1, 128) as u64)

@@ -103,7 +103,7 @@ impl Source {
     /// The one that the case asks for.
     ///
     /// # Errors
-    /// No memory.
+    /// The kernel has no memory left.
     pub fn of(params: &CaseParams) -> io::Result<Option<Source>> {
         let Some(bytes) = block_bytes(params) else { return Ok(None) };
         let mut walk = Walk::new(bytes, params.payload_bytes)?;
@@ -137,7 +137,7 @@ impl Store {
     /// The one that the case asks for.
     ///
     /// # Errors
-    /// No memory.
+    /// The kernel has no memory left.
     pub fn of(params: &CaseParams) -> io::Result<Option<Store>> {
         let (asked, is_fresh) = (block_bytes(params), is_fresh(params));
         if asked.is_none() && !is_fresh {

@@ -31,6 +31,7 @@ pub(super) const SUITE: Suite = Suite {
     budget: Duration::from_secs(80),
     precision: 0.05,
     crossover: None,
+    in_turn: false,
     groups: &[
         Group::one(PINGPONG, &["atomic"], NONE, FREE, &[ONE_LINE, THREADS]),
         // What its name calls release and acquire is a relaxed store; on x86 the code is the same.

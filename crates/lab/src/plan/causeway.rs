@@ -15,6 +15,7 @@ pub(super) const SUITE: Suite = Suite {
     budget: Duration::from_secs(5 * 60),
     precision: 0.02,
     crossover: None,
+    in_turn: true,
     groups: &[
         Group::of(ROUNDTRIP, &["pipe"], SIZES, BOTH).with(&[("wait", &["poll"])]),
         Group::of(ROUNDTRIP, &["causeway-sw"], SIZES, &["same-cpu"])

@@ -15,6 +15,7 @@ pub(super) const SUITE: Suite = Suite {
     budget: Duration::from_secs(100),
     precision: 0.05,
     crossover: None,
+    in_turn: false,
     groups: &[
         Group::one(&["fan-in"], &["pipe"], &[1], &["free"], &[("nice", &["0:10"]), ("peers", &["thread"])]),
         Group::one(

@@ -21,9 +21,10 @@ pub(super) const QUICK: Suite = Suite {
     name: "quick",
     about: "every mechanism, a few sizes, one CPU and two, within two minutes",
     timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
-    budget: Duration::from_secs(105),
+    budget: Duration::from_secs(112),
     precision: 0.02,
     crossover: None,
+    in_turn: true,
     groups: &[
         HARNESS,
         Group::every(ROUNDTRIP, Which::Every, Sizes::These(&[1, 4 * KIB]), BOTH),
@@ -39,6 +40,7 @@ pub(super) const IPC: Suite = Suite {
     budget: Duration::from_secs(20 * 60),
     precision: 0.02,
     crossover: None,
+    in_turn: true,
     groups: &[
         HARNESS,
         Group::of(ROUNDTRIP, MAIN, Sizes::PowersOfTwo, BOTH),
@@ -53,6 +55,7 @@ pub(super) const FULL: Suite = Suite {
     budget: Duration::from_secs(6 * 60 * 60),
     precision: 0.01,
     crossover: None,
+    in_turn: true,
     groups: &[
         HARNESS,
         Group::every(ROUNDTRIP, Which::Every, Sizes::PowersOfTwo, &["same-cpu", "two-cpus", "free"]),

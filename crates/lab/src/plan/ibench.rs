@@ -1,7 +1,7 @@
 //! The first chart of the kdbus discussion of 2014: `test-bus-kernel-benchmark chart` beside ibench.
 //!
 //! ibench passes the payload there and back over two pipes, and polls before each read as a main loop would. The chart of
-//! the bus sends it one way; the reply is empty. Both fill the payload with memset, and nobody reads it.
+//! the bus sends it one way; the reply is empty. Both fill the payload with memset, and no process reads it.
 
 use std::time::Duration;
 
@@ -22,11 +22,12 @@ pub(super) const fn chart(name: &'static str, about: &'static str, groups: &'sta
     Suite {
         name,
         about,
-        // So many sizes in both placements are many cases; each is worth little time.
+        // All sizes in both placements are many cases, and each of them gets little time.
         timing: Timing { sample_ns: 3_000_000, samples: 12, least_samples: 4, run_ns: 45_000_000 },
         budget: Duration::from_secs(150),
         precision: 0.05,
         crossover: Some(COPY_AND_MEMFD),
+        in_turn: false,
         groups,
     }
 }

@@ -28,12 +28,14 @@ pub struct Suite {
     pub about: &'static str,
     /// Length and number of samples.
     pub timing: Timing,
-    /// What its runs may take together unless the user says otherwise.
+    /// Time for all runs together, unless the user gives another.
     pub budget: Duration,
     /// Relative half-width of the interval to be reached unless the user says otherwise.
     pub precision: f64,
     /// Two mechanisms; the size at which they are equally fast is searched for when all cases have been measured.
     pub crossover: Option<(&'static str, &'static str)>,
+    /// Do its cases take turns with a hub? Those that repeat another tool are measured as that tool does.
+    pub in_turn: bool,
     groups: &'static [Group],
 }
 
@@ -249,7 +251,7 @@ pub fn without_defaults(mut id: CaseId) -> CaseId {
     id
 }
 
-/// How long a session of so many cases takes: until each has its first interval, and with every run that it may make.
+/// How long a session takes: until each has its first interval, and with every run that it may make.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The fewest runs.
@@ -353,7 +355,7 @@ mod tests {
         assert!(cases.contains(&CaseId::new("roundtrip", "pipe", 7, "free").with("touch", "none")));
         assert!(
             cases.contains(&CaseId::new("roundtrip", "noop", 1, "same-cpu")),
-            "the harness is always weighed"
+            "the harness is always measured"
         );
         assert!(!cases.iter().any(|id| id.mechanism == "pipe" && id.payload_bytes != 7));
     }

@@ -12,6 +12,7 @@ pub(super) const SUITE: Suite = Suite {
     budget: Duration::from_secs(3 * 60),
     precision: 0.05,
     crossover: None,
+    in_turn: false,
     groups: &[Group {
         patterns: &["fan-in"],
         mechanisms: Which::These(&["pipe"]),

@@ -22,6 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     budget: Duration::from_secs(2 * 60),
     precision: 0.03,
     crossover: None,
+    in_turn: false,
     groups: &[
         Group::one(SOLO, &["alloc-reuse"], SK_BUFF, &["same-cpu"], &[]),
         Group::one(SOLO, &["alloc-pattern"], SK_BUFF, &["same-cpu"], &[]),

@@ -20,7 +20,7 @@ pub enum Step {
     Ready,
     /// Finding out how many operations make a sample.
     Calibrate,
-    /// Timed.
+    /// The batches are timed.
     Batches,
     /// Telling what it counted.
     Report,
@@ -58,14 +58,18 @@ impl Step {
 /// What a follower does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
-    /// So many operations; `counted` once the counters should run.
+    /// A batch of `ops` operations; `counted` from the first batch that the counters cover.
     Batch {
         /// Operations.
         ops: u64,
-        /// Past calibration?
+        /// Past calibration? Then switches, faults and CPU time are counted.
         counted: bool,
+        /// Is its time a sample?
+        timed: bool,
+        /// Does this party give the CPUs to the others before it begins?
+        parks: bool,
     },
-    /// Nothing more.
+    /// No further batch: the role ends.
     End,
 }
 
@@ -73,7 +77,9 @@ impl Planned {
     /// 0 stands for "not decided yet".
     pub(super) fn to_word(self) -> u64 {
         match self {
-            Planned::Batch { ops, counted } => ops << 2 | u64::from(counted) << 1 | 1,
+            Planned::Batch { ops, counted, timed, parks } => {
+                ops << 4 | u64::from(parks) << 3 | u64::from(timed) << 2 | u64::from(counted) << 1 | 1
+            }
             Planned::End => 2,
         }
     }
@@ -82,7 +88,12 @@ impl Planned {
         match word {
             0 => None,
             2 => Some(Planned::End),
-            word => Some(Planned::Batch { ops: word >> 2, counted: word & 2 != 0 }),
+            word => Some(Planned::Batch {
+                ops: word >> 4,
+                counted: word & 2 != 0,
+                timed: word & 4 != 0,
+                parks: word & 8 != 0,
+            }),
         }
     }
 }
@@ -93,23 +104,23 @@ impl Planned {
 pub enum Phase {
     /// Finding the rate.
     Warm,
-    /// Timed.
+    /// Samples are taken.
     Timed,
     /// The last window is over.
     Over,
 }
 
-/// What each role of a crowd does next.
+/// What each of several concurrent roles does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// So many operations, then a look at this again.
+    /// Do `ops` operations, then read the pace again.
     Go {
         /// Operations.
         ops: u64,
         /// Past the warm-up?
         counted: bool,
     },
-    /// Nothing more.
+    /// No further batch: the role ends.
     Stop,
 }
 
@@ -132,7 +143,7 @@ impl Pace {
     }
 }
 
-/// How far a role of a crowd has come.
+/// How far one of several concurrent roles has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Chunks finished.
@@ -146,6 +157,8 @@ pub struct Progress {
 /// One timed batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
+    /// When the batch began, in the time of [`causeway_os::clock::now_ns`]; 0 where the pattern does not keep it.
+    pub start_ns: u64,
     /// Time of the batch.
     pub elapsed_ns: u64,
     /// Operations in it.

@@ -1,6 +1,6 @@
 //! A sense-reversing barrier in shared memory, its count guarded by a POSIX semaphore.
 //!
-//! The two roles meet at it twice in a round: whoever posts finds the other already there, whoever waits is there first. So
+//! Both roles arrive at it twice in a round: the role that posts arrives last, the role that waits arrives first. So
 //! one crossing is one hop.
 //!
 //! # Safety
@@ -36,7 +36,7 @@ impl Crossing {
     /// A page with a barrier in it, shared by the two roles.
     ///
     /// # Errors
-    /// No memory.
+    /// The kernel has no memory left.
     pub fn create() -> io::Result<[EndResources; 2]> {
         Page::create_two(|page| Semaphore::init(page, GUARD, 1))
     }
@@ -44,7 +44,7 @@ impl Crossing {
     /// In a role.
     ///
     /// # Errors
-    /// No memory.
+    /// The kernel has no memory left.
     pub fn attach(resources: &mut EndResources) -> io::Result<Crossing> {
         let page = Page::attach(resources)?;
         // SAFETY: `plan` has initialised it.
@@ -55,7 +55,7 @@ impl Crossing {
     /// Returns when both roles are here.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     #[inline]
     pub fn cross(&mut self) -> io::Result<()> {
         self.own_sense ^= 1;

@@ -91,7 +91,7 @@ impl Signal for Condvar {
     }
 }
 
-/// Initialises a process-shared mutex in a page that nobody else has yet.
+/// Initialises a process-shared mutex in a page that no other process has mapped yet.
 pub(crate) fn init_mutex(page: &Page, offset: usize) -> io::Result<()> {
     // SAFETY: the attributes are initialised before use and destroyed after; the object lies in the page.
     unsafe {

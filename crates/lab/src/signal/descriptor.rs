@@ -30,7 +30,7 @@ pub trait Channel: 'static {
     /// Of each end, near end first: the descriptor that it reads and the one that it writes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     fn create() -> io::Result<[[OwnedFd; 2]; 2]>;
 }
 
@@ -107,7 +107,7 @@ impl<C: Channel> Signal for Descriptor<C> {
         })
     }
 
-    /// One write.
+    /// Posts the signal with one write.
     #[inline]
     fn post(&mut self) -> io::Result<()> {
         let bytes = C::POST;

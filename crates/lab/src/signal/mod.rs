@@ -9,7 +9,6 @@ mod condvar;
 mod descriptor;
 mod futex;
 mod noop;
-pub(crate) mod page;
 mod pingpong;
 mod sem_posix;
 mod sem_sysv;
@@ -17,6 +16,7 @@ mod sigqueue;
 mod spin_yield;
 mod uring_msg;
 
+pub(crate) use crate::page;
 pub(crate) use condvar::init_mutex;
 pub use sem_sysv::cleanup;
 

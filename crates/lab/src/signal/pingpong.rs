@@ -81,7 +81,7 @@ fn back_and_there<S: Signal>(signal: &mut S, batch: Batch) -> io::Result<Tally> 
 /// Rounds before anything is timed.
 const VERIFIED_ROUNDS: u64 = 64;
 
-/// In these rounds each role counts one further before it posts, and whoever returns from a wait must find that the other
+/// In these rounds each role counts one further before it posts, and a role that returns from a wait must find that the other
 /// has counted. A signal that wakes its own sender, or that keeps a post from earlier, is found out by that.
 fn verify_first<S: Signal>(signal: &mut S, cx: &Ctx<'_>) -> io::Result<()> {
     for round in 0..VERIFIED_ROUNDS {

@@ -23,7 +23,7 @@ pub(super) struct Semaphore {
 impl Semaphore {
     /// Initialises the one at `offset`.
     pub fn init(page: &Page, offset: usize, value: u32) -> io::Result<()> {
-        // SAFETY: the object lies in the page, which is nobody else's yet.
+        // SAFETY: the object lies in the page, which no other process has mapped yet.
         sys::check(unsafe { libc::sem_init(page.object(offset), 1, value) }).map(drop)
     }
 

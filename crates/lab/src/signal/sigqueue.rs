@@ -22,10 +22,10 @@ pub struct Sigqueue {
     set: libc::sigset_t,
 }
 
-/// Who waits at the other end.
+/// What waits at the other end: a process or a thread.
 #[derive(Clone, Copy, Debug)]
 enum Whom {
-    /// A process.
+    /// A process, by its id.
     Process(libc::pid_t),
     /// A thread of this process: `sigqueue` would leave it to the kernel which one gets the signal.
     Thread(libc::pid_t),

@@ -1,4 +1,4 @@
-//! Words in shared memory, with the CPU given up between two looks.
+//! Words in shared memory, with sched_yield between two reads.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Release};

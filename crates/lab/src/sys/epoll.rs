@@ -17,7 +17,7 @@ impl Set {
     /// Watches `fds`, each of which has its index for the data of its events. A wait returns at most `max_events`.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub(crate) fn new<'a>(
         fds: impl IntoIterator<Item = BorrowedFd<'a>>,
         how: EventFlags,

@@ -18,9 +18,9 @@ use crate::runs::{self, SHORT, anywhere, prepare, run_within};
 
 /// Long enough to be caught in it.
 const LONG: Timing = Timing { sample_ns: 2_000_000, samples: 50, least_samples: 50, run_ns: 100_000_000 };
-/// A stall is waited for twice as long at most.
+/// A stall is waited for no longer than this; peers start in this time on a busy machine, too.
 const SOON: Deadlines = Deadlines {
-    setup: Duration::from_millis(700),
+    setup: Duration::from_secs(3),
     run: Duration::from_millis(100),
     grace: Duration::from_millis(100),
 };
@@ -235,6 +235,24 @@ pub fn stopped_for_good(host: &Host) {
         send(watched.peer(1)?, Signal::STOP);
         Some(())
     });
+}
+
+/// A run that is longer than the peers may take to start: the deadline for that does not wake the coordinator meanwhile.
+pub fn coordinator_sleeps_past_the_start(host: &Host) {
+    const EARLY: Deadlines =
+        Deadlines { setup: SOON.setup, run: Duration::from_secs(60), grace: Duration::from_millis(100) };
+    const LONGER: Timing =
+        Timing { sample_ns: 100_000_000, samples: 40, least_samples: 40, run_ns: 4_000_000_000 };
+    let case = prepare(host, &CaseId::new("roundtrip", "pipe", 64, "two-cpus"))
+        .or_else(|_| prepare(host, &CaseId::new("roundtrip", "pipe", 64, "same-cpu")))
+        .expect("a pipe runs everywhere");
+    match run_within(host, &case, LONGER, EARLY) {
+        Outcome::Measured(measured) => {
+            assert!(measured.elapsed_ms > EARLY.setup.as_millis() as f64, "{} ms", measured.elapsed_ms);
+            assert_eq!(measured.roles[0].counted.coordinator_switches, Some(0));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 /// What a mechanism itself may do to its peer.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use weighbridge_lab::catalogue::{self, Refusal};
@@ -195,12 +195,15 @@ pub fn children() -> Vec<i32> {
 pub fn leaving_nothing(test: impl FnOnce()) {
     let before = Belongings::now();
     test();
-    // A thread that was joined may be listed for a moment longer.
-    for _ in 0..100 {
-        if Belongings::now() == before {
-            break;
+    // A thread that was joined may be listed for a moment longer, and tests beside this one may have queues of their own.
+    const DEADLINE: Duration = Duration::from_secs(30);
+    let since = Instant::now();
+    loop {
+        let now = Belongings::now();
+        if now == before {
+            return;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(since.elapsed() < DEADLINE, "left behind: {now:?}, before: {before:?}");
+        std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(Belongings::now(), before);
 }

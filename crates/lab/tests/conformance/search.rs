@@ -1,9 +1,10 @@
-//! The search for the size at which two mechanisms are equally fast, with costs that are known.
+//! Sessions of real peers: the search for the size at which two mechanisms are equally fast, with costs that are known, and what
+//! a run that never ends does to the others.
 
 use std::io;
 use std::time::Duration;
 
-use weighbridge_lab::coordinator::Coordinator;
+use weighbridge_lab::coordinator::{Coordinator, Deadlines};
 use weighbridge_lab::crossover::{self, Listener, Search};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
@@ -40,6 +41,7 @@ pub fn ends_around_the_crossing(host: &Host) {
         seed: 7,
         max_runs: 6,
         first_round: 0,
+        duet: false,
     };
     let interrupt = Interrupt::install().unwrap();
     let coordinator = || Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
@@ -70,4 +72,33 @@ pub fn ends_around_the_crossing(host: &Host) {
     let summaries: Vec<_> = measured.into_iter().cloned().collect();
     let (low, high) = Search::between(&copy(1), &file(1), &summaries).unwrap().bracket();
     assert!(low <= MEET && MEET <= high && high - low <= low / 33 + 1, "{low} to {high}");
+}
+
+/// A run that makes no progress has used the time that it took: what does not fit into the budget any more is skipped with that reason.
+pub fn stall_uses_the_budget(host: &Host) {
+    let stalls = |bytes| CaseId::new("roundtrip", "mock", bytes, "free").with("fault", "stalls");
+    let setup = Duration::from_secs(3);
+    let settings = Settings {
+        precision: 0.02,
+        budget: setup,
+        timing: SHORT,
+        seed: 7,
+        max_runs: 6,
+        first_round: 0,
+        duet: false,
+    };
+    let interrupt = Interrupt::install().unwrap();
+    let coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1)
+        .with_deadlines(Deadlines { setup, ..Deadlines::default() });
+    let cases = [1, 2, 3].map(|bytes| prepare(host, &stalls(bytes)).unwrap()).into();
+    let mut record = Record::default();
+    Session::new(settings, coordinator, &interrupt, cases).run(&mut record).unwrap();
+    let why: Vec<&str> = record
+        .0
+        .iter()
+        .map(|line| if let Line::Skipped(skipped) = line { skipped.why.as_str() } else { panic!("{line:?}") })
+        .collect();
+    let [first, rest @ ..] = &why[..] else { panic!("nothing was skipped") };
+    assert!(first.contains("no progress: stopped after"), "{first}");
+    assert!(rest.len() == 2 && rest.iter().all(|why| why.contains("the budget was used up")), "{rest:?}");
 }

@@ -87,6 +87,15 @@ fn sizes(host: &Host, target: &'static Target) {
             read_all(host, &if payload_bytes > 5_000 { id.with("touch", "none") } else { id });
         }
     }
+    // Reads that end inside a message, in every order in which streams may be written to. That blocking reads never wait
+    // for a writer that waits for them is tested over many more sizes and numbers of streams beside the reader itself.
+    for (wait, order) in [("epoll-et", "random"), ("epoll-lt", "cyclic"), ("none", "cyclic")] {
+        for (payload_bytes, streams, writers) in [(1023, "2", "1"), (700, "13", "3"), (4097, "50", "50")] {
+            let id =
+                fan_in_case(target, payload_bytes, "free").with("streams", streams).with("touch", "none");
+            read_all(host, &id.with("writers", writers).with("wait", wait).with("order", order));
+        }
+    }
 }
 
 fn variants(host: &Host, target: &'static Target) {
@@ -110,7 +119,7 @@ fn log_case(target: &Target, payload_bytes: u64, placement: &str, axes: &[(&str,
     })
 }
 
-/// Those that can wait for logs of so many writers; a futex is that of one log.
+/// Ways that can wait for the logs of several writers; a futex is that of one log.
 fn waits_of_logs(target: &Target, writers: &str) -> &'static [&'static str] {
     match target.id == "causeway-mw" || writers == "1" {
         true => &["spin-block", "block", "epoll", "spin"],

@@ -29,6 +29,8 @@ fn reaches_all(host: &Host, target: &'static Target) {
         of(100, "free", &[("peers", "thread"), ("burst", "3"), ("touch", "none")]),
         of(16_384, "free", &[("touch", "lines")]),
         of(64, "two-cpus", &[("receivers", "1")]),
+        // More than the buffers hold: the sender waits for room while the receivers read.
+        of(4096, "same-cpu", &[("burst", "300"), ("touch", "none")]),
     ];
     for id in cases {
         let Some(measured) = measure(host, &id) else { continue };

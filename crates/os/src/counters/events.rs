@@ -88,7 +88,7 @@ impl Events {
         Events { migrations, cycles, instructions, kernel_included, missing }
     }
 
-    /// Counts nothing.
+    /// Counters that count nothing.
     ///
     /// A thread with any event attached pays for it at every context switch: the kernel saves and restores its events.
     pub fn none() -> Events {

@@ -152,7 +152,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Sleeps until `enough` says so. One sleep need not be a switch: on a busy machine its time may be over before the
+    /// Sleeps until `enough` returns true. One sleep need not be a switch: on a busy machine its time may be over before the
     /// thread has gone to sleep.
     fn sleep_until(mut enough: impl FnMut() -> bool) {
         let start = Instant::now();

@@ -21,7 +21,7 @@ pub struct LoadU32<'a>(pub(super) &'a AtomicU32);
 pub struct LoadU64<'a>(pub(super) &'a AtomicU64);
 
 impl LoadU32<'_> {
-    /// What it holds now.
+    /// Loads the value that the word holds now.
     ///
     /// # Panics
     ///
@@ -75,7 +75,7 @@ pub fn wait_any(
 }
 
 impl LoadU64<'_> {
-    /// What it holds now.
+    /// Loads the value that the word holds now.
     ///
     /// # Panics
     ///

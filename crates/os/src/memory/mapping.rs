@@ -5,7 +5,7 @@
 //!
 //! # Safety
 //!
-//! The promise relied on is ownership: `base .. base + len` was returned by `mmap` to this value and nobody else
+//! The promise relied on is ownership: `base .. base + len` was returned by `mmap` to this value and no other
 //! unmaps it or maps over it until `drop`. Every access is checked against `len`. A mapping of a file is only made
 //! inside the length that the file has at that moment; if the file is made shorter afterwards, access raises SIGBUS,
 //! which ends the process and corrupts nothing. [`Seals::SHRINK`](super::Seals::SHRINK) excludes it.
@@ -111,7 +111,7 @@ impl Mapping {
         let mut ring = Mapping::private(twice, ProtFlags::empty())?;
         ring.access = access;
         for copy in 0..2 {
-            // SAFETY: the fixed range is one half of the reservation that `ring` owns and that nobody has seen yet.
+            // SAFETY: the fixed range is one half of the reservation that `ring` owns and that no other code has seen yet.
             unsafe {
                 let at = ring.base.as_ptr().add(copy * len).cast::<c_void>();
                 mm::mmap(at, len, access.protection(), MapFlags::SHARED | MapFlags::FIXED, fd, offset)
@@ -202,7 +202,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// The kernel's.
+    /// The error of the system call that failed.
     pub fn dont_fork(&self) -> Result<()> {
         self.advise(Advice::LinuxDontFork)
     }
@@ -262,7 +262,7 @@ impl Mapping {
     #[inline]
     #[track_caller]
     pub fn load_u32(&self, offset: usize) -> LoadU32<'_> {
-        // SAFETY: inside, aligned (checked) and alive as long as the reference. Nobody stores through it: `LoadU32` keeps
+        // SAFETY: inside, aligned (checked) and alive as long as the reference. Nothing stores through it: `LoadU32` keeps
         // it to itself.
         LoadU32(unsafe { AtomicU32::from_ptr(self.word(offset)) })
     }
@@ -311,7 +311,7 @@ impl Mapping {
     #[track_caller]
     pub unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
         self.check_range(offset, len);
-        // SAFETY: inside the mapping, and the caller promises that nobody writes.
+        // SAFETY: inside the mapping, and the caller promises that nothing writes to it.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
     }
 
@@ -350,7 +350,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is ours, and references into it borrow from `self`. An error would mean that the range was
-        // not ours; there is nobody to tell.
+        // not ours; there is no caller to tell.
         let _ = unsafe { mm::munmap(self.raw(), self.len) };
     }
 }
@@ -389,7 +389,7 @@ mod tests {
         let reader = Mapping::shared_at(&fd, page_bytes() as u64, 4096, Access::ReadOnly).unwrap();
         writer.atomic_u64(page_bytes() + 8).store(0x0102_0304_0506_0708, Ordering::Release);
         assert_eq!(reader.load_u64(8).load(Ordering::Acquire), 0x0102_0304_0506_0708);
-        // SAFETY: nobody else has this file.
+        // SAFETY: no other code has this file.
         unsafe { writer.slice_mut(3, 2).copy_from_slice(b"ab") };
         let mut bytes = [0; 8];
         assert_eq!(rustix::io::pread(&fd, &mut bytes, 0), Ok(8));
@@ -509,7 +509,7 @@ mod tests {
             let memory = Mapping::shared(&fd, 8 * page_bytes(), access).unwrap();
             memory.prefault().unwrap();
             memory.touch_every_page();
-            // SAFETY: nobody writes to this file any more.
+            // SAFETY: nothing writes to this file any more.
             assert_eq!(unsafe { memory.slice(0, 101) }, [[7; 100].as_slice(), &[0]].concat());
         }
     }

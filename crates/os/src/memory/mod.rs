@@ -1,7 +1,7 @@
 //! Memory that processes share: files that live in memory, their seals, and mappings.
 //!
 //! The files made here never have a name that another process could find. What a peer may do with one is settled by
-//! [`Seals`], which travel with the file; the access mode of a descriptor does not, since whoever holds one can open
+//! [`Seals`], which travel with the file; the access mode of a descriptor does not, since a process that holds one can open
 //! the file again through `/proc/self/fd`.
 
 mod load;

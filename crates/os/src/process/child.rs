@@ -21,7 +21,7 @@ pub enum Stderr {
     /// Where ours goes.
     #[default]
     Inherit,
-    /// Nowhere.
+    /// Standard error goes to /dev/null.
     Null,
     /// Into this descriptor.
     Fd(OwnedFd),
@@ -260,7 +260,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.exit.is_none() {
-            // Neither can fail for a child that nobody has reaped, and if somebody has, there is nothing to do.
+            // Neither can fail for a child that has not been reaped, and for one that has there is nothing to do.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
             let _ = rustix::io::retry_on_intr(|| {
                 waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED)

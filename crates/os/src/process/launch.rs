@@ -38,7 +38,7 @@ pub(super) fn launch(launch: &Launch) -> io::Result<u32> {
     let numbers: Vec<c_int> = sources.iter().map(AsRawFd::as_raw_fd).collect();
     let (report, low) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let failure = above(low.as_fd())?;
-    // The pipe ends when nobody can write to it any more.
+    // The pipe ends when no process can write to it any more.
     drop(low);
     let argv = null_ended(&launch.args);
     let envp = null_ended(&launch.environment);
@@ -59,7 +59,7 @@ pub(super) fn launch(launch: &Launch) -> io::Result<u32> {
     match failed_with(report) {
         None => Ok(pid as u32),
         Some(error) => {
-            // SAFETY: our own child, which is ending or stopped; nobody else has heard of it, and its number is taken
+            // SAFETY: our own child, which is ending or stopped; no other code knows of it, and its number is taken
             // until it is waited for.
             unsafe {
                 libc::kill(pid, libc::SIGKILL);

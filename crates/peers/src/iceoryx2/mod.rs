@@ -1,13 +1,13 @@
 //! iceoryx2: publish-subscribe in shared memory without a daemon, by polling, and with its event service.
 //!
 //! Each end is the only publisher of a service and the only subscriber of the other's. A message is loaned, written where
-//! it lies, sent by its offset, read where it lies and released: nobody copies. Ends that block use an event service of
-//! the same name beside it: who sends notifies, who finds nothing listens.
+//! it lies, sent by its offset, read where it lies and released: nothing is copied. Ends that block use an event service of
+//! the same name beside it: the sender notifies, and a receiver that finds no message listens.
 //!
 //! All is as iceoryx2 has it by default, but for this. Safe overflow is off and a full queue makes the publisher wait,
 //! because a mechanism that loses messages is another mechanism; the wait is iceoryx2's own, which yields and later
-//! sleeps. Queues are longer than its 2 messages where the payload is small, as long as those of our own rings. Nobody
-//! but the two ends can join, there is no history, and no signal handler is installed.
+//! sleeps. Queues are longer than its 2 messages where the payload is small, as long as those of our own rings. Only
+//! the two ends can join, there is no history, and no signal handler is installed.
 
 mod end;
 mod fan_out;
@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 
 use causeway_os::socket;
 use weighbridge_lab::axis::{Axis, Values};
-use weighbridge_lab::contract::{Caps, EndResources, Family, Mechanism, Side, Target, Unsupported};
+use weighbridge_lab::contract::{Caps, EndResources, Family, Mechanism, Side, Unsupported};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern;
@@ -102,7 +102,7 @@ impl Meeting {
         Ok(socket::send_with_fds(&self.0, &[0], &[])?)
     }
 
-    /// Waits until the other end says so.
+    /// Waits until the other end has notified.
     fn hear(&self) -> io::Result<()> {
         match socket::recv_with_fds(&self.0, &mut [0], 0)? {
             (0, _) => Err(peer_gone()),

@@ -3,7 +3,7 @@
 //! It has files below a root directory and shared memory under names with a prefix, and leaves some of both even when all
 //! goes well: directories, and what nodes share that come later. So every run has a root and a prefix of its own. The
 //! coordinator makes the root before the peers start and takes all of it away when they are gone, whether they cleaned up
-//! or were killed. Both names carry the coordinator's process id: when it is killed too, whoever starts next takes them
+//! or were killed. Both names carry the coordinator's process id: when it is killed too, the next start of this program takes them
 //! away.
 
 use std::fs::{self, DirBuilder};
@@ -94,7 +94,7 @@ impl Place {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // What is not there any more need not be taken away; what cannot be is tried again by whoever starts next.
+        // What is not there any more need not be taken away; what cannot be is tried again by the next start.
         let _ = fs::remove_dir_all(self.0.root());
         let prefix = self.0.prefix();
         for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
@@ -115,7 +115,7 @@ pub fn cleanup() {
     });
 }
 
-/// Is there shared memory for so many messages, and is the temporary directory near enough for the sockets of those who
+/// Is there shared memory for that number of messages, and is the temporary directory near enough for the sockets of those who
 /// block? `remedy` is what a user can do about too many messages.
 pub(super) fn fits(messages: usize, params: &CaseParams, remedy: &str) -> Result<(), Unsupported> {
     let message = params.payload_bytes.saturating_add(HEADER_BYTES);

@@ -47,7 +47,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Creates or opens the service `name`. Nobody but its publisher and so many subscribers can join.
+    /// Creates or opens the service `name`. Only its publisher and `subscribers` subscribers can join.
     pub(super) fn open(
         node: &Node<ipc::Service>,
         name: &str,

@@ -9,9 +9,10 @@ use plotly::common::{
 use plotly::layout::{Annotation, Axis, HoverMode, Margin, Shape, ShapeLine, ShapeType};
 use plotly::{Layout, Plot, Scatter, Trace};
 
-use crate::html::axis::plain_axis;
+use crate::axis::plain_axis;
+use crate::chart::{Chart, Drawing, Line, MOST_STRIPS, Point, Strip};
 use crate::html::escape::{escaped, in_chart, in_script};
-use crate::html::look::Look;
+use crate::look::Look;
 use crate::units::significant;
 
 /// Opacity of an interval band.
@@ -29,34 +30,17 @@ pub fn plotly_script() -> String {
     scripts
 }
 
-/// A value of a line or a dot.
-#[derive(Clone, Debug)]
-pub struct Point {
-    /// Where on the horizontal axis.
-    pub x: f64,
-    /// The value.
-    pub y: f64,
-    /// Its interval.
-    pub interval: Option<[f64; 2]>,
-    /// What is shown beside the pointer, plain text, one line each.
-    pub hover: Vec<String>,
-}
-
-/// One mechanism.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// Its name.
-    pub name: String,
-    /// How it is drawn.
-    pub look: Look,
-    /// Is it hidden until the reader clicks on its name?
-    pub is_hidden: bool,
-    /// Its values, from left to right.
-    pub points: Vec<Point>,
+/// A chart as an element of the page.
+pub fn drawn(chart: &Chart) -> String {
+    match &chart.drawing {
+        Drawing::Lines(x, y, all) => lines(&chart.title, x.drawn(), y.drawn(), all),
+        Drawing::Dots(values, all) => dots(&chart.title, values.drawn(), all),
+        Drawing::Strips(all, change) => strips(&chart.title, all, *change),
+    }
 }
 
 /// Lines over payload size.
-pub fn lines(title: &str, x: Axis, y: Axis, lines: &[Line]) -> String {
+fn lines(title: &str, x: Axis, y: Axis, lines: &[Line]) -> String {
     let mut traces: Vec<Box<dyn Trace>> = Vec::new();
     for line in lines {
         traces.extend(band(line));
@@ -75,42 +59,27 @@ pub fn lines(title: &str, x: Axis, y: Axis, lines: &[Line]) -> String {
     )
 }
 
-/// One dot per mechanism with its interval, names down the side. `x` of the points counts for nothing.
-pub fn dots(title: &str, values: Axis, names: Axis, lines: &[Line]) -> String {
+/// One dot per mechanism with its interval, names down the side.
+fn dots(title: &str, values: Axis, lines: &[Line]) -> String {
     let traces: Vec<Box<dyn Trace>> = lines.iter().map(dot).collect();
+    let names = plain_axis("").auto_range(true).dtick(1.0);
     let layout = layout(values, names).show_legend(false);
     figure(title, &format!("data-kind=\"dots\" data-names=\"{}\"", lines.len()), &traces, &layout)
 }
 
-/// One of several series above one another, all over the same samples.
-#[derive(Clone, Debug)]
-pub struct Strip {
-    /// What it is and in which unit.
-    pub label: String,
-    /// One value per sample.
-    pub values: Vec<f64>,
-    /// Levels between which it changes.
-    pub levels: Vec<f64>,
+/// From the lowest to the highest value, and at least a tenth to either side of the middle, so that a steady
+/// series looks steady.
+fn range(strip: &Strip) -> Vec<f64> {
+    let all = || strip.values.iter().chain(&strip.levels).copied();
+    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    let middle = f64::midpoint(low, high);
+    let half = ((high - low) * 0.55).max(middle.abs() * 0.1);
+    if half > 0.0 { vec![middle - half, middle + half] } else { vec![-1.0, 1.0] }
 }
-
-impl Strip {
-    /// From the lowest to the highest value, and at least a tenth to either side of the middle, so that a steady
-    /// series looks steady.
-    fn range(&self) -> Vec<f64> {
-        let all = || self.values.iter().chain(&self.levels).copied();
-        let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
-        let middle = f64::midpoint(low, high);
-        let half = ((high - low) * 0.55).max(middle.abs() * 0.1);
-        if half > 0.0 { vec![middle - half, middle + half] } else { vec![-1.0, 1.0] }
-    }
-}
-
-/// So many strips fit into one chart.
-pub const MOST_STRIPS: usize = 8;
 
 /// Strips above one another over the number of the sample, from 1; `change` is the number of samples before the level
 /// changes. Strips above [`MOST_STRIPS`] are left out.
-pub fn strips(title: &str, strips: &[Strip], change: Option<usize>) -> String {
+fn strips(title: &str, strips: &[Strip], change: Option<usize>) -> String {
     let count = strips.len().min(MOST_STRIPS);
     let mut layout = Layout::new()
         .show_legend(false)
@@ -127,7 +96,7 @@ pub fn strips(title: &str, strips: &[Strip], change: Option<usize>) -> String {
         let top = 1.0 - index as f64 * height;
         // Above each strip there is room for its name.
         let domain = [(top - height).max(0.0), top - height * 0.2];
-        layout = with_y_axis(layout, index, plain_axis("").domain(&domain).n_ticks(4).range(strip.range()));
+        layout = with_y_axis(layout, index, plain_axis("").domain(&domain).n_ticks(4).range(range(strip)));
         traces.push(strip_line(strip, index));
         let label = Annotation::new().text(in_chart(&strip.label)).show_arrow(false);
         let label = label.x_ref("paper").y_ref("paper").x(0.0).y(domain[1]);

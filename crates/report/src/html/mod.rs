@@ -1,86 +1,43 @@
-//! One HTML file that works offline: everything it needs is inside it, and it may load nothing else.
-//!
-//! A section is one file in `section/` and one line in [`SECTIONS`].
+//! The document as one HTML file that works offline: everything it needs is inside it, and it may load nothing else.
 
-mod axis;
 mod chart;
-mod escape;
-mod look;
-mod section;
+pub mod escape;
 
-use std::io::{self, Write};
+use std::fmt::Write;
 
-use crate::matrix::{Matrix, matrices};
+use crate::chart::Chart;
+use crate::document::{Block, Cell, Item, Section, Table};
+use crate::figure::Figure;
 use crate::model::Report;
-use crate::notes;
-use crate::words::many;
+use crate::section::document;
 
-use chart::plotly_script;
+use chart::{drawn, plotly_script};
 use escape::escaped;
-use look::Looks;
-
-/// The sections, in the order of the page.
-const SECTIONS: &[Section] = &[
-    section::machine::SECTION,
-    section::suite::SECTION,
-    section::findings::SECTION,
-    section::latency::SECTION,
-    section::rates::SECTION,
-    section::dots::SECTION,
-    section::scaling::SECTION,
-    section::distribution::SECTION,
-    section::series::SECTION,
-    section::per_op::SECTION,
-    section::cases::SECTION,
-    section::remarks::SECTION,
-    section::skips::SECTION,
-    section::glossary::SECTION,
-];
-
-/// One part of the page.
-struct Section {
-    /// Name of its anchor.
-    id: &'static str,
-    /// Its heading.
-    title: &'static str,
-    /// What stands below the heading; nothing when the record has nothing for it, and then the heading goes too.
-    body: fn(&Page<'_>) -> Option<String>,
-}
-
-/// What the sections are made from.
-struct Page<'a> {
-    report: &'a Report,
-    matrices: Vec<Matrix<'a>>,
-    looks: Looks,
-}
 
 /// The report as one HTML document.
 ///
 /// It is about 5 MB, most of it the charting script.
 pub fn html(report: &Report) -> String {
-    let matrices = matrices(report);
-    let looks = Looks::new(&matrices);
-    let page = Page { report, matrices, looks };
-    let bodies: Vec<(&Section, String)> =
-        SECTIONS.iter().filter_map(|section| Some((section, (section.body)(&page)?))).collect();
-
+    let document = document(report);
     let script = plotly_script();
     let mut out = String::with_capacity(script.len() + (1 << 20));
     out.push_str(include_str!("head.html"));
+    let title = escaped(&document.title);
+    let _ = writeln!(out, "<title>{title}</title>");
     out.push_str("<style>\n");
     out.push_str(include_str!("page.css"));
-    out.push_str("</style>\n</head>\n<body>\n<header>\n<h1>Weighbridge report</h1>\n");
-    out.push_str(&summary(report));
-    out.push_str(&warnings(report));
+    let _ = write!(out, "</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n");
+    out.push_str(&warnings(&document.warnings));
+    let sections: Vec<(&Section, String)> =
+        document.sections.iter().map(|section| (section, blocks(&section.blocks))).collect();
     out.push_str("<nav aria-label=\"Sections\"><ul>\n");
-    for (section, _) in &bodies {
-        out.push_str(&format!("<li><a href=\"#{}\">{}</a></li>\n", section.id, section.title));
+    for (section, _) in &sections {
+        let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escaped(&section.title));
     }
     out.push_str("</ul></nav>\n</header>\n<main>\n");
-    for (section, body) in &bodies {
-        out.push_str(&format!("<section id=\"{}\">\n<h2>{}</h2>\n", section.id, section.title));
-        out.push_str(body);
-        out.push_str("</section>\n");
+    for (section, inside) in &sections {
+        let title = escaped(&section.title);
+        let _ = write!(out, "<section id=\"{}\">\n<h2>{title}</h2>\n{inside}</section>\n", section.id);
     }
     out.push_str("</main>\n");
     out.push_str(&script);
@@ -90,36 +47,121 @@ pub fn html(report: &Report) -> String {
     out
 }
 
-/// Writes [`html`].
-///
-/// # Errors
-/// That of writing.
-pub fn write_html(report: &Report, mut out: impl Write) -> io::Result<()> {
-    out.write_all(html(report).as_bytes())?;
-    out.flush()
-}
-
-fn summary(report: &Report) -> String {
-    let measured = report.cases.iter().filter(|case| case.summary.is_some()).count();
-    let skipped: std::collections::HashSet<_> =
-        report.skipped.iter().map(|skip| (skip.source, &skip.what.case)).collect();
-    let mut text = format!("{} measured, {} skipped", many(measured, "case"), skipped.len());
-    if let Some(header) = report.sources.first().and_then(|source| source.header.as_ref()) {
-        text += &format!(", on {}, {}", header.machine.hostname, header.started);
-    }
-    if report.has_several_sources() {
-        text += &format!(", from {}", many(report.sources.len(), "record"));
-    }
-    format!("<p class=\"lead\">{}.</p>\n", escaped(&text))
-}
-
-fn warnings(report: &Report) -> String {
-    let items: String =
-        notes::warnings(report).iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+fn warnings(lines: &[String]) -> String {
+    let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
     match items.is_empty() {
         true => items,
         false => format!(
             "<div class=\"warning\" role=\"note\"><p><strong>Read this first</strong></p><ul>\n{items}</ul></div>\n"
         ),
+    }
+}
+
+/// A fact longer than this has a line to itself.
+const WIDE_FACT: usize = 60;
+
+fn blocks(all: &[Block]) -> String {
+    all.iter().map(block).collect()
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Heading(text) => format!("<h3>{}</h3>\n", escaped(text)),
+        Block::Paragraph(text) => format!("<p class=\"about\">{}</p>\n", escaped(text)),
+        Block::List(items) => list(items),
+        Block::Facts(facts) => {
+            let fact = |(name, value): &(String, String)| {
+                let wide = if value.len() > WIDE_FACT { " class=\"wide\"" } else { "" };
+                format!("<div{wide}><dt>{}</dt><dd>{}</dd></div>\n", escaped(name), escaped(value))
+            };
+            format!("<dl class=\"facts\">\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
+        }
+        Block::Table(figures) => table(figures),
+        Block::Chart(of) => chart(of),
+        Block::Fold { summary, is_open, blocks: inside } => fold(summary, *is_open, &blocks(inside)),
+    }
+}
+
+fn fold(summary: &str, is_open: bool, inside: &str) -> String {
+    let open = if is_open { " open" } else { "" };
+    format!("<details{open}><summary>{}</summary>\n{inside}</details>\n", escaped(summary))
+}
+
+fn list(items: &[Item]) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let item = |item: &Item| {
+        let below = list(&item.items);
+        format!("<li>{}{below}</li>\n", escaped(&item.fitted(usize::MAX)))
+    };
+    format!("<ul>\n{}</ul>\n", items.iter().map(item).collect::<String>())
+}
+
+fn chart(chart: &Chart) -> String {
+    let figures = chart.figures.as_ref().map(|figures| fold("Figures", false, &table(figures)));
+    let about = if chart.about.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"about\">{}</p>\n", escaped(&chart.about))
+    };
+    drawn(chart) + &about + &figures.unwrap_or_default()
+}
+
+fn table(table: &Table) -> String {
+    let shown: Vec<usize> =
+        (0..table.columns.len()).filter(|index| !table.columns[*index].only_if_split).collect();
+    let class = |index: usize| if table.columns[index].is_text { " class=\"text\"" } else { "" };
+    let head = |index: &usize| {
+        let text = escaped(table.columns[*index].head.trim());
+        let (sort, text) = match table.is_sortable {
+            true => (" aria-sort=\"none\"", format!("<button type=\"button\">{text}</button>")),
+            false => ("", text),
+        };
+        format!("<th scope=\"col\"{}{sort}>{text}</th>", class(*index))
+    };
+    let row = |cells: &Vec<Cell>| {
+        let label = |place: usize| place < table.labels;
+        let each =
+            shown.iter().enumerate().filter_map(|(place, index)| Some((place, *index, cells.get(*index)?)));
+        let cells: String = each.map(|(place, index, of)| cell(of, class(index), label(place))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let heads: String = shown.iter().map(head).collect();
+    let rows: String = table.rows.iter().map(row).collect();
+    let title = match table.title.is_empty() {
+        true => String::new(),
+        false => format!("<h4>{}</h4>\n", escaped(&table.title)),
+    };
+    let (filter, scroll, id) = match table.is_sortable {
+        true => (FILTER, "scroll tall", " class=\"sortable\" id=\"sortable\""),
+        false => ("", "scroll", ""),
+    };
+    format!(
+        "{title}{filter}<div class=\"{scroll}\" tabindex=\"0\"><table{id}>\n<thead><tr>{heads}</tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></div>\n"
+    )
+}
+
+/// A document has one table that can be sorted.
+const FILTER: &str = "<label class=\"filter\">Press a heading to sort. Show only rows with <input type=\"search\" \
+                      data-filters=\"sortable\" placeholder=\"pipe same-cpu\"></label>\n";
+
+fn cell(cell: &Cell, class: &str, is_label: bool) -> String {
+    let (name, scope) = if is_label { ("th", " scope=\"row\"") } else { ("td", "") };
+    match cell {
+        Cell::Text(text) => format!("<{name}{scope}{class}>{}</{name}>", escaped(text)),
+        Cell::Sorted { text, unit, value } => {
+            let unit =
+                if unit.is_empty() { String::new() } else { format!(" data-unit=\"{}\"", escaped(unit)) };
+            format!("<{name}{scope}{class}{unit} data-value=\"{value}\">{}</{name}>", escaped(text))
+        }
+        Cell::Figure(Figure { value, interval, marks, is_best, .. }) => {
+            let (best, value) = match is_best {
+                true => (" class=\"best\"", format!("<strong>{}</strong>", escaped(value))),
+                false => ("", escaped(value)),
+            };
+            format!("<td{best}>{value} <small>{} {marks}</small></td>", escaped(interval))
+        }
     }
 }

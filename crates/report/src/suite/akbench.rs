@@ -3,7 +3,7 @@
 use weighbridge_record::CaseId;
 
 use super::published::{AKBENCH_2025, Row, rows};
-use super::{NOT_A_RACE, Record, Section, Table, reasons, times};
+use super::{NOT_A_RACE, Record, Section, Table, reasons};
 use crate::units::significant;
 
 /// Every latency that was published sums eight durations of ten and divides by ten.
@@ -162,7 +162,9 @@ fn line(record: &Record<'_>, row: &Row, differences: &mut Differences) -> Vec<St
     let figure = found.figure(|value| if is_latency { value } else { value / f64::from(1 << 30) });
     match figure {
         Some(figure) => {
-            cells.extend([significant(figure.value), figure.reach(), times(figure.value, truth)]);
+            let unit = if is_latency { "ns" } else { "GiB/s" };
+            let times = record.times(found, ("akbench, 2025", &cells[0], unit), truth, figure.value);
+            cells.extend([significant(figure.value), figure.reach(), times]);
         }
         None => cells.extend([found.blank(), String::new(), String::new()]),
     }

@@ -2,12 +2,11 @@
 
 use std::cmp::Ordering;
 
+use weighbridge_record::{Crossover, Line, Summary, derive};
 use weighbridge_stats::curve::{Both, Meeting, meeting};
-use weighbridge_stats::paired_ratio;
 
 use super::published::{KDBUS_2014, Row, rows};
 use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
-use crate::rounds::pairs;
 use crate::units::{reach, size};
 use crate::words::many;
 
@@ -50,7 +49,7 @@ pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
     let mut notes = vec![
         "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
          descriptor of a memory file that is used again; IBENCH is a pipe each way with poll() before each read, payload \
-         there and back. The sender fills each payload, and nobody reads it, as there."
+         there and back. The sender fills each payload, and no process reads it, as there."
             .to_string(),
         "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the interval of that \
          one. SPEEDUP is IBENCH over MAX, the median over pairs of runs of one round with its sign-test interval of 95 %: \
@@ -96,7 +95,7 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
         let better = [0, 1].into_iter().filter(|index| value(index).is_some());
         let better = better.max_by(|a, b| value(a).partial_cmp(&value(b)).unwrap_or(Ordering::Equal));
         let max = better.map_or(String::new(), cell);
-        let speedup = better.map_or(String::new(), |better| speedup(ours[2], ours[better]));
+        let speedup = better.map_or(String::new(), |better| speedup(record, ours[2], ours[better]));
         let theirs =
             ["copy_roundtrips_per_s", "memfd_roundtrips_per_s", "ibench_roundtrips_per_s", "speedup"];
         let mut cells = vec![bytes(row).to_string(), cell(0), cell(1), max, cell(2), speedup];
@@ -124,69 +123,63 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
     }
 }
 
-/// How many times as many round trips the pipe makes: from pairs of runs of one round, or from the medians alone where the
-/// record has no such pair.
-fn speedup(ibench: Found<'_>, max: Found<'_>) -> String {
-    let (Found::Value(ibench, pipe), Found::Value(max, other)) = (ibench, max) else { return String::new() };
-    let pairs = pairs(ibench, max, |_, run| Some(run.value));
-    if pairs.is_empty() {
-        return format!("{:.2}", other.median / pipe.median);
-    }
-    let ratio = paired_ratio(&pairs, 0.95);
-    let interval = match ratio.interval {
-        Some(interval) => reach(ratio.median, [interval.low, interval.high]),
-        None => format!("({})", many(ratio.pairs, "pair")),
+/// How many times as many round trips the pipe makes: the other's time over its own, from pairs of runs of one round, or
+/// from the medians alone where the record has no such pair.
+fn speedup(record: &Record<'_>, ibench: Found<'_>, max: Found<'_>) -> String {
+    let (Some(pipe), Some(other)) = (ibench.side(), max.side()) else { return String::new() };
+    let Some(line) = derive::ratio(pipe, other, "value") else { return String::new() };
+    let text = match line.ci95 {
+        Some(interval) => format!("{:.2} {}", line.ratio, reach(line.ratio, interval)),
+        None if line.pairs == 0 => format!("{:.2}", line.ratio),
+        None => format!("{:.2} ({})", line.ratio, many(line.pairs as usize, "pair")),
     };
-    format!("{:.2} {interval}", ratio.median)
+    record.derived.borrow_mut().push(Line::Ratio(line));
+    text
 }
 
 /// The size at which copy and memory file are equally fast, from everything that was measured, further sizes included.
 fn equally_fast(record: &Record<'_>, placement: &str) -> String {
     let copies = record.all(|id| id.mechanism == COPY && id.placement == placement && id.payload_bytes > 0);
-    let mut measured: Vec<Both> = copies
-        .filter_map(|(case, first)| match find(record, MEMFD, placement, case.id.payload_bytes) {
-            Found::Value(_, second) => Some(Both {
-                size: case.id.payload_bytes as f64,
-                first: (first.median, first.ci95),
-                second: (second.median, second.ci95),
-            }),
+    let both =
+        copies.filter_map(|(case, first)| match find(record, MEMFD, placement, case.id.payload_bytes) {
+            Found::Value(_, second) => Some((first, second)),
             _ => None,
-        })
-        .filter(|both| both.first.0 > 0.0 && both.second.0 > 0.0)
-        .collect();
-    measured.sort_by(|a, b| a.size.total_cmp(&b.size));
-    measured.dedup_by(|a, b| a.size == b.size);
-    let range = match (measured.first(), measured.last()) {
-        (Some(first), Some(last)) => format!("{} to {}", size(first.size as u64), size(last.size as u64)),
-        _ => return "Copy and memfd were not measured at a common size.".into(),
+        });
+    let Some(line) = derive::crossover(&both.collect::<Vec<(&Summary, &Summary)>>()) else {
+        return "Copy and memfd were not measured at a common size.".into();
     };
+    let text = told(&line);
+    record.derived.borrow_mut().push(Line::Crossover(line));
+    text
+}
+
+fn told(line: &Crossover) -> String {
     let name = |is_copy: bool| if is_copy { "copy" } else { "memfd" };
-    match meeting(&measured) {
-        None => format!("Copy and memfd cost the same at every size measured ({range})."),
-        Some(Meeting::Never { first_is_cheaper }) => format!(
-            "Copy and memfd are equally fast at no size measured ({range}): {} is always faster.",
-            name(first_is_cheaper)
+    let [least, most] = line.range_bytes.map(size);
+    match (line.bytes, line.first_is_cheaper_below) {
+        (_, None) => format!("Copy and memfd cost the same at every size measured ({least} to {most})."),
+        (None, Some(is_copy)) => format!(
+            "Copy and memfd are equally fast at no size measured ({least} to {most}): {} is always faster.",
+            name(is_copy)
         ),
-        Some(Meeting::At { size, between, first_is_cheaper_below, crossings }) => {
-            let ends = match between {
+        (Some(bytes), Some(is_copy_below)) => {
+            let ends = match line.between_bytes {
                 [Some(low), Some(high)] => {
                     format!("; between {low:.0} and {high:.0} they cannot be told apart")
                 }
-                [Some(low), None] => {
-                    format!("; up to {low:.0} {} is surely faster", name(first_is_cheaper_below))
-                }
+                [Some(low), None] => format!("; up to {low:.0} {} is surely faster", name(is_copy_below)),
                 [None, Some(high)] => {
-                    format!("; from {high:.0} on {} is surely faster", name(!first_is_cheaper_below))
+                    format!("; from {high:.0} on {} is surely faster", name(!is_copy_below))
                 }
                 [None, None] => "; the intervals leave open how exactly".into(),
             };
-            let others = match crossings {
+            let others = match line.crossings {
                 1 => String::new(),
                 count => format!(" The medians cross {count} times; this is the last."),
             };
+            let below = name(is_copy_below);
             format!(
-                "Copy and memfd are equally fast at {size:.0} bytes{ends}. Below, {} is faster.{others}",
-                name(first_is_cheaper_below)
+                "Copy and memfd are equally fast at {bytes:.0} bytes{ends}. Below, {below} is faster.{others}"
             )
         }
     }

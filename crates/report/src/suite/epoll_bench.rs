@@ -4,7 +4,7 @@ use weighbridge_record::{CaseId, Run, Summary};
 use weighbridge_stats::cumulative::uncumulate;
 
 use super::published::{EPOLL_2006, Row, rows};
-use super::{Found, NOT_A_RACE, Record, Section, Table, reasons, times};
+use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
 use crate::model::Measured;
 use crate::units::significant;
 use crate::words::many;
@@ -92,12 +92,12 @@ fn table(record: &Record<'_>, (options, what, average, is): &Setting, published:
         heads: heads.map(String::from).to_vec(),
         rows: theirs.iter().enumerate().map(row).collect(),
         labels: 0,
-        after: vec![averages(&found, *average)],
+        after: vec![averages(record, found, options, *average)],
     }
 }
 
 /// `Avg:`, as the last line has it.
-fn averages(found: &Found<'_>, average: f64) -> String {
+fn averages(record: &Record<'_>, found: Found<'_>, options: &str, average: f64) -> String {
     let theirs = format!("Avg: {average:.0} evts/sec in 2006");
     let Some(figure) = found.figure(|rate| rate) else {
         return format!("{theirs}; ours: {}.", found.blank());
@@ -112,7 +112,7 @@ fn averages(found: &Found<'_>, average: f64) -> String {
         figure.value,
         figure.reach(),
         many(figure.runs as usize, "run"),
-        times(figure.value, average)
+        record.times(found, ("epoll_bench, 2006", options, "events/s"), average, figure.value)
     )
 }
 

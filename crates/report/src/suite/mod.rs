@@ -1,7 +1,8 @@
 //! Suites that repeat what another tool measured: its table, in its order and units, with the published figures beside
 //! ours. One file for each suite, and one line in [`SUITES`]; the record's header says which suite it was.
 //!
-//! A [`Section`] is plain text in cells; each format lays it out in its own way.
+//! Ratios and crossovers are lines that [`weighbridge_record::derive`] makes; a table shows what they say, and
+//! [`derived`] hands them out.
 
 mod akbench;
 mod chart;
@@ -10,40 +11,58 @@ mod published;
 mod scaling;
 mod slab_test;
 
-use serde::Serialize;
-use weighbridge_record::{CaseId, Header, Summary};
+use std::cell::RefCell;
 
+use weighbridge_record::{CaseId, Header, Line, Summary, derive};
+
+use crate::document::{self, Block, Cell, Column};
 use crate::figure::marks;
 use crate::model::{Measured, Report};
 use crate::units::{reach, significant};
 use crate::words::many;
 
-/// What a suite comes to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Section {
-    /// Its heading.
-    pub title: String,
+/// What a suite comes to, in texts.
+#[derive(Debug, Default)]
+struct Section {
+    title: String,
     /// What was measured then and now, a paragraph each.
-    pub about: Vec<String>,
+    about: Vec<String>,
     /// In the order of the tool.
-    pub tables: Vec<Table>,
-    /// What must be known to hold one figure against the other, and why figures are missing.
-    pub notes: Vec<String>,
+    tables: Vec<Table>,
+    /// What must be known to compare the figures, and why some are missing.
+    notes: Vec<String>,
 }
 
-/// A table of texts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Table {
-    /// Its heading.
-    pub title: String,
-    /// Heads of the columns; a line break is a break.
-    pub heads: Vec<String>,
+#[derive(Debug, Default)]
+struct Table {
+    title: String,
+    /// A line break is a break.
+    heads: Vec<String>,
     /// One text for each head.
-    pub rows: Vec<Vec<String>>,
-    /// So many columns at the left are labels, and aligned to the left.
-    pub labels: usize,
+    rows: Vec<Vec<String>>,
+    /// Number of columns at the left that are labels and aligned to the left.
+    labels: usize,
     /// Sentences below it.
-    pub after: Vec<String>,
+    after: Vec<String>,
+}
+
+impl Section {
+    fn composed(self, id: &str) -> Option<document::Section> {
+        let mut blocks: Vec<Block> = self.about.into_iter().map(Block::Paragraph).collect();
+        for Table { title, heads, rows, labels, after } in self.tables {
+            let column = |(index, head)| Column { head, is_text: index < labels, ..Column::default() };
+            blocks.push(Block::Table(document::Table {
+                title,
+                columns: heads.into_iter().enumerate().map(column).collect(),
+                rows: rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect(),
+                labels: labels.max(1),
+                is_sortable: false,
+            }));
+            blocks.extend(after.into_iter().map(Block::Paragraph));
+        }
+        blocks.push(Block::sentences(self.notes));
+        document::Section::new(id, &self.title, blocks)
+    }
 }
 
 /// Name of a suite, and what makes its section.
@@ -59,15 +78,26 @@ const SUITES: &[Suite] = &[
 ];
 
 /// The sections of all records that were made by such a suite.
-pub fn sections(report: &Report) -> Vec<Section> {
+pub fn sections(report: &Report) -> Vec<document::Section> {
+    composed(report).into_iter().map(|(section, _)| section).collect()
+}
+
+/// The lines whose numbers stand in these sections, with the index of the record.
+pub fn derived(report: &Report) -> Vec<(usize, Line)> {
+    composed(report).into_iter().flat_map(|(_, lines)| lines).collect()
+}
+
+fn composed(report: &Report) -> Vec<(document::Section, Vec<(usize, Line)>)> {
     let of = |(source, header): (usize, &Header)| {
         let name = header.settings.get("suite")?;
         let (_, section) = SUITES.iter().find(|(known, _)| known == name)?;
-        let mut section = section(&Record { report, source, header });
+        let record = Record { report, source, header, derived: RefCell::default() };
+        let mut section = section(&record);
         if report.has_several_sources() {
             section.title = format!("{} [{}]", section.title, report.sources[source].name);
         }
-        Some(section)
+        let lines = record.derived.into_inner().into_iter().map(|line| (source, line)).collect();
+        Some((section.composed(&format!("suite-{}", source + 1))?, lines))
     };
     let headers = report.sources.iter().enumerate();
     headers.filter_map(|(source, from)| of((source, from.header.as_ref()?))).collect()
@@ -78,6 +108,7 @@ struct Record<'a> {
     report: &'a Report,
     source: usize,
     header: &'a Header,
+    derived: RefCell<Vec<Line>>,
 }
 
 /// What a record says of a case.
@@ -110,6 +141,23 @@ impl<'a> Record<'a> {
         cases.filter_map(|case| Some((case, case.summary.as_ref()?)))
     }
 
+    /// Ours over a published figure, as in `1.25`.
+    fn times(
+        &self,
+        found: Found<'_>,
+        (source, name, unit): (&str, &str, &str),
+        theirs: f64,
+        ours: f64,
+    ) -> String {
+        let Found::Value(case, _) = found else { return String::new() };
+        let Some(line) = derive::published(&case.id, source, name, unit, theirs, ours) else {
+            return String::new();
+        };
+        let text = significant(line.ratio);
+        self.derived.borrow_mut().push(Line::Published(line));
+        text
+    }
+
     /// Which machine the figures of today come from.
     fn machine(&self) -> String {
         let machine = &self.header.machine;
@@ -126,7 +174,15 @@ struct Figure {
     marks: String,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    /// What a ratio is made from.
+    fn side(self) -> Option<derive::Side<'a>> {
+        match self {
+            Found::Value(case, summary) => Some(derive::Side { summary, runs: &case.runs, record: None }),
+            _ => None,
+        }
+    }
+
     /// The figure, converted by a function that is monotonous.
     fn figure(&self, convert: impl Fn(f64) -> f64) -> Option<Figure> {
         let Found::Value(case, summary) = self else { return None };
@@ -179,14 +235,8 @@ fn reasons<'a>(found: impl IntoIterator<Item = Found<'a>>) -> Vec<String> {
     reasons.into_iter().map(line).collect()
 }
 
-/// Ours over theirs, as in `1.25`.
-fn times(ours: f64, theirs: f64) -> String {
-    if theirs > 0.0 { significant(ours / theirs) } else { String::new() }
-}
-
 /// What no ratio to another machine can mean.
-const NOT_A_RACE: &str =
-    "The machines differ, so a ratio says how far the two tables are apart, and not which program is better.";
+const NOT_A_RACE: &str = "The machines differ: a ratio to a published figure says how far the two tables are apart, not which program is better.";
 
 #[cfg(test)]
 mod tests {

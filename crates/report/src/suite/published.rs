@@ -8,7 +8,7 @@ pub const KDBUS_2014: &str = include_str!("../../data/kdbus-2014.csv");
 pub const EPOLL_2006: &str = include_str!("../../data/epoll-2006.csv");
 /// Jesper Dangaard Brouer on linux-kernel, 17 December 2014.
 pub const SLAB_TEST_2014: &str = include_str!("../../data/slab_test-2014.csv");
-/// The same.
+/// The output of time_bench, 2014.
 pub const TIME_BENCH_2014: &str = include_str!("../../data/time_bench-2014.csv");
 /// The slides of akbench, 2025.
 pub const AKBENCH_2025: &str = include_str!("../../data/akbench-2025.csv");

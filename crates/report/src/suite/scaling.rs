@@ -31,7 +31,7 @@ pub(super) fn section(record: &Record<'_>) -> Section {
             heads: std::iter::once("streams").chain(WAITS).map(String::from).collect(),
             rows: STREAMS.map(row).to_vec(),
             labels: 0,
-            after: vec!["An event is a read that returned data. The page has it as a chart.".into()],
+            after: vec!["An event is a read that returned data.".into()],
         }],
         notes: reasons(all),
     }

@@ -1,8 +1,6 @@
 //! time_bench and slab_test: allocation and free in cycles, by size.
 
 use weighbridge_record::CaseId;
-use weighbridge_stats::median_interval;
-use weighbridge_stats::summary::run_value;
 
 use super::published::{Row, SLAB_TEST_2014, TIME_BENCH_2014, rows};
 use super::{Figure, Found, NOT_A_RACE, Record, Section, Table, reasons};
@@ -158,12 +156,7 @@ fn apart(record: &Record<'_>, tsc_hz: Option<f64>) -> Table {
 /// A part of an operation, which the runs have as a series.
 fn part_of(found: &Found<'_>, part: &str) -> Option<Figure> {
     let Found::Value(case, summary) = found else { return None };
-    let of_run = |run: &weighbridge_record::Run| {
-        let values = run.series.get(part)?;
-        (!values.is_empty() && values.iter().all(|value| value.is_finite())).then(|| run_value(values))
-    };
-    let values: Vec<f64> = case.runs.iter().filter_map(of_run).collect();
-    let interval = median_interval(&values, 0.95).map(|interval| [interval.low, interval.high]);
+    let interval = summary.series_ci95.get(part).copied();
     let value = *summary.series.get(part)?;
     Some(Figure { value, interval, runs: summary.runs, marks: marks(case) })
 }
@@ -231,7 +224,7 @@ fn together(record: &Record<'_>, tsc_hz: Option<f64>) -> Table {
         labels: 0,
         after: vec![
             "cycles(tsc) and ns. Nothing was published for these in 2014. The last two are times between two frees of a role that \
-             frees, whoever allocated; theirs divide by other numbers."
+             frees, whichever role allocated; theirs divide by other numbers."
                 .into(),
         ],
     }

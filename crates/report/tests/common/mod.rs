@@ -75,7 +75,7 @@ pub fn machine() -> Machine {
 
 pub fn header() -> Line {
     Line::Header(Box::new(Header {
-        schema: 1,
+        schema: weighbridge_record::SCHEMA,
         tool: Tool {
             name: "weighbridge".into(),
             version: "0.1.0".into(),
@@ -83,6 +83,7 @@ pub fn header() -> Line {
             profile: "release".into(),
         },
         started: "2026-01-02T03:04:05Z".into(),
+        command: ["weighbridge", "run", "--budget", "2m"].map(String::from).to_vec(),
         seed: 42,
         settings: [("suite".to_string(), "quick".to_string())].into(),
         machine: machine(),
@@ -107,6 +108,7 @@ pub fn case(id: &CaseId, unit: &str) -> Case {
         axes: [("touch".to_string(), "all".to_string())].into(),
         unit: unit.into(),
         higher_is_better: unit.ends_with("/s"),
+        measured_alone: None,
         facts: [("pipe_bytes".to_string(), "65536".to_string())].into(),
     }
 }
@@ -124,6 +126,9 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
         range: [median * (1.0 - 2.0 * width), median * (1.0 + 3.0 * width)],
         spread_between: width / 2.0,
         spread_within: width / 3.0,
+        to_hub: None,
+        best: None,
+        slow_share: None,
         stopped_by: StoppedBy::Precision,
         per_op: PerOp {
             voluntary_switches: if on_one_cpu { 2.0 } else { 1.97 },
@@ -133,8 +138,9 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
             ..PerOp::default()
         },
         series: BTreeMap::new(),
+        series_ci95: BTreeMap::new(),
         distribution: None,
-        shape: Vec::new(),
+        anomalies: Vec::new(),
         regimes: Vec::new(),
     }
 }
@@ -155,7 +161,7 @@ fn disturb(summary: &mut Summary) {
     let id = &summary.case;
     match (id.pattern.as_str(), id.mechanism.as_str(), id.payload_bytes) {
         ("roundtrip", "memfd-pass", 4096..) => {
-            summary.shape.push("minor faults: 1.00 per operation, expected below 0.001".into());
+            summary.anomalies.push("minor faults: 1.00 per operation, expected below 0.001".into());
             summary.per_op.minor_faults = 1.0;
         }
         ("roundtrip", "tcp", 65536) => summary.regimes.push(Regime {
@@ -384,6 +390,7 @@ pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
         roles: Vec::new(),
         series: BTreeMap::new(),
         latencies: None,
+        slices: None,
         noise: Noise::default(),
         startup_ms: 8.0,
         elapsed_ms: 120.0,
@@ -391,7 +398,7 @@ pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
     }
 }
 
-/// Cut short by Ctrl-C: summaries with few runs, a case never reached, an end line that says so.
+/// Cut short by Ctrl-C: summaries with few runs, a case never reached, an end line that is not complete.
 pub fn interrupted() -> Reading {
     let mut lines = vec![header()];
     for (mechanism, median) in [("pipe", 5210.0), ("unix-stream", 6150.0)] {
@@ -435,7 +442,7 @@ pub fn hostile() -> Reading {
                 case.unit = format!("ns/{attack}");
             }
             Line::Summary(summary) => {
-                summary.shape = vec![attack.into()];
+                summary.anomalies = vec![attack.into()];
                 summary.unit = format!("ns/{attack}");
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! The printed interval covers the truth, although the runs were stopped by looking at them.
 
 use fastrand::Rng;
+use weighbridge_stats::stopping::printed_interval;
 use weighbridge_stats::{Decision, Stop, StoppingRule, median, median_interval, run_value, summarise};
 
 use crate::peers::Peer;
@@ -45,7 +46,7 @@ fn outcome(peer: Peer, precision: f64) -> Outcome {
     let share = 1.0 / EXPERIMENTS as f64;
     for _ in 0..EXPERIMENTS {
         let (values, why) = experiment(peer, &rule, &mut random);
-        let interval = median_interval(&values, 0.95).expect("the first look is at six runs");
+        let interval = printed_interval(&values, why == Stop::Precision, 0.0).expect("six runs at least");
         let covered = interval.contains(truth);
         out.covered += share * f64::from(covered);
         out.by_precision += share * f64::from(why == Stop::Precision);

@@ -3,7 +3,13 @@
 //! Every generator has a fixed seed, so a test passes or fails the same way everywhere. Bounds on counted rates leave
 //! room for the chance in that many experiments, and say how much.
 
+mod changes;
 mod comparisons;
+mod correlated;
 mod coverage;
+mod duet;
+mod intervals;
+mod many;
 mod peers;
 mod regimes;
+mod tails;

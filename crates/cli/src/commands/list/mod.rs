@@ -11,6 +11,7 @@ use weighbridge_lab::host::Host;
 
 use super::look_at_host;
 use crate::args::{List, TextOrJson};
+use crate::old_spellings::{self, Kind};
 use crate::{Exit, Failure, nearest, output};
 
 /// What a capability means to somebody who chooses a mechanism.
@@ -47,9 +48,17 @@ pub fn list(args: &List) -> Result<Exit, Failure> {
 
 fn details(name: &str, host: &Host) -> Result<String, Failure> {
     text::details(name, host).ok_or_else(|| {
+        if let Some(renamed) = old_spellings::in_case(name).or_else(|| old_spellings::now(Kind::Axis, name)) {
+            return Failure::new(renamed);
+        }
         let near = nearest::words(name, &text::names());
-        let near =
-            if near.is_empty() { String::new() } else { format!("; the nearest is {}", near.join(", ")) };
+        let near = match near.is_empty() {
+            true => {
+                "; `weighbridge list` shows all names, and an axis with the pattern or mechanism that has it"
+                    .into()
+            }
+            false => format!("; the nearest is {}", near.join(", ")),
+        };
         Failure::new(format!("there is nothing called `{name}`{near}"))
     })
 }

@@ -21,7 +21,7 @@ pub fn overview(host: &Host) -> String {
         line(&mut out, pattern.id, pattern.about);
     }
     for (patterns, targets) in by_patterns() {
-        let _ = writeln!(out, "\nTo measure by {}", patterns.join(", "));
+        let _ = writeln!(out, "\nTargets of {}", patterns.join(", "));
         for target in targets {
             line(&mut out, target.id, target.about);
         }
@@ -40,7 +40,7 @@ pub fn overview(host: &Host) -> String {
     for suite in SUITES {
         suite_line(&mut out, suite);
     }
-    out.push_str("\n`weighbridge list NAME` tells everything about one of these, its own axes too.\n");
+    out.push_str("\n`weighbridge list NAME` describes one of these in full, with its own axes.\n");
     out
 }
 
@@ -108,7 +108,7 @@ fn pattern_details(out: &mut String, pattern: &PatternInfo) {
     let _ = writeln!(out, "pattern {}: {}", pattern.id, pattern.about);
     let drives = |target: &&Target| pattern_ids(target).contains(&pattern.id);
     let targets: Vec<&Target> = catalogue::all().filter(drives).collect();
-    let _ = writeln!(out, "  drives {}", ids(&targets));
+    let _ = writeln!(out, "  targets: {}", ids(&targets));
     for (waits, who) in together(&targets, |target| waits_line(target).into_iter().collect()) {
         if who.iter().any(is_meant) {
             let _ = writeln!(out, "  {waits}{}", of(&who, &targets));
@@ -156,17 +156,17 @@ fn is_meant(target: &&Target) -> bool {
     !target.caps.has(Caps::HARNESS)
 }
 
-/// How it waits, and how else it can; nothing where it never waits.
+/// The default way to wait, and the others; nothing for a target that never waits.
 fn waits_line(target: &Target) -> Option<String> {
     let waits = waits(target);
     let (own, others) = waits.split_first()?;
-    let others = if others.is_empty() { String::new() } else { format!("; can {}", others.join(", ")) };
-    Some(format!("waits by {own}{others}"))
+    let others = if others.is_empty() { String::new() } else { format!("; or {}", others.join(", ")) };
+    Some(format!("waits: {own}{others}"))
 }
 
 fn subject_details(out: &mut String, target: &Target) {
     let _ = writeln!(out, "{}: {}", target.id, target.about);
-    let _ = writeln!(out, "  by {}", pattern_ids(target).join(", "));
+    let _ = writeln!(out, "  patterns: {}", pattern_ids(target).join(", "));
     let caps = caps(target);
     if !caps.is_empty() {
         let _ = writeln!(out, "  {}", caps.join(", "));

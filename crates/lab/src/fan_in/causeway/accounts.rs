@@ -5,7 +5,7 @@ use std::io;
 use crate::params::Touch;
 use crate::touch;
 
-/// Writers have different words for the same number; there are fewer than so many.
+/// Different writers put different words for the same number; there are fewer writers than this.
 const WRITERS_BELOW: u64 = 1 << 16;
 
 /// A message as it was received.
@@ -13,7 +13,7 @@ const WRITERS_BELOW: u64 = 1 << 16;
 pub(super) struct Seen<'a> {
     /// Which of the reader's logs it was in.
     pub(super) log: usize,
-    /// Who published it, among the publishers of that log.
+    /// Index of its publisher among those of the log.
     pub(super) publisher: u8,
     /// How many messages that publisher had sent before, modulo 2³².
     pub(super) sequence: u32,
@@ -79,7 +79,7 @@ impl Accounts {
         }
     }
 
-    /// Whose message this is and which; it must be the next one, and of the right length.
+    /// Publisher and number of a message, which must be the next one of that publisher and have the right length.
     #[inline]
     fn number(&mut self, seen: &Seen<'_>) -> io::Result<(usize, u64)> {
         let writer = match self.has_one_log {

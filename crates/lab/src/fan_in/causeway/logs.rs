@@ -47,7 +47,7 @@ impl Logs {
         Ok(Logs { logs: logs.collect(), wait: params.wait, set, in_place, most: most.max(1) })
     }
 
-    /// Waits until a log has something, as a rule: whoever is woken for nothing comes back too.
+    /// Waits until a log has a message. A wake-up without a message ends the wait too.
     #[inline]
     pub(super) fn wait(&mut self) -> io::Result<()> {
         while !self.is_ready()? {
@@ -72,7 +72,7 @@ impl Logs {
     #[inline(never)]
     fn sleep(&mut self) -> io::Result<()> {
         let Some(set) = &mut self.set else {
-            // `fit` lets nobody block who has several logs.
+            // `fit` refuses to block on several logs.
             return self.logs[0].subscriber.wait(None).map(drop).map_err(io::Error::other);
         };
         for log in self.logs.iter_mut().filter(|log| !log.is_armed) {

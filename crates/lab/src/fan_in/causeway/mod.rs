@@ -76,7 +76,7 @@ const WRITERS: Axis = Axis {
 
 /// Publishers that a group can have.
 const PUBLISHERS_MAX: usize = 64;
-/// Of each log, in the reader: sockets, pages, a bell and what watches its server.
+/// Descriptors of each log in the reader: sockets, pages, a doorbell and what watches its server.
 const EACH_LOG: usize = 8;
 
 fn has_one_log(params: &CaseParams) -> bool {
@@ -132,7 +132,7 @@ impl Inbox {
             true => vec![invite_all(control_sockets, params)?],
             false => control_sockets.iter().map(accept_invitation).collect::<io::Result<Vec<Group>>>()?,
         };
-        // Before subscribing: a group whose publishers have not all come lets nobody receive.
+        // Before subscribing: a group delivers nothing until all of its publishers have joined.
         let publishers = control_sockets.iter().map(hear).collect::<io::Result<Vec<u8>>>()?;
         let subscribe = |group: &Group| group.subscribe(Policy::Reliable).map_err(io::Error::other);
         let subscribers = groups.iter().map(subscribe).collect::<io::Result<Vec<Subscriber>>>()?;

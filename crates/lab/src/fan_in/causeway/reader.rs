@@ -1,24 +1,21 @@
 //! The reader: looks, takes what is there, and at the end accounts for every message that was written.
 
 use std::io;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::Instant;
 
 use causeway_os::counters::ThreadCounters;
 
-use super::super::reader::{COUNTED_OPS, Edge, LOST_AFTER, note};
-use super::super::writer::{self, sum};
+use super::super::reader::{Edge, note};
 use super::super::writers;
 use super::accounts::Accounts;
 use super::logs::Logs;
 use super::writer::VERIFIED;
 use super::{Inbox, has_one_log, logs};
 use crate::contract::Facts;
-use crate::ctx::{Ctx, Flow};
+use crate::ctx::{Balance, Ctx, Leader};
 use crate::mechanism::causeway::{FRAME_BYTES, capacity_bytes};
 use crate::params::CaseParams;
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 
 /// The whole life of this role.
 pub(super) fn drive(
@@ -62,7 +59,7 @@ struct Reader<'a> {
     edges: Vec<Edge>,
 }
 
-impl Flow for Reader<'_> {
+impl Leader for Reader<'_> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         self.logs.wait()?;
@@ -89,31 +86,31 @@ impl Flow for Reader<'_> {
             bytes: self.accounts.bytes,
             calls: self.looks,
             empty: self.empty,
-            writes: self.of_writers(writer::WRITES),
-            voluntary: own.voluntary_switches + self.of_writers(writer::VOLUNTARY),
-            involuntary: own.involuntary_switches + self.of_writers(writer::INVOLUNTARY),
+            writes: self.of_writers(Counter::Messages),
+            voluntary: own.voluntary_switches + self.of_writers(Counter::VoluntarySwitches),
+            involuntary: own.involuntary_switches + self.of_writers(Counter::InvoluntarySwitches),
         });
     }
 
-    fn drain(&mut self, counted_ops: u64) -> io::Result<()> {
-        self.counters.word(0, COUNTED_OPS).store(counted_ops, Relaxed);
-        let mut since = Instant::now();
-        loop {
-            // Before the look: what a writer has written before it said so is there to be read.
-            let is_over =
-                (1..=self.writers).all(|role| self.counters.word(role, writer::DONE).load(Acquire) != 0); // PAIR written
-            let taken = self.take()?;
-            if is_over && self.accounts.events >= self.of_writers(writer::WRITES) {
-                return self.check();
-            }
-            if taken > 0 {
-                since = Instant::now();
-            } else if is_over && since.elapsed() > LOST_AFTER {
-                return self.check();
-            } else {
-                std::thread::yield_now();
+    fn balance(&mut self) -> io::Result<Balance> {
+        self.take()?;
+        Ok(Balance {
+            unit: "messages",
+            sent: (self.of_writers(Counter::Messages), self.of_writers(Counter::Sum)),
+            arrived: (self.accounts.events, self.accounts.sum),
+        })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        for (writer, read) in (1..).zip(self.accounts.of_each_writer()) {
+            let written = VERIFIED + self.counters.get(writer, Counter::Messages);
+            if *read != written {
+                return Err(io::Error::other(format!(
+                    "{read} messages of writer {writer} were read, but {written} written"
+                )));
             }
         }
+        Ok(())
     }
 }
 
@@ -135,28 +132,8 @@ impl Reader<'_> {
         self.logs.take_each(&mut |seen| accounts.take(seen))
     }
 
-    fn of_writers(&self, word: usize) -> u64 {
-        sum(self.counters, self.writers, word)
-    }
-
-    /// Nothing may be lost, nothing added, nothing changed.
-    fn check(&self) -> io::Result<()> {
-        for (index, read) in self.accounts.of_each_writer().iter().enumerate() {
-            let written = VERIFIED + self.counters.word(index + 1, writer::WRITES).load(Relaxed);
-            if *read != written {
-                return Err(io::Error::other(format!(
-                    "{read} messages of writer {} were read, but {written} written",
-                    index + 1
-                )));
-            }
-        }
-        match self.of_writers(writer::SUM) {
-            sum if sum == self.accounts.sum => Ok(()),
-            sum => Err(io::Error::other(format!(
-                "what was read has the sum {:#x}, what was written {sum:#x}",
-                self.accounts.sum
-            ))),
-        }
+    fn of_writers(&self, counter: Counter) -> u64 {
+        self.counters.total(1..=self.writers, counter)
     }
 
     /// What all roles did in the whole run, warm-up and drain included.
@@ -164,8 +141,8 @@ impl Reader<'_> {
         let Accounts { events, bytes, .. } = &self.accounts;
         Facts::from([
             ("first_run_reads".into(), events.to_string()),
-            ("first_run_writes".into(), self.of_writers(writer::WRITES).to_string()),
-            ("first_run_bytes_written".into(), self.of_writers(writer::BYTES).to_string()),
+            ("first_run_writes".into(), self.of_writers(Counter::Messages).to_string()),
+            ("first_run_bytes_written".into(), self.of_writers(Counter::Bytes).to_string()),
             ("first_run_bytes_read".into(), bytes.to_string()),
             ("first_run_lost".into(), self.logs.lost().to_string()),
         ])

@@ -1,20 +1,18 @@
 //! A writer: messages to its log, one after the other, as fast as there is room for them.
 
 use std::io;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway::Publisher;
 
-use super::super::reader::COUNTED_OPS;
-use super::super::writer::{BYTES, COUNTERS_EVERY, DONE, SUM, WRITES, publish_switches};
+use super::super::writer::SWITCHES_EVERY;
 use super::Outbox;
 use super::accounts::word;
 use crate::contract::Facts;
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Follower};
 use crate::mechanism::causeway::loan;
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
-use crate::shared_counters::SharedCounters;
+use crate::shared_counters::{Counter, SharedCounters};
 use crate::touch;
 
 /// Messages of each writer that are checked byte by byte before anything is timed.
@@ -33,47 +31,67 @@ pub(super) fn drive(
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
     let Outbox { publisher, _group } = outbox;
-    let mut writer =
-        Writer { publisher, len: params.payload_bytes, index: role as u64 - 1, writes: 0, sum: 0 };
+    let mut writer = Writer {
+        publisher,
+        counters,
+        role,
+        len: params.payload_bytes,
+        touch: params.touch,
+        chunk: CHUNK.min(CHUNK_BYTES / params.payload_bytes.max(1)).max(1),
+        chunks: 0,
+        writes: 0,
+        sum: 0,
+    };
     cx.set_step(Step::Verify);
     for sequence in 0..VERIFIED {
         writer.send(sequence, Touch::All)?;
     }
-    let chunk = CHUNK.min(CHUNK_BYTES / params.payload_bytes.max(1)).max(1);
-    let mut chunks = 0u64;
-    let work = || {
-        for _ in 0..chunk {
-            writer.write(params.touch)?;
-        }
-        writer.publish(counters, role);
-        if chunks.is_multiple_of(COUNTERS_EVERY) {
-            publish_switches(counters, role);
-        }
-        chunks += 1;
-        Ok(())
-    };
-    let done = || {
-        publish_switches(counters, role);
-        counters.word(role, DONE).store(1, Release); // PAIR written
-    };
-    cx.follow_intervals(work, done, || counters.word(0, COUNTED_OPS).load(Acquire))?;
+    cx.follow_intervals(&mut writer)?;
     Ok(Facts::from([("payload_bytes_max".into(), writer.publisher.payload_bytes_max().to_string())]))
 }
 
-struct Writer {
+struct Writer<'a> {
     publisher: Publisher,
+    counters: &'a SharedCounters,
+    role: usize,
     len: usize,
-    index: u64,
+    touch: Touch,
+    /// Messages between two looks at whether the reader has enough.
+    chunk: usize,
+    chunks: u64,
     /// Messages after those that were verified, and the sum that a reader must take over them.
     writes: u64,
     sum: u64,
 }
 
-impl Writer {
+impl Follower for Writer<'_> {
     #[inline]
-    fn write(&mut self, touch: Touch) -> io::Result<()> {
-        let word = self.send(VERIFIED + self.writes, touch)?;
-        self.sum = self.sum.wrapping_add(touch::expected(self.len, word, touch));
+    fn step(&mut self) -> io::Result<()> {
+        for _ in 0..self.chunk {
+            self.write()?;
+        }
+        let (counters, role) = (self.counters, self.role);
+        counters.set(role, Counter::Messages, self.writes);
+        counters.set(role, Counter::Bytes, self.writes * self.len as u64);
+        counters.set(role, Counter::Sum, self.sum);
+        if self.chunks.is_multiple_of(SWITCHES_EVERY) {
+            counters.set_switches(role);
+        }
+        self.chunks += 1;
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.counters.set_switches(self.role);
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    #[inline]
+    fn write(&mut self) -> io::Result<()> {
+        let word = self.send(VERIFIED + self.writes, self.touch)?;
+        self.sum = self.sum.wrapping_add(touch::expected(self.len, word, self.touch));
         self.writes += 1;
         Ok(())
     }
@@ -81,17 +99,10 @@ impl Writer {
     /// Sends the message with this number, and returns its word.
     #[inline]
     fn send(&mut self, sequence: u64, touch: Touch) -> io::Result<u64> {
-        let word = word(self.index, sequence);
+        let word = word(self.role as u64 - 1, sequence);
         let mut room = loan(&mut self.publisher, self.len)?;
         touch::write(room.as_mut(), word, touch);
         room.commit()?;
         Ok(word)
-    }
-
-    /// Lets the reader know. Only [`DONE`] is waited for, so only that is ordered.
-    fn publish(&self, counters: &SharedCounters, role: usize) {
-        counters.word(role, WRITES).store(self.writes, Relaxed);
-        counters.word(role, BYTES).store(self.writes * self.len as u64, Relaxed);
-        counters.word(role, SUM).store(self.sum, Relaxed);
     }
 }

@@ -1,0 +1,181 @@
+//! What was typed after `weighbridge dbus`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use weighbridge_dbus::lint::Level;
+
+use crate::Failure;
+use crate::args::TextOrJson;
+use crate::values;
+
+/// `weighbridge dbus`
+#[derive(Debug, Args)]
+pub struct Dbus {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do with a D-Bus.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record the messages of a running bus as pcap
+    #[command(after_help = "\
+The bus is asked for the right to monitor. Where it refuses, rules that eavesdrop are tried, then broadcasts alone; what is \
+missing is said. The match rules, names and processes that exist are asked for first, so that recipients can be computed. \
+A capture holds the contents of messages, secrets among them; `weighbridge dbus analyse --anonymise` takes them out.
+
+Examples:
+  weighbridge dbus capture --session --for 10s -o desktop.pcap
+  weighbridge dbus capture --system | weighbridge dbus analyse -")]
+    Capture(Capture),
+    /// Say what happened in a capture: counts, sizes, latencies, habits, recipients, costly match rules
+    #[command(after_help = "\
+Reads pcap and pcapng with D-Bus messages (`dbus-monitor --pcap`, `busctl capture`, `bustle-pcap`, `weighbridge dbus \
+capture`) and the text of `dbus-monitor --profile`. Several files are parts of one capture, in order of time. What is \
+damaged is skipped and counted. Of the contents of messages nothing is shown but match rules and the names of owners.
+
+Examples:
+  weighbridge dbus analyse boot.pcap
+  weighbridge dbus analyse boot.pcap --format html -o boot.html --window 2s..2100ms
+  weighbridge dbus analyse boot.pcap --anonymise -o shape.pcap")]
+    Analyse(Analyse),
+    /// Find match rules that cost more than they bring, in a capture or on a running bus
+    #[command(after_help = "\
+Exit code: 0 no finding at or above the level, 1 findings, 2 a mistake or a failure.
+
+Examples:
+  weighbridge dbus lint boot.pcap
+  weighbridge dbus lint --system --level error --format json")]
+    Lint(Lint),
+}
+
+/// Which bus.
+#[derive(Debug, Args)]
+#[group(required = false, multiple = false)]
+pub struct Bus {
+    /// The bus at this address, as in unix:path=/run/user/1000/bus
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// The session bus of this user
+    #[arg(long)]
+    pub session: bool,
+    /// The system bus
+    #[arg(long)]
+    pub system: bool,
+}
+
+impl Bus {
+    /// The address, if a bus was named.
+    ///
+    /// # Errors
+    /// There is no session bus.
+    pub fn address(&self) -> Result<Option<String>, Failure> {
+        match (&self.address, self.session, self.system) {
+            (Some(address), ..) => Ok(Some(address.clone())),
+            (_, true, _) => {
+                weighbridge_dbus_client::session().map(Some).map_err(|error| Failure::new(error.to_string()))
+            }
+            (_, _, true) => Ok(Some(weighbridge_dbus_client::system())),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// `weighbridge dbus capture`
+#[derive(Debug, Args)]
+pub struct Capture {
+    #[command(flatten)]
+    pub bus: Bus,
+    /// How long [default: until Ctrl-C, or until the bus ends]
+    #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
+    pub time: Option<Duration>,
+    /// The capture, a file that does not exist yet, or `-` for standard output [default: standard output if it is no
+    /// terminal]
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `weighbridge dbus analyse`
+#[derive(Debug, Args)]
+pub struct Analyse {
+    /// Captures; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// What to make of them
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write to this file, which does not exist yet, instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Analyse nothing; write a capture of the same shape, with hashes for names and nothing of contents
+    #[arg(long, requires = "out", conflicts_with_all = ["format", "window", "top"])]
+    pub anonymise: bool,
+    /// The window that a page shows message by message, from the start of the capture [default: its first messages]
+    #[arg(long, value_name = "FROM..TO", value_parser = window)]
+    pub window: Option<(Duration, Duration)>,
+    /// Rows of each table
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    pub top: u16,
+}
+
+/// `weighbridge dbus lint`
+#[derive(Debug, Args)]
+pub struct Lint {
+    /// A capture; `-` is standard input
+    #[arg(value_name = "FILE", conflicts_with = "Bus")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub bus: Bus,
+    /// Least level of findings that are shown, and that make the exit code 1
+    #[arg(long, value_enum, default_value_t = LevelName::Warning)]
+    pub level: LevelName,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+/// Formats of an analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    #[value(alias = "table")]
+    Text,
+    /// Markdown with tables
+    Markdown,
+    /// One document with everything
+    Json,
+    /// One page with pictures that works offline
+    Html,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LevelName {
+    /// Worth knowing
+    Info,
+    /// Costs something without need
+    Warning,
+    /// Grows without end, or concerns every message
+    Error,
+}
+
+impl LevelName {
+    /// The level that it names.
+    pub fn level(self) -> Level {
+        match self {
+            LevelName::Info => Level::Info,
+            LevelName::Warning => Level::Warning,
+            LevelName::Error => Level::Error,
+        }
+    }
+}
+
+fn window(text: &str) -> Result<(Duration, Duration), String> {
+    let form = "write two times from the start of the capture, as in 1500ms..2s";
+    let (from, to) = text.split_once("..").ok_or_else(|| format!("`{text}` is no window; {form}"))?;
+    let from = if from.is_empty() || from == "0" { Duration::ZERO } else { values::duration(from)? };
+    let to = if to.is_empty() { Duration::MAX } else { values::duration(to)? };
+    if from < to { Ok((from, to)) } else { Err(format!("`{text}` ends before it begins; {form}")) }
+}

@@ -1,0 +1,26 @@
+//! `weighbridge dbus`: what a D-Bus does, who gets what, and which match rules are to blame.
+
+mod analyse;
+mod args;
+mod capture;
+mod chart;
+mod document;
+mod lint;
+mod page;
+mod read;
+mod sections;
+
+pub use args::Dbus;
+
+use args::Command;
+
+use crate::{Exit, Failure};
+
+/// Does what was asked.
+pub fn dbus(args: &Dbus) -> Result<Exit, Failure> {
+    match &args.command {
+        Command::Capture(args) => capture::capture(args),
+        Command::Analyse(args) => analyse::analyse(args),
+        Command::Lint(args) => lint::lint(args),
+    }
+}

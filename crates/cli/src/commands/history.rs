@@ -1,0 +1,142 @@
+//! `weighbridge history`: the records of earlier runs, the oldest first.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::args::{self, TextOrJson};
+use crate::store::{self, Entry};
+use crate::{Exit, Failure, output, values};
+
+const HEAD: [&str; 5] = ["started", "cases", "selection", "machine", "record"];
+/// More of what was selected would push the path out of sight.
+const SELECTION_CHARS: usize = 40;
+
+/// Lists records.
+pub fn history(args: &args::History) -> Result<Exit, Failure> {
+    let (entries, exit) = match &args.paths[..] {
+        [] => (of_store(args.format)?, Exit::Fine),
+        paths => of_paths(paths),
+    };
+    output::print(match args.format {
+        TextOrJson::Json => {
+            let entries: Vec<Value> = entries.iter().map(as_json).collect();
+            serde_json::to_string_pretty(&entries).expect("plain data") + "\n"
+        }
+        TextOrJson::Text => table(&entries),
+    })?;
+    Ok(exit)
+}
+
+fn of_store(format: TextOrJson) -> Result<Vec<Entry>, Failure> {
+    let way_out = "name records or folders, as in `weighbridge history DIR`";
+    let folder = store::folder().map_err(|why| Failure::new(format!("{why}; {way_out}")))?;
+    let entries =
+        of_folder(&folder).map_err(|why| Failure::new(format!("`{}` {why}; {way_out}", folder.display())))?;
+    if entries.is_empty() && format == TextOrJson::Text {
+        output::say(&format!(
+            "there is no record in `{}` yet; `weighbridge run` writes one",
+            folder.display()
+        ));
+    }
+    Ok(entries)
+}
+
+/// Those that can be read; of the others it is said why not.
+fn of_paths(paths: &[PathBuf]) -> (Vec<Entry>, Exit) {
+    let (mut entries, mut exit) = (Vec::new(), Exit::Fine);
+    for path in paths {
+        let found = match path.is_dir() {
+            true => of_folder(path),
+            false => store::entry(path).map(|entry| vec![entry]).map_err(|no_record| no_record.why),
+        };
+        match found {
+            Ok(found) => entries.extend(found),
+            Err(why) => {
+                output::say(&format!("error: `{}` {why}", path.display()));
+                exit = Exit::Incomplete;
+            }
+        }
+    }
+    store::sort(&mut entries);
+    (entries, exit)
+}
+
+fn of_folder(folder: &Path) -> Result<Vec<Entry>, String> {
+    let (entries, others) = store::entries(folder).map_err(|error| format!("cannot be read: {error}"))?;
+    for other in others {
+        output::warn(&format!("`{}` {}; left out", other.path.display(), other.why));
+    }
+    Ok(entries)
+}
+
+/// The suite, or the words that stood in its place.
+fn selection(entry: &Entry) -> String {
+    let setting = |name: &str| entry.header.settings.get(name).cloned();
+    let words = setting("cases");
+    match (setting("suite"), words) {
+        (Some(suite), Some(words)) => format!("{suite}: {words}"),
+        (suite, words) => suite.or(words).unwrap_or_default(),
+    }
+}
+
+/// The start in the local time zone.
+fn started(entry: &Entry) -> String {
+    let started: Result<jiff::Timestamp, _> = entry.header.started.parse();
+    started.map_or_else(
+        |_| entry.header.started.clone(),
+        |started| started.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+    )
+}
+
+fn row(entry: &Entry) -> [String; 5] {
+    let mut selection = selection(entry);
+    if selection.chars().count() > SELECTION_CHARS {
+        selection = selection.chars().take(SELECTION_CHARS - 1).chain(['…']).collect();
+    }
+    let unfinished = if entry.is_complete { "" } else { " (ended early)" };
+    let machine = &entry.header.machine;
+    [
+        started(entry),
+        entry.cases.to_string(),
+        selection,
+        format!("{}, Linux {}", machine.hostname, machine.kernel),
+        format!("{}{unfinished}", values::quoted(&entry.path)),
+    ]
+}
+
+fn table(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<[String; 5]> =
+        std::iter::once(HEAD.map(String::from)).chain(entries.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let line = |row: &[String; 5]| {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(widths)
+            .enumerate()
+            .map(|(column, (cell, width))| match column {
+                1 => format!("{cell:>width$}"),
+                _ => format!("{cell:<width$}"),
+            })
+            .collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn as_json(entry: &Entry) -> Value {
+    let header = &entry.header;
+    json!({
+        "started": header.started,
+        "cases": entry.cases,
+        "complete": entry.is_complete,
+        "suite": header.settings.get("suite"),
+        "words": header.settings.get("cases"),
+        "machine": { "hostname": header.machine.hostname, "kernel": header.machine.kernel, "cpu_model": header.machine.cpu_model },
+        "path": entry.path,
+    })
+}

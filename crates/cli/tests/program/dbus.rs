@@ -1,0 +1,192 @@
+//! `weighbridge dbus`: captures that are made, and private buses.
+
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::{captures, files, folder, start, text, wait_for, weighbridge};
+
+/// Strings in bodies of the capture below, which no report may show.
+const SECRETS: &[&str] = &["alice@example.com", "Alice in her garden", "not now"];
+
+fn boot(folder: &Path) {
+    std::fs::write(folder.join("boot.pcap"), captures::boot(Vec::new())).unwrap();
+}
+
+fn output(folder: &Path, args: &[&str], code: i32) -> (String, String) {
+    let output = weighbridge(folder).arg("dbus").args(args).output().unwrap();
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+#[test]
+fn a_capture_is_shown_in_every_format_without_what_messages_say() {
+    let folder = folder();
+    boot(folder.path());
+    let show = |format: &str| output(folder.path(), &["analyse", "boot.pcap", "--format", format], 0).0;
+    let document: serde_json::Value = serde_json::from_str(&show("json")).unwrap();
+    let totals = |key: &str| document["totals"][key].as_u64().unwrap();
+    let counted = ["messages", "method_calls", "method_returns", "errors", "signals"].map(totals);
+    assert_eq!(counted, [8_313, 2_850, 761, 3, 4_699]);
+    assert!(totals("bytes") > 1_000_000);
+    assert_eq!(document["files"][0]["format"], "pcap");
+    let plain = show("text");
+    let add_match = plain.lines().find(|line| line.trim_start().starts_with("AddMatch")).unwrap_or_default();
+    let cells: Vec<&str> = add_match.split_whitespace().collect();
+    assert_eq!(cells, ["AddMatch", "1,308", "15.7", "%"], "{plain}");
+    assert!(plain.contains("8,313 messages"), "{plain}");
+    assert!(plain.contains("The rules of all 25 connections are known."), "{plain}");
+    let markdown = show("markdown");
+    assert!(markdown.contains("## Recipients\n") && markdown.contains("| --- | --: | --: |"), "{markdown}");
+    let page = show("html");
+    assert_eq!(page.matches("<svg").count(), 4);
+    // Nothing is loaded from anywhere.
+    assert!(!page.contains("src=") && !page.contains("href="), "{page}");
+    for shown in [document.to_string(), plain, markdown, page] {
+        assert!(!SECRETS.iter().any(|secret| shown.contains(secret)), "{shown}");
+    }
+    assert_eq!(files(folder.path()), ["boot.pcap"]);
+}
+
+#[test]
+fn lint_has_an_exit_code_for_its_level() {
+    let folder = folder();
+    boot(folder.path());
+    let (found, _) = output(folder.path(), &["lint", "boot.pcap"], 1);
+    assert!(
+        found.starts_with("warning: duplicate: :1.1\n  type='signal',sender='org.freedesktop.DBus'"),
+        "{found}"
+    );
+    assert!(found.ends_with("25 findings\n"), "{found}");
+    let (found, _) = output(folder.path(), &["lint", "boot.pcap", "--level", "error"], 0);
+    assert_eq!(found, "0 findings\n");
+    let (found, _) = output(folder.path(), &["lint", "boot.pcap", "--format", "json", "--level", "info"], 1);
+    let found: Vec<serde_json::Value> = serde_json::from_str(&found).unwrap();
+    assert!(found.iter().any(|finding| finding["kind"] == "matched-nothing"), "{found:?}");
+}
+
+#[test]
+fn an_anonymous_capture_has_the_same_counts_and_no_secrets() {
+    let folder = folder();
+    boot(folder.path());
+    output(folder.path(), &["analyse", "boot.pcap", "--anonymise", "-o", "shape.pcap"], 0);
+    let shape = std::fs::read(folder.path().join("shape.pcap")).unwrap();
+    let whole = String::from_utf8_lossy(&shape).into_owned();
+    assert!(!SECRETS.iter().chain(&["Telepathy", "Contact"]).any(|secret| whole.contains(secret)));
+    let totals = |file: &str| {
+        let (json, _) = output(folder.path(), &["analyse", file, "--format", "json"], 0);
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["totals"].clone()
+    };
+    assert_eq!(totals("boot.pcap"), totals("shape.pcap"));
+    let (_, said) = output(folder.path(), &["analyse", "boot.pcap", "--anonymise", "-o", "shape.pcap"], 2);
+    assert!(said.contains("`shape.pcap` exists already"), "{said}");
+}
+
+#[test]
+fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
+    let folder = folder();
+    boot(folder.path());
+    std::fs::write(folder.path().join("empty"), "").unwrap();
+    std::fs::write(folder.path().join("text"), "this is a text, and no capture of anything\n").unwrap();
+    let whole = std::fs::read(folder.path().join("boot.pcap")).unwrap();
+    std::fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 7]).unwrap();
+    for (args, said) in [
+        (&["analyse", "none.pcap"][..], "error: cannot read `none.pcap`: "),
+        (&["analyse", "empty"], "error: `empty` is empty\n"),
+        (&["lint", "text"], "error: `text` is no capture of D-Bus messages; make one with"),
+        (&["analyse", "boot.pcap", "--anonymise"], "error: "),
+        (&["analyse", "boot.pcap", "--window", "2s..1s"], "error: --window: `2s..1s` ends before it begins"),
+        (&["capture"], "error: which bus? give --session, --system or --address ADDRESS\n"),
+        (&["lint"], "error: nothing to look at; "),
+        (
+            &["capture", "--address", "tcp:host=x", "-o", "x.pcap"],
+            "error: `tcp:host=x` is no address of a Unix socket",
+        ),
+        (
+            &["lint", "--address", "unix:path=/nonexistent/bus"],
+            "error: no bus answers at `unix:path=/nonexistent/bus`",
+        ),
+    ] {
+        let (_, stderr) = output(folder.path(), args, 2);
+        assert!(stderr.starts_with(said) && stderr.lines().count() == 1, "{args:?}: {stderr}");
+    }
+    let (shown, said) = output(folder.path(), &["analyse", "cut.pcap"], 0);
+    assert!(shown.contains("8,312 messages"), "{shown}");
+    assert_eq!(said, "warning: `cut.pcap` ends inside a packet; what comes before was used\n");
+}
+
+/// A private bus, which ends with the test.
+struct Bus {
+    daemon: Child,
+    address: String,
+}
+
+impl Bus {
+    /// Nothing, with the reason printed, where dbus-daemon is missing.
+    fn start(folder: &Path, policy: &str) -> Option<Bus> {
+        let config = folder.join("bus.conf");
+        let allow =
+            "<allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/>";
+        let listen = format!("<listen>unix:dir={}</listen>", folder.display());
+        let policy = format!("<policy context=\"default\">{allow}{policy}</policy>");
+        std::fs::write(&config, format!("<busconfig><type>session</type>{listen}{policy}</busconfig>"))
+            .unwrap();
+        let mut command = Command::new("dbus-daemon");
+        command.arg("--config-file").arg(&config).args(["--print-address=1", "--nofork", "--nopidfile"]);
+        let mut daemon =
+            match command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    println!("skipped: dbus-daemon is not installed (package dbus-daemon)");
+                    return None;
+                }
+                daemon => daemon.unwrap(),
+            };
+        let mut address = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Some(Bus { daemon, address: address.trim().into() })
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// Records until the bus ends, while another program looks at the rules of the same bus.
+#[test]
+fn a_running_bus_is_recorded_and_its_rules_are_looked_at() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    let mut recording =
+        start(folder.path(), &["dbus", "capture", "--address", &bus.address, "-o", "bus.pcap"]);
+    let size = || std::fs::metadata(folder.path().join("bus.pcap")).map_or(0, |file| file.len());
+    wait_for("the rules in the capture", || (size() > 1_000).then_some(()));
+    let before = size();
+    let (found, _) = output(folder.path(), &["lint", "--address", &bus.address], 0);
+    assert_eq!(found, "0 findings\n");
+    wait_for("what lint asked in the capture", || (size() > before).then_some(()));
+    drop(bus);
+    assert_eq!(recording.wait().unwrap().code(), Some(2), "{}", text(folder.path().join("stderr")));
+    let said = text(folder.path().join("stderr"));
+    assert!(said.contains("the capture ends early: the bus closed the connection"), "{said}");
+    let (shown, said) = output(folder.path(), &["analyse", "bus.pcap"], 0);
+    assert!(shown.contains("GetAllMatchRules") && shown.contains("The rules of all"), "{shown}");
+    assert_eq!(said, "");
+}
+
+#[test]
+fn where_a_monitor_is_refused_the_missing_right_is_named() {
+    let folder = folder();
+    let deny = "<deny send_interface=\"org.freedesktop.DBus.Monitoring\"/>";
+    let Some(bus) = Bus::start(folder.path(), deny) else { return };
+    let args = ["capture", "--address", &bus.address, "--for", "300ms", "-o", "bus.pcap"];
+    let (_, said) = output(folder.path(), &args, 0);
+    assert!(said.contains("the bus refuses a monitor (org.freedesktop.DBus.Error.AccessDenied"), "{said}");
+    assert!(said.contains("The right that is missing: BecomeMonitor"), "{said}");
+    let (json, _) = output(folder.path(), &["analyse", "bus.pcap", "--format", "json"], 0);
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(document["totals"]["messages"].as_u64().unwrap() > 2, "{json}");
+}

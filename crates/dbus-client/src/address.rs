@@ -1,0 +1,112 @@
+//! Server addresses: `unix:path=/run/user/1000/bus;unix:abstract=/tmp/x,guid=…`.
+//!
+//! Source: D-Bus Specification, section "Server Addresses".
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::PathBuf;
+
+use crate::Error;
+
+/// One place where a bus may listen. Only Unix sockets are supported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A socket in the file system.
+    Path(PathBuf),
+    /// A name in the abstract namespace.
+    Abstract(Vec<u8>),
+}
+
+/// The addresses of the session bus of this user.
+///
+/// # Errors
+/// The environment names none.
+pub fn session() -> Result<String, Error> {
+    if let Ok(address) = std::env::var("DBUS_SESSION_BUS_ADDRESS") {
+        return Ok(address);
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("bus"));
+    match runtime.filter(|socket| socket.exists()) {
+        Some(socket) => Ok(format!("unix:path={}", socket.display())),
+        None => Err(Error::Address(
+            "there is no session bus: neither DBUS_SESSION_BUS_ADDRESS nor $XDG_RUNTIME_DIR/bus; name one with --address".into(),
+        )),
+    }
+}
+
+/// The addresses of the system bus.
+#[must_use]
+pub fn system() -> String {
+    let standard = || "unix:path=/run/dbus/system_bus_socket".into();
+    std::env::var("DBUS_SYSTEM_BUS_ADDRESS").unwrap_or_else(|_| standard())
+}
+
+impl Address {
+    /// Reads a list of addresses; those that are no Unix socket are left out.
+    ///
+    /// # Errors
+    /// None of them can be used.
+    pub fn list(text: &str) -> Result<Vec<Address>, Error> {
+        let found: Vec<Address> = text.split(';').filter_map(one).collect();
+        match found.is_empty() {
+            true => Err(Error::Address(format!(
+                "`{text}` is no address of a Unix socket; write unix:path=PATH or unix:abstract=NAME"
+            ))),
+            false => Ok(found),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> std::io::Result<UnixStream> {
+        match self {
+            Address::Path(path) => UnixStream::connect(path),
+            Address::Abstract(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?),
+        }
+    }
+}
+
+fn one(text: &str) -> Option<Address> {
+    let keys = text.strip_prefix("unix:")?;
+    keys.split(',').find_map(|pair| match pair.split_once('=')? {
+        ("path", value) => {
+            let path = String::from_utf8(unescaped(value)?).ok()?;
+            Some(Address::Path(path.into()))
+        }
+        ("abstract", value) => Some(Address::Abstract(unescaped(value)?)),
+        ("runtime", "yes") => {
+            Some(Address::Path(PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bus")))
+        }
+        _ => None,
+    })
+}
+
+/// Bytes may be written as `%2f`.
+fn unescaped(value: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = value.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first == b'%' {
+            let (digits, after) = rest.split_at_checked(2)?;
+            out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = after;
+        } else {
+            out.push(first);
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_their_escapes_and_others_left_out() {
+        let list = Address::list("tcp:host=x,port=1;unix:path=/a%20b,guid=12;unix:abstract=/tmp/c").unwrap();
+        assert_eq!(list, [Address::Path("/a b".into()), Address::Abstract(b"/tmp/c".to_vec())]);
+        assert!(
+            Address::list("tcp:host=x").unwrap_err().to_string().starts_with("`tcp:host=x` is no address")
+        );
+        assert!(Address::list("unix:path=%zz").is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! One connection to a bus, or to a program that speaks like one.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
+use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind, message_bytes};
+
+use crate::{Address, Error};
+
+/// For authentication and for writing. A bus that takes longer is stuck.
+const PATIENCE: Duration = Duration::from_secs(25);
+const CHUNK_BYTES: usize = 64 << 10;
+/// Most descriptors of one message, by the limit of the kernel.
+const MOST_FDS: usize = 253;
+/// A line of the authentication protocol is short.
+const MOST_LINE_BYTES: usize = 16 << 10;
+
+/// A connection that is authenticated. Descriptors that arrive are closed.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+    received: Vec<u8>,
+    /// Bytes of `received` that were handed out.
+    used: usize,
+    /// Messages that came while a reply was awaited.
+    kept: VecDeque<Vec<u8>>,
+    last_serial: u32,
+    unique_name: String,
+}
+
+impl Connection {
+    /// Connects to the first address of a list that answers, authenticates as this user, and says Hello.
+    ///
+    /// # Errors
+    /// No address can be used, or the bus does not accept the connection.
+    pub fn open(addresses: &str) -> Result<Connection, Error> {
+        let mut failed = None;
+        for address in Address::list(addresses)? {
+            match address.connect() {
+                Ok(stream) => {
+                    let mut connection = Connection::authenticated(stream)?;
+                    let hello = driver_call("Hello", Body::default());
+                    let reply = connection.call(&hello, PATIENCE)?;
+                    connection.unique_name = first_text(&reply).unwrap_or_default().into();
+                    return Ok(connection);
+                }
+                Err(source) => failed = Some(Error::Connect { address: addresses.into(), source }),
+            }
+        }
+        Err(failed.expect("a list of addresses is not empty"))
+    }
+
+    /// Authenticates on a stream. Nothing is said to the driver: the other end may be no bus.
+    ///
+    /// # Errors
+    /// The other end does not accept this user, or not in time.
+    pub fn authenticated(stream: UnixStream) -> Result<Connection, Error> {
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut connection = Connection {
+            stream,
+            received: Vec::new(),
+            used: 0,
+            kept: VecDeque::new(),
+            last_serial: 0,
+            unique_name: String::new(),
+        };
+        let user = rustix::process::getuid().as_raw().to_string();
+        let user: String = user.bytes().map(|digit| format!("{digit:02x}")).collect();
+        let ok = connection.line(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes())?;
+        if !ok.starts_with("OK") {
+            return Err(Error::Authentication(ok));
+        }
+        // Without descriptors, a monitor is not shown messages that carry some. A bus that cannot says so and goes on.
+        connection.line(b"NEGOTIATE_UNIX_FD\r\n")?;
+        connection.stream.write_all(b"BEGIN\r\n")?;
+        Ok(connection)
+    }
+
+    /// This connection's name on the bus; empty where there is no bus.
+    #[must_use]
+    pub fn unique_name(&self) -> &str {
+        &self.unique_name
+    }
+
+    /// Sends a message and returns its serial.
+    ///
+    /// # Errors
+    /// It cannot be written, or is too long.
+    pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
+        self.last_serial = self.last_serial.checked_add(1).unwrap_or(1);
+        let bytes = message.build(self.last_serial).map_err(|long| Error::Io(io::Error::other(long)))?;
+        self.send_bytes(&bytes)?;
+        Ok(self.last_serial)
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.stream.write_all(bytes)?)
+    }
+
+    /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`receive`](Connection::receive).
+    ///
+    /// # Errors
+    /// The reply is an error or does not come in time.
+    pub fn call(&mut self, message: &Builder<'_>, patience: Duration) -> Result<Vec<u8>, Error> {
+        let deadline = Instant::now() + patience;
+        let serial = self.send(message)?;
+        loop {
+            let Some(bytes) = self.next(deadline)? else { return Err(Error::TimedOut) };
+            let header = Header::parse(&bytes).map_err(Error::Protocol)?;
+            if header.reply_serial != Some(serial) {
+                self.kept.push_back(bytes);
+                continue;
+            }
+            if header.kind == Kind::Error {
+                let name = header.error_name.unwrap_or_default().into();
+                return Err(Error::Refused { name, message: first_text(&bytes).unwrap_or_default().into() });
+            }
+            return Ok(bytes);
+        }
+    }
+
+    /// Calls a method of the driver and waits for the reply.
+    ///
+    /// # Errors
+    /// As [`call`](Connection::call).
+    pub fn ask_driver(&mut self, member: &str, body: Body) -> Result<Vec<u8>, Error> {
+        self.call(&driver_call(member, body), PATIENCE)
+    }
+
+    /// The next message, or nothing if none comes within `patience`. Zero looks without waiting.
+    ///
+    /// # Errors
+    /// The bus closed the connection, or sent what is no message.
+    pub fn receive(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Error> {
+        match self.kept.pop_front() {
+            Some(kept) => Ok(Some(kept)),
+            None => self.next(Instant::now() + patience),
+        }
+    }
+
+    /// Is a message there already, read from the socket or kept?
+    #[must_use]
+    pub fn has_buffered(&self) -> bool {
+        !self.kept.is_empty() || self.buffered().is_some_and(|bytes| bytes <= self.received.len() - self.used)
+    }
+
+    fn buffered(&self) -> Option<usize> {
+        message_bytes(&self.received[self.used..]).ok()
+    }
+
+    fn next(&mut self, deadline: Instant) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            let there = &self.received[self.used..];
+            match message_bytes(there) {
+                Ok(bytes) if bytes <= there.len() => {
+                    let message = there[..bytes].to_vec();
+                    self.used += bytes;
+                    return Ok(Some(message));
+                }
+                Ok(_) | Err(weighbridge_dbus::wire::Fault::Cut) => {}
+                Err(fault) => return Err(Error::Protocol(fault)),
+            }
+            if !self.fill(deadline)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Sends a line of the authentication protocol and reads the answer.
+    fn line(&mut self, line: &[u8]) -> Result<String, Error> {
+        self.stream.write_all(line)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let there = &self.received[self.used..];
+            if let Some(end) = there.windows(2).position(|two| two == b"\r\n") {
+                let answer = String::from_utf8_lossy(&there[..end]).into_owned();
+                self.used += end + 2;
+                return Ok(answer);
+            }
+            if there.len() > MOST_LINE_BYTES {
+                return Err(Error::Authentication("it answers with a line that does not end".into()));
+            }
+            if !self.fill(deadline)? {
+                return Err(Error::TimedOut);
+            }
+        }
+    }
+
+    /// Reads more; false when the time is over.
+    fn fill(&mut self, deadline: Instant) -> Result<bool, Error> {
+        self.received.drain(..self.used);
+        self.used = 0;
+        let patience = deadline.saturating_duration_since(Instant::now());
+        // Zero would mean for ever.
+        self.stream.set_read_timeout(Some(patience.max(Duration::from_micros(1))))?;
+        let start = self.received.len();
+        self.received.resize(start + CHUNK_BYTES, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+        let mut descriptors = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut self.received[start..])];
+        let got = recvmsg(&self.stream, &mut parts, &mut descriptors, RecvFlags::CMSG_CLOEXEC);
+        // What the messages carry is not wanted; dropping closes it.
+        drop(descriptors);
+        let count = got.as_ref().map_or(0, |got| got.bytes);
+        self.received.truncate(start + count);
+        match got {
+            Ok(_) if count == 0 => Err(Error::Closed),
+            Ok(_) => Ok(true),
+            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(rustix::io::Errno::INTR) => Ok(Instant::now() < deadline),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+pub(crate) fn driver_call(member: &str, body: Body) -> Builder<'_> {
+    let driver = weighbridge_dbus::bus::DRIVER;
+    Builder::call("/org/freedesktop/DBus", member).interface(driver).destination(driver).body(body)
+}
+
+/// The first argument of a message, if it is a string.
+fn first_text(bytes: &[u8]) -> Option<&str> {
+    let header = Header::parse(bytes).ok()?;
+    match Args::new(&header, &bytes[header.header_bytes..]).next() {
+        Some(Ok(Arg::Text(text))) => Some(text),
+        _ => None,
+    }
+}

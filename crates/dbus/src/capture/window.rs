@@ -1,0 +1,80 @@
+//! A view of the next bytes of a source.
+
+use std::io::{self, Read};
+
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Bytes that were read and not yet consumed.
+#[derive(Debug)]
+pub(super) struct Window<R> {
+    source: R,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    is_at_end: bool,
+}
+
+impl<R: Read> Window<R> {
+    pub fn new(source: R) -> Window<R> {
+        Window { source, bytes: Vec::new(), start: 0, end: 0, is_at_end: false }
+    }
+
+    /// The next `count` bytes without consuming them; fewer at the end of the source.
+    pub fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
+        while self.end - self.start < count && !self.is_at_end {
+            self.fill()?;
+        }
+        let end = self.end.min(self.start + count);
+        Ok(&self.bytes[self.start..end])
+    }
+
+    /// Takes away bytes that were peeked at.
+    pub fn consume(&mut self, count: usize) {
+        assert!(count <= self.end - self.start, "only what was peeked at is consumed");
+        self.start += count;
+    }
+
+    /// Takes and returns bytes that were peeked at.
+    pub fn take(&mut self, count: usize) -> &[u8] {
+        let start = self.start;
+        self.consume(count);
+        &self.bytes[start..start + count]
+    }
+
+    /// Skips bytes, `step` at a time, until those that follow are recognised or the source ends. Returns how many.
+    pub fn skip_until(&mut self, step: usize, need: usize, is_it: impl Fn(&[u8]) -> bool) -> io::Result<u64> {
+        let mut skipped = 0;
+        loop {
+            let left = self.peek(need)?.len();
+            if left < need {
+                self.consume(left);
+                return Ok(skipped + left as u64);
+            }
+            if is_it(&self.bytes[self.start..self.start + need]) {
+                return Ok(skipped);
+            }
+            self.consume(step);
+            skipped += step as u64;
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        // A length from the file is no reason for memory; only bytes that are there are.
+        let room = self.end + CHUNK_BYTES;
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
+        }
+        match self.source.read(&mut self.bytes[self.end..]) {
+            Ok(0) => self.is_at_end = true,
+            Ok(count) => self.end += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}

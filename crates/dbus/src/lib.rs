@@ -1,0 +1,20 @@
+//! D-Bus as facts: bytes of messages and captures in, what they mean out. Nothing here opens a file or a socket.
+//!
+//! | module | from | to |
+//! |---|---|---|
+//! | [`wire`] | bytes of a message | header and arguments, and back |
+//! | [`rule`] | text of a match rule | which messages it matches, which rules it makes superfluous |
+//! | [`bus`] | messages in order | who has which name and which rules at that time |
+//! | [`capture`] | pcap, pcapng, text of `dbus-monitor --profile` | messages with their times |
+//! | [`traffic`] | messages with their times | counts, latencies, recipients, habits |
+//! | [`lint`] | rules and what they matched | findings |
+//! | [`anonymise`] | a message | a message of the same shape without its strings |
+
+pub mod anonymise;
+pub mod bus;
+pub mod capture;
+pub mod lint;
+pub mod rule;
+mod symbols;
+pub mod traffic;
+pub mod wire;

@@ -1,0 +1,176 @@
+//! Match rules: which broadcasts a connection wants.
+//!
+//! Source: D-Bus Specification, section "Match Rules".
+
+mod parse;
+mod subsume;
+
+pub use parse::{BadRule, MAX_RULE_BYTES, Part, parts};
+
+use std::fmt;
+
+use crate::wire::names::{is_below_name, is_below_path};
+use crate::wire::{Arg, Header, Kind};
+
+/// Greatest index of an argument that a rule can name.
+pub const MAX_ARG: u8 = 63;
+
+/// All conditions of one rule; a message matches when all that are there hold. Two rules are equal when a bus takes them
+/// for the same, however they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MatchRule {
+    /// `type`
+    pub kind: Option<Kind>,
+    /// `sender`: a unique name, or a name that the sender owns when it sends.
+    pub sender: Option<String>,
+    /// `interface`
+    pub interface: Option<String>,
+    /// `member`
+    pub member: Option<String>,
+    /// `path` or `path_namespace`
+    pub path: Option<PathMatch>,
+    /// `destination`: a unique name, or a name that the destination owns.
+    pub destination: Option<String>,
+    /// `argN`, `argNpath`, `arg0namespace`, by rising index.
+    pub args: Vec<(u8, ArgMatch)>,
+    /// `eavesdrop='true'`: also messages that are for others.
+    pub eavesdrop: bool,
+}
+
+/// A condition on the object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PathMatch {
+    /// This object.
+    Exact(String),
+    /// This object and all below it.
+    Namespace(String),
+}
+
+/// A condition on one argument.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ArgMatch {
+    /// `argN`: a string that is equal.
+    Text(String),
+    /// `argNpath`: a string or object path that is equal; or where one of the two ends in a slash and the other starts with it.
+    Path(String),
+    /// `arg0namespace`: a string that is this name or below it.
+    Namespace(String),
+}
+
+/// Who owns which name, at the moment a message passes.
+pub trait Owners {
+    /// Is `connection`, a unique name, the owner of `name`?
+    fn owns(&self, connection: &str, name: &str) -> bool;
+}
+
+/// Nobody owns any well-known name.
+impl Owners for () {
+    fn owns(&self, _: &str, _: &str) -> bool {
+        false
+    }
+}
+
+impl MatchRule {
+    /// Does a message satisfy all conditions? Whom it is for is not asked here: a bus gives a message with a destination to
+    /// that destination, and to rules with `eavesdrop`.
+    #[must_use]
+    pub fn matches(&self, header: &Header<'_>, args: &[Arg<'_>], owners: &dyn Owners) -> bool {
+        let same = |wanted: &Option<String>, is: Option<&str>| wanted.is_none() || wanted.as_deref() == is;
+        let names = |wanted: &Option<String>, is: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| {
+                is.is_some_and(|connection| connection == wanted || owners.owns(connection, wanted))
+            })
+        };
+        self.kind.is_none_or(|kind| kind == header.kind)
+            && same(&self.member, header.member)
+            && same(&self.interface, header.interface)
+            && self.path.as_ref().is_none_or(|path| header.path.is_some_and(|is| path.matches(is)))
+            && self
+                .args
+                .iter()
+                .all(|(index, arg)| args.get(usize::from(*index)).is_some_and(|is| arg.matches(*is)))
+            && names(&self.sender, header.sender)
+            && names(&self.destination, header.destination)
+    }
+
+    /// The equal-string condition on the first argument, if there is one.
+    #[must_use]
+    pub fn arg0(&self) -> Option<&str> {
+        match self.args.first() {
+            Some((0, ArgMatch::Text(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Has it no condition that tells one signal from another?
+    #[must_use]
+    pub fn matches_every_signal(&self) -> bool {
+        let bare = MatchRule { kind: self.kind, eavesdrop: self.eavesdrop, ..MatchRule::default() };
+        *self == bare && self.kind.is_none_or(|kind| kind == Kind::Signal)
+    }
+}
+
+impl PathMatch {
+    fn matches(&self, path: &str) -> bool {
+        match self {
+            PathMatch::Exact(wanted) => path == wanted,
+            PathMatch::Namespace(wanted) => is_below_path(path, wanted),
+        }
+    }
+}
+
+impl ArgMatch {
+    /// Does an argument satisfy it?
+    #[must_use]
+    pub fn matches(&self, arg: Arg<'_>) -> bool {
+        match (self, arg) {
+            (ArgMatch::Text(wanted), Arg::Text(is)) => is == wanted,
+            (ArgMatch::Path(wanted), Arg::Text(is) | Arg::Path(is)) => {
+                is == wanted
+                    || wanted.ends_with('/') && is.starts_with(wanted.as_str())
+                    || is.ends_with('/') && wanted.starts_with(is)
+            }
+            (ArgMatch::Namespace(wanted), Arg::Text(is)) => is_below_name(is, wanted),
+            _ => false,
+        }
+    }
+}
+
+/// The rule as text, in one spelling for equal rules.
+impl fmt::Display for MatchRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut comma = "";
+        let mut put = |key: &str, value: &str| {
+            // An apostrophe cannot stand inside a quoted part; outside, a backslash lets it.
+            write!(f, "{comma}{key}='{}'", value.replace('\'', r"'\''"))?;
+            comma = ",";
+            Ok(())
+        };
+        if self.eavesdrop {
+            put("eavesdrop", "true")?;
+        }
+        if let Some(kind) = self.kind {
+            put("type", kind.word())?;
+        }
+        let texts = [("sender", &self.sender), ("interface", &self.interface), ("member", &self.member)];
+        for (key, text) in texts.into_iter().filter_map(|(key, text)| Some((key, text.as_ref()?))) {
+            put(key, text)?;
+        }
+        match &self.path {
+            Some(PathMatch::Exact(path)) => put("path", path)?,
+            Some(PathMatch::Namespace(path)) => put("path_namespace", path)?,
+            None => {}
+        }
+        if let Some(destination) = &self.destination {
+            put("destination", destination)?;
+        }
+        for (index, arg) in &self.args {
+            match arg {
+                ArgMatch::Text(text) => put(&format!("arg{index}"), text)?,
+                ArgMatch::Path(path) => put(&format!("arg{index}path"), path)?,
+                ArgMatch::Namespace(name) => put("arg0namespace", name)?,
+            }
+        }
+        Ok(())
+    }
+}

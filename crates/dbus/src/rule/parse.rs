@@ -1,0 +1,210 @@
+//! Text to a rule.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use super::{ArgMatch, MAX_ARG, MatchRule, PathMatch};
+use crate::wire::{Kind, names};
+
+/// Most bytes of a rule. The reference implementation refuses longer ones; the specification names no limit.
+pub const MAX_RULE_BYTES: usize = 1024;
+
+/// Why a text is no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRule(String);
+
+impl fmt::Display for BadRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadRule {}
+
+fn bad(why: impl Into<String>) -> BadRule {
+    BadRule(why.into())
+}
+
+/// One `key='value'` of a rule: the key, the value without quotes, and where the value stands in the text, quotes included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// `sender`, `arg3path` …
+    pub key: &'a str,
+    /// The value.
+    pub value: String,
+    /// Bytes of the text that spell the value.
+    pub at: Range<usize>,
+}
+
+/// Splits the text of a rule. Neither keys nor values are checked.
+///
+/// # Errors
+/// A part has no `=`, or a quote is not closed.
+pub fn parts(text: &str) -> Result<Vec<Part<'_>>, BadRule> {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    loop {
+        let rest = &text[at..];
+        let blank = rest.len() - rest.trim_start().len();
+        at += blank;
+        if at == text.len() {
+            return Ok(parts);
+        }
+        let equals = text[at..].find('=').ok_or_else(|| bad(format!("`{}` has no value", &text[at..])))?;
+        let key = text[at..at + equals].trim_end();
+        let start = at + equals + 1;
+        let (value, end) = value(text, start)?;
+        parts.push(Part { key, value, at: start..end });
+        at = (end + 1).min(text.len());
+    }
+}
+
+/// The value that starts at `start`, and where it ends. Inside apostrophes all is literal; outside, `\'` is an apostrophe
+/// and a comma ends the value.
+fn value(text: &str, start: usize) -> Result<(String, usize), BadRule> {
+    let (mut value, mut quoted) = (String::new(), false);
+    let mut letters = text[start..].char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\'' => quoted = !quoted,
+            ',' if !quoted => return Ok((value, start + at)),
+            '\\' if !quoted && letters.peek().is_some_and(|(_, next)| *next == '\'') => {
+                value.push('\'');
+                letters.next();
+            }
+            _ => value.push(letter),
+        }
+    }
+    match quoted {
+        true => Err(bad("a quote is not closed")),
+        false => Ok((value, text.len())),
+    }
+}
+
+impl FromStr for MatchRule {
+    type Err = BadRule;
+
+    fn from_str(text: &str) -> Result<MatchRule, BadRule> {
+        if text.len() > MAX_RULE_BYTES {
+            return Err(bad(format!("a rule of {} bytes is longer than {MAX_RULE_BYTES}", text.len())));
+        }
+        let mut rule = MatchRule::default();
+        let mut eavesdrop = None;
+        for Part { key, value, .. } in parts(text)? {
+            match key {
+                "type" => once(&mut rule.kind, key, kind(&value)?)?,
+                "sender" => once(&mut rule.sender, key, checked(key, value, names::is_bus_name)?)?,
+                "interface" => once(&mut rule.interface, key, checked(key, value, names::is_interface)?)?,
+                "member" => once(&mut rule.member, key, checked(key, value, names::is_member)?)?,
+                "path" => once(&mut rule.path, key, PathMatch::Exact(checked(key, value, names::is_path)?))?,
+                "path_namespace" => {
+                    once(&mut rule.path, key, PathMatch::Namespace(checked(key, value, names::is_path)?))?;
+                }
+                "destination" => once(&mut rule.destination, key, checked(key, value, names::is_bus_name)?)?,
+                "eavesdrop" => match value.as_str() {
+                    "true" => once(&mut eavesdrop, key, true)?,
+                    "false" => once(&mut eavesdrop, key, false)?,
+                    _ => return Err(bad(format!("eavesdrop is true or false, not `{value}`"))),
+                },
+                _ => rule.add_arg(key, value)?,
+            }
+        }
+        rule.eavesdrop = eavesdrop.unwrap_or(false);
+        rule.args.sort_by_key(|(index, _)| *index);
+        Ok(rule)
+    }
+}
+
+impl MatchRule {
+    fn add_arg(&mut self, key: &str, value: String) -> Result<(), BadRule> {
+        let unknown = || bad(format!("`{key}` is no key of a match rule"));
+        let (index, arg) = if key == "arg0namespace" {
+            (0, ArgMatch::Namespace(checked(key, value, names::is_namespace)?))
+        } else {
+            let digits = key.strip_prefix("arg").ok_or_else(unknown)?;
+            let (digits, arg) = match digits.strip_suffix("path") {
+                Some(digits) => (digits, ArgMatch::Path(value)),
+                None => (digits, ArgMatch::Text(value)),
+            };
+            if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+                return Err(unknown());
+            }
+            let index = digits.parse().ok().filter(|index| *index <= MAX_ARG);
+            (index.ok_or_else(|| bad(format!("`{key}` is beyond argument {MAX_ARG}")))?, arg)
+        };
+        if self.args.iter().any(|(other, _)| *other == index) {
+            return Err(bad(format!("argument {index} is matched twice")));
+        }
+        self.args.push((index, arg));
+        Ok(())
+    }
+}
+
+fn once<T>(place: &mut Option<T>, key: &str, value: T) -> Result<(), BadRule> {
+    match place.replace(value) {
+        Some(_) => Err(bad(format!("`{key}` is given twice"))),
+        None => Ok(()),
+    }
+}
+
+fn checked(key: &str, value: String, is_valid: fn(&str) -> bool) -> Result<String, BadRule> {
+    if is_valid(&value) { Ok(value) } else { Err(bad(format!("`{value}` is not valid for {key}"))) }
+}
+
+fn kind(word: &str) -> Result<Kind, BadRule> {
+    let kinds = [Kind::MethodCall, Kind::MethodReturn, Kind::Error, Kind::Signal];
+    kinds
+        .into_iter()
+        .find(|kind| kind.word() == word)
+        .ok_or_else(|| bad(format!("`{word}` is no type of message")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> MatchRule {
+        text.parse().unwrap_or_else(|why| panic!("{text}: {why}"))
+    }
+
+    #[test]
+    fn quoting_follows_the_specification() {
+        let value = |text: &str| parts(text).unwrap()[0].value.clone();
+        assert_eq!(value(r"arg0=''\''',arg1='x'"), "'");
+        assert_eq!(value(r"arg0='\',arg1='x'"), r"\");
+        assert_eq!(value(r"arg0='a,b'"), "a,b");
+        assert_eq!(value(r"arg0=a\b'c'd"), r"a\bcd");
+    }
+
+    #[test]
+    fn a_rule_that_was_printed_is_the_same_rule() {
+        for text in [
+            "",
+            "type='signal',sender='org.a.B',interface='a.B',member='C',path='/x',arg0='it''s'",
+            "path_namespace='/a/b',arg3path='/q/',arg63='',eavesdrop='true',destination=':1.4'",
+            "arg0namespace='com.example', arg1='a,b=c'",
+        ] {
+            let parsed = rule(text);
+            assert_eq!(rule(&parsed.to_string()), parsed, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, why) in [
+            ("type='signals'", "`signals` is no type of message"),
+            ("foo='1'", "`foo` is no key of a match rule"),
+            ("arg64='1'", "`arg64` is beyond argument 63"),
+            ("arg='1'", "`arg` is no key of a match rule"),
+            ("member='a',member='b'", "`member` is given twice"),
+            ("path='/',path_namespace='/'", "`path_namespace` is given twice"),
+            ("arg0='a',arg0path='/a'", "argument 0 is matched twice"),
+            ("interface='x'", "`x` is not valid for interface"),
+            ("type='signal", "a quote is not closed"),
+            ("type", "`type` has no value"),
+        ] {
+            assert_eq!(text.parse::<MatchRule>().unwrap_err().to_string(), why, "{text}");
+        }
+    }
+}

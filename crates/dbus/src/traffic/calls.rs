@@ -1,0 +1,233 @@
+//! Calls and their replies: how long they take, which never come, which are inside which.
+
+use hdrhistogram::Histogram;
+use rustc_hash::FxHashMap;
+
+use super::facts::{Calls as CallFacts, Latency, Method as MethodFacts};
+use super::tally::greatest;
+use crate::symbols::Sym;
+
+/// The time-out of libdbus and most other libraries.
+const TIMEOUT_NS: u64 = 25_000_000_000;
+/// Methods that are told apart; calls of others are counted together.
+const MOST_METHODS: usize = 8_192;
+/// Calls waiting for a reply, above which the table is searched for those that never get one.
+const MANY_OPEN: usize = 1 << 16;
+/// Calls of one callee that may be the reason of a call that it makes.
+const MOST_SERVED: usize = 32;
+
+/// Destination, interface, member.
+pub(super) type MethodKey = [Sym; 3];
+/// Caller and serial.
+type CallKey = (Sym, u32);
+
+#[derive(Debug)]
+struct Open {
+    time_ns: u64,
+    method: MethodKey,
+    outer: Option<CallKey>,
+}
+
+/// A call that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub method: MethodKey,
+    pub latency_ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    histogram: Option<Histogram<u32>>,
+    total_ns: u64,
+    max_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Method {
+    calls: u64,
+    errors: u64,
+    unanswered: u64,
+    times: Times,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    open: FxHashMap<CallKey, Open>,
+    /// Calls that a connection has not answered yet, with their depth.
+    serving: FxHashMap<Sym, Vec<(CallKey, u32)>>,
+    methods: FxHashMap<MethodKey, Method>,
+    times: Times,
+    expecting_reply: u64,
+    without_call: u64,
+    unanswered: u64,
+    deepest_nesting: u32,
+    deepest: Vec<Sym>,
+}
+
+impl Calls {
+    /// A call passes. `destination` is the connection, not a name of it.
+    pub fn call(
+        &mut self,
+        key: CallKey,
+        method: MethodKey,
+        expects_reply: bool,
+        is_driver: bool,
+        time_ns: u64,
+    ) {
+        let method = match self.methods.len() < MOST_METHODS || self.methods.contains_key(&method) {
+            true => method,
+            false => [Sym::NONE; 3],
+        };
+        self.methods.entry(method).or_default().calls += 1;
+        if !expects_reply {
+            return;
+        }
+        self.expecting_reply += 1;
+        let outer = self.serving.get(&key.0).and_then(|served| served.last().copied());
+        let depth = outer.map_or(1, |(_, depth)| depth + 1);
+        let open = Open { time_ns, method, outer: outer.map(|(key, _)| key) };
+        if let Some(replaced) = self.open.insert(key, open) {
+            self.give_up(&replaced);
+        }
+        if !is_driver {
+            let served = self.serving.entry(method[0]).or_default();
+            if served.len() == MOST_SERVED {
+                served.remove(0);
+            }
+            served.push((key, depth));
+        }
+        if depth > self.deepest_nesting {
+            self.deepest_nesting = depth;
+            self.deepest = self.connections_of(key, method[0]);
+        }
+        if self.open.len() > MANY_OPEN {
+            self.sweep(time_ns);
+        }
+    }
+
+    /// A reply passes.
+    pub fn reply(&mut self, key: CallKey, is_error: bool, time_ns: u64) -> Option<Answered> {
+        let Some(open) = self.open.remove(&key) else {
+            self.without_call += 1;
+            return None;
+        };
+        if let Some(served) = self.serving.get_mut(&open.method[0]) {
+            served.retain(|(other, _)| *other != key);
+        }
+        let latency_ns = time_ns.saturating_sub(open.time_ns);
+        let method = self.methods.entry(open.method).or_default();
+        method.errors += u64::from(is_error);
+        method.times.add(latency_ns);
+        self.times.add(latency_ns);
+        Some(Answered { method: open.method, latency_ns })
+    }
+
+    /// What became of all calls. `driver` is left out of those without a reply where the capture has none of its replies.
+    pub fn finish(mut self, end_ns: u64, driver: Option<Sym>, name: impl Fn(Sym) -> String) -> CallFacts {
+        let mut open_at_end = 0;
+        for open in std::mem::take(&mut self.open).into_values() {
+            if driver == Some(open.method[0]) {
+                continue;
+            }
+            match end_ns.saturating_sub(open.time_ns) < TIMEOUT_NS {
+                true => open_at_end += 1,
+                false => self.give_up(&open),
+            }
+        }
+        let mut merged: FxHashMap<(String, Sym, Sym), Method> = FxHashMap::default();
+        for ([destination, interface, member], method) in self.methods {
+            merged.entry((name(destination), interface, member)).or_default().add(method);
+        }
+        let methods = merged.into_iter().map(|((destination, interface, member), method)| MethodFacts {
+            destination,
+            interface: name(interface),
+            member: name(member),
+            calls: method.calls,
+            errors: method.errors,
+            unanswered: method.unanswered,
+            latency: method.times.latency(),
+        });
+        let tie =
+            |row: &MethodFacts| (std::cmp::Reverse(row.calls), row.destination.clone(), row.member.clone());
+        CallFacts {
+            expecting_reply: self.expecting_reply,
+            latency: self.times.latency(),
+            methods: greatest(methods.collect(), |row| row.latency.total_us, tie),
+            unanswered: self.unanswered,
+            open_at_end,
+            without_call: self.without_call,
+            deepest_nesting: self.deepest_nesting,
+            deepest: self.deepest.iter().map(|sym| name(*sym)).collect(),
+        }
+    }
+
+    fn give_up(&mut self, open: &Open) {
+        self.unanswered += 1;
+        self.methods.entry(open.method).or_default().unanswered += 1;
+    }
+
+    /// Counts calls that wait beyond every time-out, so that the table does not grow with them.
+    fn sweep(&mut self, now_ns: u64) {
+        let is_late = |open: &Open| now_ns.saturating_sub(open.time_ns) > 4 * TIMEOUT_NS;
+        let late: Vec<CallKey> =
+            self.open.iter().filter(|(_, open)| is_late(open)).map(|(key, _)| *key).collect();
+        for key in late {
+            if let Some(open) = self.open.remove(&key) {
+                self.give_up(&open);
+            }
+        }
+    }
+
+    /// Callers from the outermost call to this one, and its callee.
+    fn connections_of(&self, key: CallKey, callee: Sym) -> Vec<Sym> {
+        let mut connections = vec![callee, key.0];
+        let mut at = self.open.get(&key).and_then(|open| open.outer);
+        while let Some(key) = at {
+            connections.push(key.0);
+            at = self.open.get(&key).and_then(|open| open.outer);
+        }
+        connections.reverse();
+        connections
+    }
+}
+
+impl Method {
+    fn add(&mut self, other: Method) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.unanswered += other.unanswered;
+        self.times.total_ns += other.times.total_ns;
+        self.times.max_ns = self.times.max_ns.max(other.times.max_ns);
+        match (&mut self.times.histogram, other.times.histogram) {
+            (Some(sum), Some(other)) => {
+                sum.add(other).expect("histograms of the same kind grow as they must")
+            }
+            (none @ None, other) => *none = other,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+impl Times {
+    fn add(&mut self, latency_ns: u64) {
+        let histogram =
+            self.histogram.get_or_insert_with(|| Histogram::new(2).expect("two digits are a precision"));
+        histogram.record(latency_ns / 1_000).expect("a histogram that grows takes every value");
+        self.max_ns = self.max_ns.max(latency_ns);
+        self.total_ns += latency_ns;
+    }
+
+    fn latency(&self) -> Latency {
+        let Some(histogram) = &self.histogram else { return Latency::default() };
+        let max_us = self.max_ns / 1_000;
+        let share = |share| histogram.value_at_quantile(share).min(max_us);
+        Latency {
+            count: histogram.len(),
+            p50_us: share(0.5),
+            p90_us: share(0.9),
+            p99_us: share(0.99),
+            max_us,
+            total_us: self.total_ns / 1_000,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Who gets the broadcasts.
+
+use super::facts::{RecipientClass, Recipients as RecipientFacts, SignalRecipients};
+use super::tally::{Tally, greatest};
+use crate::bus::Coverage;
+use crate::symbols::Sym;
+use rustc_hash::FxHashMap;
+
+#[derive(Debug, Default)]
+pub(super) struct Recipients {
+    broadcasts: u64,
+    deliveries: u64,
+    unwanted: u64,
+    /// Messages for one connection, and copies for those that eavesdrop.
+    single: u64,
+    histogram: FxHashMap<usize, u64>,
+    signals: FxHashMap<(Sym, Sym), Signal>,
+    pub woken: Tally<Sym>,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    signals: u64,
+    deliveries: u64,
+    most: u64,
+    unwanted: u64,
+}
+
+impl Recipients {
+    pub fn broadcast(&mut self, interface: Sym, member: Sym, recipients: &[Sym], bytes: u64) {
+        let count = recipients.len() as u64;
+        self.broadcasts += 1;
+        self.deliveries += count;
+        self.unwanted += u64::from(count == 0);
+        *self.histogram.entry(recipients.len()).or_default() += 1;
+        let signal = self.signals.entry((interface, member)).or_default();
+        signal.signals += 1;
+        signal.deliveries += count;
+        signal.most = signal.most.max(count);
+        signal.unwanted += u64::from(count == 0);
+        for recipient in recipients {
+            self.woken.add(*recipient, bytes);
+        }
+    }
+
+    /// A message for one connection, or for the driver, which is the bus itself.
+    pub fn single(&mut self, is_for_driver: bool, eavesdroppers: usize) {
+        self.single += u64::from(!is_for_driver) + eavesdroppers as u64;
+    }
+
+    pub fn finish(self, coverage: Coverage, messages: u64, name: impl Fn(Sym) -> String) -> RecipientFacts {
+        let mut histogram: Vec<RecipientClass> = self
+            .histogram
+            .into_iter()
+            .map(|(recipients, signals)| RecipientClass { recipients: recipients as u64, signals })
+            .collect();
+        histogram.sort_by_key(|class| class.recipients);
+        let signals = self.signals.into_iter().map(|((interface, member), signal)| SignalRecipients {
+            interface: name(interface),
+            member: name(member),
+            signals: signal.signals,
+            deliveries: signal.deliveries,
+            most_recipients: signal.most,
+            unwanted: signal.unwanted,
+        });
+        let tie = |row: &SignalRecipients| {
+            (std::cmp::Reverse(row.signals), row.interface.clone(), row.member.clone())
+        };
+        RecipientFacts {
+            coverage,
+            broadcasts: self.broadcasts,
+            deliveries: self.deliveries,
+            histogram,
+            signals: greatest(signals.collect(), |row| row.deliveries, tie),
+            unwanted: self.unwanted,
+            woken: self.woken.rows(&name),
+            wakeups_at_most: messages + self.single + self.deliveries,
+        }
+    }
+}

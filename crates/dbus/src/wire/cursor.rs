@@ -1,0 +1,129 @@
+//! A position in marshalled bytes: alignment, byte order, and the three kinds of text.
+
+use super::{Fault, signature};
+
+/// The order of bytes in a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endian {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+impl Endian {
+    /// The order of this machine.
+    pub const NATIVE: Endian = if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little };
+
+    /// The first byte of a message in this order.
+    #[must_use]
+    pub const fn mark(self) -> u8 {
+        match self {
+            Endian::Little => b'l',
+            Endian::Big => b'B',
+        }
+    }
+
+    /// The order that a message's first byte stands for.
+    #[must_use]
+    pub const fn from_mark(mark: u8) -> Option<Endian> {
+        match mark {
+            b'l' => Some(Endian::Little),
+            b'B' => Some(Endian::Big),
+            _ => None,
+        }
+    }
+
+    /// A number of two bytes.
+    #[must_use]
+    pub const fn u16(self, bytes: [u8; 2]) -> u16 {
+        match self {
+            Endian::Little => u16::from_le_bytes(bytes),
+            Endian::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    /// A number of four bytes.
+    #[must_use]
+    pub const fn u32(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Endian::Little => u32::from_le_bytes(bytes),
+            Endian::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    /// The four bytes of a number.
+    #[must_use]
+    pub const fn bytes(self, number: u32) -> [u8; 4] {
+        match self {
+            Endian::Little => number.to_le_bytes(),
+            Endian::Big => number.to_be_bytes(),
+        }
+    }
+}
+
+/// Reads from the start of bytes that begin on a boundary of eight.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    pub at: usize,
+    pub endian: Endian,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(bytes: &'a [u8], at: usize, endian: Endian) -> Cursor<'a> {
+        Cursor { bytes, at, endian }
+    }
+
+    /// Skips padding, which must be zero.
+    pub fn align(&mut self, to: usize) -> Result<(), Fault> {
+        let padding = self.at.next_multiple_of(to) - self.at;
+        match self.take(padding)?.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => Err(Fault::Invalid("padding is not zero")),
+        }
+    }
+
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Fault> {
+        let end = self.at.checked_add(count).ok_or(Fault::Cut)?;
+        let taken = self.bytes.get(self.at..end).ok_or(Fault::Cut)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    pub fn u8(&mut self) -> Result<u8, Fault> {
+        Ok(self.take(1)?[0])
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Fault> {
+        self.align(4)?;
+        let bytes = self.take(4)?;
+        Ok(self.endian.u32([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    /// A string or an object path.
+    pub fn text(&mut self) -> Result<&'a str, Fault> {
+        let length = self.u32()? as usize;
+        self.text_of(length)
+    }
+
+    /// A signature, checked.
+    pub fn signature(&mut self) -> Result<&'a str, Fault> {
+        let length = self.u8()?;
+        let text = self.text_of(length.into())?;
+        signature::check(text).map_err(Fault::Invalid)?;
+        Ok(text)
+    }
+
+    fn text_of(&mut self, length: usize) -> Result<&'a str, Fault> {
+        let bytes = self.take(length)?;
+        if self.u8()? != 0 {
+            return Err(Fault::Invalid("a string does not end in a zero byte"));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| Fault::Invalid("a string is not UTF-8"))?;
+        match text.as_bytes().contains(&0) {
+            true => Err(Fault::Invalid("a string contains a zero byte")),
+            false => Ok(text),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The wire format of D-Bus, protocol version 1: bytes of one message to a header and arguments, and back.
+//!
+//! Source of every rule and limit here: the D-Bus Specification, sections "Type System", "Marshaling" and "Message Protocol".
+
+mod body;
+mod build;
+mod cursor;
+mod header;
+pub mod names;
+pub mod signature;
+
+pub use body::{Arg, Args, Leaf, walk};
+pub use build::{Body, Builder, TooLong};
+pub use cursor::Endian;
+pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, message_bytes};
+
+use std::fmt;
+
+/// Most bytes of a message, header and body together: 128 MiB.
+pub const MAX_MESSAGE_BYTES: usize = 128 << 20;
+/// Most bytes of the elements of an array: 64 MiB.
+pub const MAX_ARRAY_BYTES: usize = 64 << 20;
+/// Most bytes of a name of any kind.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Most containers inside each other, variants included.
+pub const MAX_DEPTH: u32 = 64;
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// The bytes end before the message does.
+    Cut,
+    /// The bytes break a rule of the specification: which one.
+    Invalid(&'static str),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Cut => "the bytes end before the message does",
+            Fault::Invalid(why) => why,
+        })
+    }
+}
+
+impl std::error::Error for Fault {}

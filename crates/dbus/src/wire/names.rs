@@ -1,0 +1,120 @@
+//! Which strings are names: of connections, interfaces, members, errors, objects.
+
+use super::MAX_NAME_BYTES;
+
+/// A unique name such as `:1.42` or a well-known name.
+#[must_use]
+pub fn is_bus_name(name: &str) -> bool {
+    is_unique(name) || is_well_known(name)
+}
+
+/// A unique name: a colon, then at least two elements, which may start with a digit.
+#[must_use]
+pub fn is_unique(name: &str) -> bool {
+    name.strip_prefix(':').is_some_and(|rest| {
+        name.len() <= MAX_NAME_BYTES && elements(rest, b'.', in_bus_name, true).is_some_and(|count| count > 1)
+    })
+}
+
+/// A well-known name such as `org.freedesktop.DBus`: at least two elements.
+#[must_use]
+pub fn is_well_known(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_bus_name, false).is_some_and(|count| count > 1)
+}
+
+/// What `arg0namespace` takes: a well-known name, or the first elements of one.
+#[must_use]
+pub fn is_namespace(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_bus_name, false).is_some()
+}
+
+/// An interface name, or the name of an error: at least two elements without hyphens.
+#[must_use]
+pub fn is_interface(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_word, false).is_some_and(|count| count > 1)
+}
+
+/// The name of a method or a signal.
+#[must_use]
+pub fn is_member(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_word, false) == Some(1)
+}
+
+/// An object path. The specification sets no limit but that of a message.
+#[must_use]
+pub fn is_path(path: &str) -> bool {
+    path == "/" || path.strip_prefix('/').is_some_and(|rest| elements(rest, b'/', in_word, true).is_some())
+}
+
+/// How many elements a name has; nothing if one is empty, has a byte that it must not have, or starts with a digit where
+/// that is not allowed.
+fn elements(
+    name: &str,
+    separator: u8,
+    is_allowed: fn(u8) -> bool,
+    may_start_with_digit: bool,
+) -> Option<usize> {
+    let (mut count, mut is_start) = (1, true);
+    for &byte in name.as_bytes() {
+        if byte == separator {
+            if is_start {
+                return None;
+            }
+            count += 1;
+            is_start = true;
+        } else if is_allowed(byte) && (may_start_with_digit || !is_start || !byte.is_ascii_digit()) {
+            is_start = false;
+        } else {
+            return None;
+        }
+    }
+    if is_start { None } else { Some(count) }
+}
+
+/// Is a path the named one, or below it?
+#[must_use]
+pub fn is_below_path(path: &str, namespace: &str) -> bool {
+    namespace == "/" || is_below(path, namespace, '/')
+}
+
+/// Is a name the namespace, or below it?
+#[must_use]
+pub fn is_below_name(name: &str, namespace: &str) -> bool {
+    is_below(name, namespace, '.')
+}
+
+fn is_below(text: &str, namespace: &str, separator: char) -> bool {
+    text.strip_prefix(namespace).is_some_and(|rest| rest.is_empty() || rest.starts_with(separator))
+}
+
+fn in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn in_bus_name(byte: u8) -> bool {
+    in_word(byte) || byte == b'-'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_each_kind_are_told_apart() {
+        assert!(is_unique(":1.0") && is_unique(":not.active.yet") && !is_unique(":1") && !is_unique("1.0"));
+        assert!(
+            is_well_known("a.b-c") && !is_well_known("a") && !is_well_known("a.1b") && !is_well_known("a..b")
+        );
+        assert!(is_interface("a.b_c") && !is_interface("a.b-c") && !is_interface(".a.b"));
+        assert!(is_member("Get") && !is_member("a.b") && !is_member("9") && !is_member(""));
+        assert!(is_path("/") && is_path("/a/0") && !is_path("/a/") && !is_path("//") && !is_path("a"));
+        assert!(is_namespace("com") && !is_namespace(""));
+        assert!(!is_member(&"m".repeat(256)) && is_member(&"m".repeat(255)));
+    }
+
+    #[test]
+    fn a_namespace_ends_at_an_element() {
+        assert!(is_below_path("/a/b", "/a") && is_below_path("/a", "/a") && is_below_path("/a", "/"));
+        assert!(!is_below_path("/ab", "/a") && !is_below_name("com.ab", "com.a"));
+    }
+}

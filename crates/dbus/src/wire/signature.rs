@@ -1,0 +1,132 @@
+//! Type signatures: which are valid, and where each of their complete types ends.
+
+/// Most bytes of a signature.
+pub const MAX_SIGNATURE_BYTES: usize = 255;
+/// Most arrays inside each other, and most structs inside each other.
+const MAX_NESTING: u32 = 32;
+
+/// Checks a signature of any number of complete types.
+///
+/// # Errors
+/// Which rule it breaks.
+pub fn check(signature: &str) -> Result<(), &'static str> {
+    if signature.len() > MAX_SIGNATURE_BYTES {
+        return Err("a signature is longer than 255 bytes");
+    }
+    let mut rest = signature.as_bytes();
+    // Most signatures are a few letters.
+    while let Some((_, after)) = rest.split_first().filter(|(code, _)| is_basic(**code)) {
+        rest = after;
+    }
+    while !rest.is_empty() {
+        rest = complete_type(rest, 0, 0)?;
+    }
+    Ok(())
+}
+
+/// The complete types of a valid signature, from left to right. Of an invalid one, those before the error.
+pub fn types(signature: &str) -> impl Iterator<Item = &str> {
+    let mut rest = signature;
+    std::iter::from_fn(move || {
+        let (first, other) = split(rest)?;
+        rest = other;
+        Some(first)
+    })
+}
+
+/// The first complete type and what follows it.
+pub(super) fn split(signature: &str) -> Option<(&str, &str)> {
+    if signature.is_empty() {
+        return None;
+    }
+    let rest = complete_type(signature.as_bytes(), 0, 0).ok()?;
+    Some(signature.split_at(signature.len() - rest.len()))
+}
+
+/// The boundary on which values of a type begin, by the type's first letter.
+pub(super) const fn alignment(code: u8) -> usize {
+    match code {
+        b'n' | b'q' => 2,
+        b'b' | b'i' | b'u' | b'h' | b's' | b'o' | b'a' => 4,
+        b'x' | b't' | b'd' | b'(' | b'{' => 8,
+        _ => 1,
+    }
+}
+
+/// The bytes of every value of a type, where all values have the same number of them.
+pub(super) const fn fixed_bytes(code: u8) -> Option<usize> {
+    match code {
+        b'y' => Some(1),
+        b'n' | b'q' => Some(2),
+        b'b' | b'i' | b'u' | b'h' => Some(4),
+        b'x' | b't' | b'd' => Some(8),
+        _ => None,
+    }
+}
+
+const fn is_basic(code: u8) -> bool {
+    fixed_bytes(code).is_some() || matches!(code, b's' | b'o' | b'g')
+}
+
+/// What follows the first complete type.
+fn complete_type(types: &[u8], arrays: u32, structs: u32) -> Result<&[u8], &'static str> {
+    let (&code, rest) = types.split_first().ok_or("a signature ends inside a type")?;
+    match code {
+        b'v' => Ok(rest),
+        _ if is_basic(code) => Ok(rest),
+        b'a' if arrays == MAX_NESTING => Err("more than 32 arrays are inside each other"),
+        b'a' if rest.first() == Some(&b'{') => dict_entry(&rest[1..], arrays + 1, structs),
+        b'a' => complete_type(rest, arrays + 1, structs),
+        b'(' if structs == MAX_NESTING => Err("more than 32 structs are inside each other"),
+        b'(' if rest.first() == Some(&b')') => Err("a struct has no fields"),
+        b'(' => {
+            let mut rest = rest;
+            while rest.first() != Some(&b')') {
+                rest = complete_type(rest, arrays, structs + 1)?;
+            }
+            Ok(&rest[1..])
+        }
+        b'{' => Err("a dict entry is not the element of an array"),
+        _ => Err("a signature has a letter that is no type"),
+    }
+}
+
+fn dict_entry(types: &[u8], arrays: u32, structs: u32) -> Result<&[u8], &'static str> {
+    if structs == MAX_NESTING {
+        return Err("more than 32 structs are inside each other");
+    }
+    match types.split_first() {
+        Some((key, value)) if is_basic(*key) => {
+            let rest = complete_type(value, arrays, structs + 1)?;
+            rest.strip_prefix(b"}").ok_or("a dict entry has not exactly two fields")
+        }
+        _ => Err("the key of a dict entry is no basic type"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complete_types_are_split_where_they_end() {
+        let split: Vec<_> = types("a{sv}(ib)aas").collect();
+        assert_eq!(split, ["a{sv}", "(ib)", "aas"]);
+    }
+
+    #[test]
+    fn limits_of_nesting_are_those_of_the_specification() {
+        let arrays = |count| "a".repeat(count) + "y";
+        assert!(check(&arrays(32)).is_ok() && check(&arrays(33)).is_err());
+        let structs = |count| "(".repeat(count) + "y" + &")".repeat(count);
+        assert!(check(&structs(32)).is_ok() && check(&structs(33)).is_err());
+        assert!(check(&"y".repeat(255)).is_ok() && check(&"y".repeat(256)).is_err());
+    }
+
+    #[test]
+    fn what_is_no_type_is_refused_with_the_reason() {
+        for bad in ["a", "(", "()", "{sv}", "a{vs}", "a{s}", "a{sss}", "(i", "i)", "z", "a{(i)s}"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The time until which the coordinator waits: a timer in the set that it polls, which peers can set, too. A time-out of the call
+//! would be the coordinator's alone, and would wake it in the middle of a long run.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+/// A timer that several processes have.
+#[derive(Debug)]
+pub struct Deadline(OwnedFd);
+
+impl Deadline {
+    /// A deadline that has not been set.
+    ///
+    /// # Errors
+    /// The kernel refuses a descriptor.
+    pub fn create() -> io::Result<Deadline> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Deadline(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+    }
+
+    /// Becomes readable when the time has come.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// From now on the deadline is so far away, whatever it was; one that has passed unseen is forgotten. Zero is the next
+    /// nanosecond.
+    ///
+    /// # Errors
+    /// A time that the kernel cannot hold.
+    pub fn set(&self, length: Duration) -> io::Result<()> {
+        let length = length.max(Duration::from_nanos(1));
+        let it_value = Timespec::try_from(length).map_err(io::Error::other)?;
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+
+    /// Has the time come? Says so once.
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    pub fn take(&self) -> io::Result<bool> {
+        match rustix::io::read(&self.0, &mut [0; 8]) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl From<OwnedFd> for Deadline {
+    fn from(fd: OwnedFd) -> Deadline {
+        Deadline(fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_os::process;
+
+    #[test]
+    fn a_deadline_passes_once_and_one_that_is_set_anew_is_forgotten() {
+        let deadline = Deadline::create().unwrap();
+        assert!(!deadline.take().unwrap());
+        deadline.set(Duration::ZERO).unwrap();
+        assert_eq!(process::poll(&[deadline.fd()], Some(Duration::from_secs(60))).unwrap(), [true]);
+        assert!(deadline.take().unwrap() && !deadline.take().unwrap());
+
+        deadline.set(Duration::ZERO).unwrap();
+        assert_eq!(process::poll(&[deadline.fd()], Some(Duration::from_secs(60))).unwrap(), [true]);
+        let elsewhere = Deadline::from(deadline.0.try_clone().unwrap());
+        elsewhere.set(Duration::from_secs(3600)).unwrap();
+        assert!(!deadline.take().unwrap());
+    }
+}

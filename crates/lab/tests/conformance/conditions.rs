@@ -1,0 +1,84 @@
+//! A run is void when its roles did not run as its case says. Real runs, judged by cases that say something else.
+
+use weighbridge_lab::conditions::violations;
+use weighbridge_lab::contract::Prepared;
+use weighbridge_lab::host::Host;
+
+use crate::runs::{self, SHORT};
+use weighbridge_lab::coordinator::{Measured, Outcome};
+use weighbridge_lab::planner::Timing;
+
+pub const TESTS: &[(&str, fn(&Host))] = &[
+    ("conditions/a_run_that_is_as_its_case_says_is_valid", as_said),
+    ("conditions/a_role_on_another_cpu_makes_a_run_void", elsewhere),
+    ("conditions/threads_in_place_of_processes_make_a_run_void", not_apart),
+    ("conditions/another_policy_or_nice_value_makes_a_run_void", mislabelled),
+    ("conditions/operations_that_nobody_counted_make_a_run_void", uncounted),
+];
+
+fn case(host: &Host, id: &str) -> Prepared {
+    runs::prepare(host, &id.parse().unwrap()).expect("every machine has this case")
+}
+
+fn measured(host: &Host, case: &Prepared, timing: Timing) -> Measured {
+    match runs::run(host, case, timing) {
+        Outcome::Measured(measured) => *measured,
+        other => panic!("{}: {other:?}", case.params.id),
+    }
+}
+
+fn as_said(host: &Host) {
+    for id in [
+        "roundtrip/pipe/1/same-cpu",
+        "roundtrip/pipe/1/same-cpu/peers=thread",
+        "roundtrip/pipe/1/free/nice=0:5",
+        "roundtrip/pipe/1/same-cpu/sched=batch",
+        "stream/pipe/4096/same-cpu",
+        "fan-in/pipe/64/free/streams=3",
+        "contend/mutex/0/free/roles=2",
+        "solo/getppid/0/same-cpu",
+    ] {
+        let case = case(host, id);
+        let measured = measured(host, &case, SHORT);
+        assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+    }
+}
+
+fn elsewhere(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let measured = measured(host, &case, SHORT);
+    let mut other = case.clone();
+    other.params.cpus[1] += 1;
+    let found = violations(&other, &measured);
+    assert!(matches!(&found[..], [why] if why.starts_with("server ran on CPU")), "{found:?}");
+}
+
+fn not_apart(host: &Host) {
+    let [threads, processes] =
+        ["/peers=thread", ""].map(|peers| case(host, &format!("roundtrip/pipe/1/same-cpu{peers}")));
+    let found = violations(&processes, &measured(host, &threads, SHORT));
+    assert!(matches!(&found[..], [why] if why.contains("2 roles ran in 1 processes")), "{found:?}");
+    let found = violations(&threads, &measured(host, &processes, SHORT));
+    assert!(matches!(&found[..], [why] if why.contains("threads of one")), "{found:?}");
+}
+
+fn mislabelled(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let measured = measured(host, &case, SHORT);
+    for (axis, value) in [("nice", "0:3"), ("sched", "batch:other")] {
+        let mut other = case.clone();
+        other.params.axes.insert(axis.into(), value.into());
+        let found = violations(&other, &measured);
+        assert!(matches!(&found[..], [why] if why.contains(axis)), "{axis}={value}: {found:?}");
+    }
+}
+
+fn uncounted(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    for sample in &mut measured.samples {
+        sample.ops *= 2;
+    }
+    let found = violations(&case, &measured);
+    assert!(matches!(&found[..], [why] if why.contains("only")), "{found:?}");
+}

@@ -1,0 +1,139 @@
+//! Sets: cases that take turns in slices, by runs of real peers, fresh processes of this very program.
+
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+#[path = "conformance/runs.rs"]
+#[allow(dead_code, reason = "shared with the conformance of mechanisms")]
+mod runs;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Trial;
+use weighbridge_lab::contract::Prepared;
+use weighbridge_lab::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
+use weighbridge_lab::duet;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::planner::Timing;
+use weighbridge_record::CaseId;
+
+use runs::{prepare, trial};
+
+fn main() -> ExitCode {
+    runs::main(trials)
+}
+
+const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 10, least_samples: 3, run_ns: 2_000_000_000 };
+const SLICES: SliceTiming = SliceTiming { blocks: 12, slice_ns: 1_000_000, seed: 3 };
+
+/// Cases of every kind that takes turns.
+const DUETTED: &[&str] = &[
+    "roundtrip/unix-stream/64/same-cpu",
+    "roundtrip/ring-futex/64/same-cpu",
+    "roundtrip/pipe/65536/two-cpus",
+    "roundtrip/ring-spin/8/two-cpus",
+    "roundtrip/causeway-sw/8/two-cpus/wait=spin",
+    "roundtrip/pipe/64/free/peers=thread",
+    "pingpong/futex/0/same-cpu",
+    "pingpong/atomic/0/two-cpus",
+    "stream/unix-stream/65536/two-cpus",
+    "stream/ring-spin/4096/two-cpus",
+    "stream/pipe/4096/same-cpu",
+    "stream/causeway-sw/64/same-cpu",
+    "fan-out/unix-stream/64/same-cpu/receivers=3",
+    "fan-out/ring-broadcast/64/two-cpus/receivers=2",
+    "solo/getppid/0/same-cpu",
+    "solo/memcpy/65536/same-cpu",
+];
+
+fn trials(host: &'static Host) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = DUETTED
+        .iter()
+        .map(|id| trial(format!("takes_turns_with_its_hub::{id}"), move || takes_turns(host, id)))
+        .collect();
+    trials.push(trial("three_parties_take_turns", move || {
+        let ids =
+            ["roundtrip/pipe/1/same-cpu", "roundtrip/unix-stream/1/same-cpu", "pingpong/futex/0/same-cpu"];
+        let measured =
+            measure(host, &ids.map(|id| id.parse().unwrap())).expect("none of these needs anything");
+        check_turns(&measured);
+    }));
+    trials.push(trial("slow_operations_make_fewer_slices_for_all", move || {
+        let ids = ["solo/memcpy/67108864/same-cpu", "roundtrip/pipe/1/same-cpu"];
+        let ids = ids.map(|id| id.parse::<CaseId>().unwrap());
+        let timing = Timing { run_ns: 1, ..TIMING };
+        let measured = measure_with(host, &ids, timing).expect("a copy of 64 MiB");
+        for party in &measured {
+            assert_eq!(party.samples.len(), duet::LEAST_BLOCKS);
+        }
+    }));
+    trials.push(trial("a_party_that_fails_is_named_and_ends_the_set", move || {
+        let ids = ["roundtrip/pipe/1/same-cpu", "roundtrip/mock/1/same-cpu/fault=attach-fails"];
+        let cases = ids.map(|id| prepare(host, &id.parse().unwrap()));
+        let [Ok(pipe), Ok(mock)] = cases else { panic!("both exist: {cases:?}") };
+        match run_set(host, &[&pipe, &mock], TIMING, SLICES) {
+            SetOutcome::Failed { party: 1, step, .. } => assert_eq!(step, "attach"),
+            other => panic!("{other:?}"),
+        }
+    }));
+    trials
+}
+
+/// One set with default deadlines.
+fn run_set(host: &Host, cases: &[&Prepared], timing: Timing, slices: SliceTiming) -> SetOutcome {
+    let interrupt = Interrupt::install().unwrap();
+    Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1).run_set(cases, timing, slices)
+}
+
+fn measure(host: &Host, ids: &[CaseId]) -> Option<Vec<Measured>> {
+    measure_with(host, ids, TIMING)
+}
+
+fn measure_with(host: &Host, ids: &[CaseId], timing: Timing) -> Option<Vec<Measured>> {
+    let mut cases = Vec::new();
+    for id in ids {
+        match prepare(host, id) {
+            Ok(case) => cases.push(case),
+            Err(why) => {
+                eprintln!("skipped: {id}: {why}");
+                return None;
+            }
+        }
+    }
+    match run_set(host, &cases.iter().collect::<Vec<_>>(), timing, SLICES) {
+        SetOutcome::Measured(measured) => Some(measured),
+        other => panic!("{ids:?}: {other:?}"),
+    }
+}
+
+fn takes_turns(host: &Host, id: &str) {
+    let id: CaseId = id.parse().unwrap();
+    let Ok(case) = prepare(host, &id).inspect_err(|why| eprintln!("skipped: {id}: {why}")) else { return };
+    let hub = duet::hub_of(&case).expect("a case that takes turns");
+    if let Some(measured) = measure(host, &[id, hub]) {
+        check_turns(&measured);
+    }
+}
+
+/// Slices of one party at a time, in every block one of each, and nothing of the others' turns in its counts.
+fn check_turns(measured: &[Measured]) {
+    let mut slices = Vec::new();
+    for (party, measured) in measured.iter().enumerate() {
+        assert_eq!(measured.samples.len(), SLICES.blocks - duet::WARM_BLOCKS, "party {party}");
+        slices.extend(measured.samples.iter().map(|sample| (sample.start_ns, sample.elapsed_ns, party)));
+        let leader = measured.roles.iter().max_by_key(|role| role.counted.ops).expect("a party has roles");
+        let switches = |role: &weighbridge_lab::peer::RoleReport| role.counted.voluntary_switches;
+        let per_op = switches(leader) as f64 / leader.counted.ops.max(1) as f64;
+        assert!(per_op < 40.0, "party {party}: {per_op} switches an operation");
+    }
+    slices.sort_unstable();
+    for pair in slices.windows(2) {
+        let [(start_ns, elapsed_ns, party), (next_ns, _, next)] = pair else { unreachable!() };
+        assert!(start_ns + elapsed_ns <= *next_ns, "slices of {party} and {next} overlap");
+    }
+    for block in slices.chunks(measured.len()) {
+        let mut parties: Vec<usize> = block.iter().map(|slice| slice.2).collect();
+        parties.sort_unstable();
+        assert_eq!(parties, (0..measured.len()).collect::<Vec<_>>());
+    }
+}

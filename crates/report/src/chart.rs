@@ -1,0 +1,69 @@
+//! Charts as data: what is drawn, and over which axes. The page draws them; other formats show their figures.
+
+use crate::axis::Axis;
+use crate::document::Table;
+use crate::look::Look;
+
+/// A chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// Its heading.
+    pub title: String,
+    /// How to read it; may be empty.
+    pub about: String,
+    /// What is drawn.
+    pub drawing: Drawing,
+    /// The same as a table, for formats without drawings; charts that another table belongs to have none.
+    pub figures: Option<Table>,
+}
+
+/// What a chart is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Drawing {
+    /// Lines with interval bands.
+    Lines(Axis, Axis, Vec<Line>),
+    /// A dot with its interval for each name; the axis is that of the values.
+    Dots(Axis, Vec<Line>),
+    /// Series above one another over the same samples; the level changes after that number of samples.
+    Strips(Vec<Strip>, Option<usize>),
+}
+
+/// A value of a line or a dot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Where on the horizontal axis; counts for nothing in a dot.
+    pub x: f64,
+    /// The value.
+    pub y: f64,
+    /// Its interval.
+    pub interval: Option<[f64; 2]>,
+    /// What is shown beside the pointer, plain text, one line each.
+    pub hover: Vec<String>,
+}
+
+/// One mechanism.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// How it is drawn.
+    pub look: Look,
+    /// Is it hidden until the reader clicks on its name?
+    pub is_hidden: bool,
+    /// Its values, from left to right.
+    pub points: Vec<Point>,
+}
+
+/// One of several series above one another, all over the same samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strip {
+    /// What the strip shows, and in which unit.
+    pub label: String,
+    /// One value per sample.
+    pub values: Vec<f64>,
+    /// Levels between which it changes.
+    pub levels: Vec<f64>,
+}
+
+/// Largest number of strips in one chart.
+pub const MOST_STRIPS: usize = 8;

@@ -1,0 +1,202 @@
+//! A report as sections of paragraphs, lists, tables, folds and charts: composed once, rendered by [`text`](crate::text),
+//! [`markdown`](crate::markdown) and [`html`](crate::html).
+//!
+//! Nothing here knows a format. What stands behind a [`Block::Fold`] is left out on a terminal; of a [`Chart`], a
+//! terminal and Markdown show the figures.
+
+use crate::chart::Chart;
+use crate::figure::Figure;
+use crate::machine::Fact;
+
+/// A whole report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// Its heading.
+    pub title: String,
+    /// What must be known before anything else.
+    pub warnings: Vec<String>,
+    /// In reading order.
+    pub sections: Vec<Section>,
+}
+
+/// A part with a heading of its own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// Name of its anchor, unique in a document.
+    pub id: String,
+    /// Its heading.
+    pub title: String,
+    /// What stands below it.
+    pub blocks: Vec<Block>,
+}
+
+impl Section {
+    /// A section, or nothing where there is nothing to show.
+    pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Option<Section> {
+        (!blocks.is_empty()).then(|| Section { id: id.into(), title: title.into(), blocks })
+    }
+
+    /// Is there more to it, for a format without drawings, than words around what that format leaves out?
+    pub fn is_worth_text(&self, with_folds: bool) -> bool {
+        let is_words = |block: &Block| matches!(block, Block::Heading(_) | Block::Paragraph(_));
+        self.blocks.iter().any(|block| block.has_content(with_folds)) || self.blocks.iter().all(is_words)
+    }
+}
+
+/// What a section is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    /// A heading inside a section.
+    Heading(String),
+    /// A paragraph of sentences.
+    Paragraph(String),
+    /// One below the other.
+    List(Vec<Item>),
+    /// Names and texts.
+    Facts(Vec<Fact>),
+    /// Rows and columns.
+    Table(Table),
+    /// A drawing, and its figures as a table.
+    Chart(Box<Chart>),
+    /// What a reader opens when needed.
+    Fold {
+        /// What is inside, in a few words.
+        summary: String,
+        /// Is it open at first?
+        is_open: bool,
+        /// What the fold hides.
+        blocks: Vec<Block>,
+    },
+}
+
+impl Block {
+    fn has_content(&self, with_folds: bool) -> bool {
+        match self {
+            Block::Heading(_) | Block::Paragraph(_) => false,
+            Block::List(items) => !items.is_empty(),
+            Block::Facts(facts) => !facts.is_empty(),
+            Block::Table(table) => !table.rows.is_empty(),
+            Block::Chart(chart) => chart.figures.is_some(),
+            Block::Fold { blocks, .. } => with_folds && blocks.iter().any(|block| block.has_content(true)),
+        }
+    }
+
+    /// A closed fold.
+    pub fn fold(summary: String, blocks: Vec<Block>) -> Block {
+        Block::Fold { summary, is_open: false, blocks }
+    }
+
+    /// A list of sentences.
+    pub fn sentences(sentences: impl IntoIterator<Item = String>) -> Block {
+        Block::List(sentences.into_iter().map(Item::from).collect())
+    }
+}
+
+/// An entry of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Always shown: `mq-posix: 64 KiB, 1 MiB at same-cpu, two-cpus (roundtrip, stream)`.
+    pub text: String,
+    /// Behind a colon, as far as the line has room, the first in any case.
+    pub further: Vec<String>,
+    /// Entries below it.
+    pub items: Vec<Item>,
+}
+
+impl From<String> for Item {
+    fn from(text: String) -> Item {
+        Item { text, ..Item::default() }
+    }
+}
+
+impl Item {
+    /// On a line of the given width, with `…` for what has no room.
+    pub fn fitted(&self, width: usize) -> String {
+        use textwrap::core::display_width;
+        let Some((first, rest)) = self.further.split_first() else { return self.text.clone() };
+        let mut out = format!("{}: {first}", self.text);
+        for (index, part) in rest.iter().enumerate() {
+            let is_last = index + 1 == rest.len();
+            let needed = display_width(&out) + 2 + display_width(part) + if is_last { 0 } else { 3 };
+            if needed > width {
+                return out + "; …";
+            }
+            out = format!("{out}; {part}");
+        }
+        out
+    }
+}
+
+/// Rows and columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Its heading; may be empty.
+    pub title: String,
+    /// From left to right.
+    pub columns: Vec<Column>,
+    /// One cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+    /// Number of columns at the left that label a row, at least one.
+    pub labels: usize,
+    /// Can a reader of the page sort and filter it?
+    pub is_sortable: bool,
+}
+
+impl Table {
+    /// A table with one column of labels and otherwise numbers.
+    pub fn new(title: &str, heads: impl IntoIterator<Item = String>, rows: Vec<Vec<Cell>>) -> Table {
+        let column = |(index, head)| Column { head, is_text: index == 0, ..Column::default() };
+        let columns = heads.into_iter().enumerate().map(column).collect();
+        Table { title: title.into(), columns, rows, labels: 1, is_sortable: false }
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Its head; a line break is a break where lines can be broken.
+    pub head: String,
+    /// Is it aligned to the left?
+    pub is_text: bool,
+    /// Is it only worth showing where the others have no room side by side?
+    pub only_if_split: bool,
+}
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A text.
+    Text(String),
+    /// A text that is sorted by its value, among those of its unit.
+    Sorted {
+        /// What is shown.
+        text: String,
+        /// May be empty.
+        unit: String,
+        /// Orders the cells of a unit.
+        value: f64,
+    },
+    /// A measured figure.
+    Figure(Figure),
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_shows_its_first_part_and_as_many_others_as_have_room() {
+        let further = ["two modes".to_string(), "a step".into(), "a slope".into()].to_vec();
+        let item = Item { text: "pipe".into(), further, ..Item::default() };
+        assert_eq!(item.fitted(80), "pipe: two modes; a step; a slope");
+        assert_eq!(item.fitted(32), "pipe: two modes; a step; a slope");
+        assert_eq!(item.fitted(31), "pipe: two modes; a step; …");
+        assert_eq!(item.fitted(10), "pipe: two modes; …");
+    }
+}

@@ -1,0 +1,76 @@
+//! Cases compared with a baseline that was chosen afterwards: a table for each figure.
+
+use weighbridge_record::Ratio;
+
+use crate::document::{Block, Cell, Section, Table};
+use crate::model::{Report, Sourced};
+use crate::units::{Scale, Series, count, significant, with_unit};
+
+const HEADS: [&str; 6] = ["case", "here", "baseline", "times", "95 % interval", "pairs"];
+
+/// Nothing where nothing was compared with a baseline.
+pub fn section(report: &Report) -> Option<Section> {
+    let first = &report.ratios.first()?.what;
+    let (title, about) = match &first.baseline_record {
+        None => (
+            format!("Compared with {}", first.baseline),
+            "Times: how many times the baseline's figure a case has, the median over pairs of runs of one round, which are \
+             neighbours in time.",
+        ),
+        Some(record) => (
+            format!("Compared with the same cases of {record}"),
+            "This comparison is not interleaved: the two records were measured one after the other, so whatever changed on the \
+             machine between them is in each ratio, and the intervals do not cover it. Times: how many times the baseline's \
+             figure a case has, the median of the quotients of all runs of both.",
+        ),
+    };
+    let mut blocks = vec![Block::Paragraph(about.into())];
+    let mut figures: Vec<&str> = Vec::new();
+    for ratio in &report.ratios {
+        if !figures.contains(&ratio.what.figure.as_str()) {
+            figures.push(&ratio.what.figure);
+        }
+    }
+    blocks.extend(figures.into_iter().map(|figure| Block::Table(table(report, figure))));
+    Section::new("baseline", &title, blocks)
+}
+
+/// One figure of all cases that have it.
+fn table(report: &Report, figure: &str) -> Table {
+    let found: Vec<&Sourced<Ratio>> =
+        report.ratios.iter().filter(|ratio| ratio.what.figure == figure).collect();
+    let values = || found.iter().flat_map(|ratio| [ratio.what.here, ratio.what.there]);
+    let scaled = |unit: &str, name: &dyn Fn(&str) -> String| {
+        let scale = Scale::new(unit, values());
+        (name(&scale.name), Some(scale))
+    };
+    let is_count = figure.ends_with("switches_per_op");
+    let (title, scale) = match figure {
+        "value" => ("Figure of the case".to_owned(), None),
+        "messages_per_s" => scaled("messages/s", &|unit| format!("{unit}, as the reader counted")),
+        "cpu_ns_per_message" => scaled("ns", &|unit| format!("CPU {unit} per message")),
+        "cpu_ns_per_op" => scaled("ns", &|unit| format!("CPU {unit} per operation")),
+        "voluntary_switches_per_op" => ("Voluntary switches per operation".into(), None),
+        "involuntary_switches_per_op" => ("Involuntary switches per operation".into(), None),
+        series => {
+            let series = Series::new(series, values());
+            (series.label(), Some(series.scale))
+        }
+    };
+    let row = |ratio: &&Sourced<Ratio>| -> Vec<Cell> {
+        let Ratio { case, here, there, ratio: times, ci95, pairs, .. } = &ratio.what;
+        let unit = report.case(ratio.source, case).and_then(|case| case.unit()).unwrap_or_default();
+        let shown = |value: f64| match &scale {
+            Some(scale) => scale.show(value),
+            None if is_count => count(value),
+            None => with_unit(unit, value),
+        };
+        let interval =
+            ci95.map_or("–".into(), |[low, high]| format!("{} to {}", significant(low), significant(high)));
+        let pairs = if *pairs == 0 { "none".into() } else { pairs.to_string() };
+        [case.to_string(), shown(*here), shown(*there), significant(*times), interval, pairs]
+            .map(Cell::from)
+            .into()
+    };
+    Table::new(&title, HEADS.map(String::from), found.iter().map(row).collect())
+}

@@ -1,0 +1,103 @@
+//! Every case in one table that can be sorted and filtered on the page.
+
+use weighbridge_record::{StoppedBy, Summary};
+
+use crate::document::{Block, Cell, Column, Section, Table};
+use crate::figure::{interval, marks};
+use crate::model::{Measured, Report};
+use crate::units::{Scale, count, significant, size, with_unit};
+use crate::words::many;
+
+/// Heading, and whether it holds text.
+const COLUMNS: [(&str, bool); 19] = [
+    ("mechanism", true),
+    ("pattern", true),
+    ("payload", false),
+    ("placement", true),
+    ("median", false),
+    ("95 % interval", false),
+    ("marks", true),
+    ("times its hub", false),
+    ("hub", true),
+    ("best state", false),
+    ("slow share", false),
+    ("runs", false),
+    ("stopped by", true),
+    ("spread between runs", false),
+    ("spread within runs", false),
+    ("voluntary switches/op", false),
+    ("involuntary switches/op", false),
+    ("minor faults/op", false),
+    ("CPU/op", false),
+];
+
+/// Nothing where no case has a figure.
+pub fn section(report: &Report) -> Option<Section> {
+    let cases = report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
+    let rows: Vec<Vec<Cell>> = cases.map(|(case, summary)| row(report, case, summary)).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let about = "Medians are sorted unit by unit. Spread: half the interquartile range as a share of the median; where it is larger \
+                 between runs than within them, more runs help and longer ones do not. Times its hub: the cost of the case over that of \
+                 the hub that took turns with it, which noise disturbs least; the median is that multiple of what the hub cost in the \
+                 whole session. Best state: what the best 5 % of slices reach. Slow share: the part of the time that the machine spent in \
+                 a slow state.";
+    let summary = many(rows.len(), "case");
+    let column = |(head, is_text): (&str, bool)| Column { head: head.into(), is_text, ..Column::default() };
+    let columns = COLUMNS.map(column).into();
+    let table = Table { title: String::new(), columns, rows, labels: 1, is_sortable: true };
+    let blocks = vec![Block::Paragraph(about.into()), Block::Table(table)];
+    Section::new("cases", "All cases", vec![Block::Fold { summary, is_open: true, blocks }])
+}
+
+fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
+    let scale = Scale::alone(&summary.unit, summary.median);
+    let width = summary.ci95.map(|[low, high]| (high - low) / summary.median);
+    let per_op = &summary.per_op;
+    let number = |value: f64, text: &str| Cell::Sorted { text: text.into(), unit: String::new(), value };
+    let percent = |share: f64| number(share, &format!("{:.2} %", share * 100.0));
+    let counted = |value: f64| number(value, &count(value));
+    let median = format!("{} {}", scale.show(summary.median), scale.name);
+    let to_hub = summary.to_hub.as_ref();
+    let times = to_hub.map_or(Cell::from(""), |to_hub| {
+        let interval = to_hub
+            .ci95
+            .map_or(String::new(), |[low, high]| format!(" ({} to {})", significant(low), significant(high)));
+        number(to_hub.median, &format!("{}{interval}", significant(to_hub.median)))
+    });
+    let best = summary
+        .best
+        .map_or(Cell::from(""), |best| number(best, &format!("{} {}", scale.show(best), scale.name)));
+    vec![
+        report.variant(case.source, &case.id).into(),
+        case.id.pattern.as_str().into(),
+        number(case.id.payload_bytes as f64, &size(case.id.payload_bytes)),
+        case.id.placement.as_str().into(),
+        Cell::Sorted { text: median, unit: summary.unit.clone(), value: summary.median },
+        number(width.unwrap_or(f64::MAX), &interval(&scale, summary)),
+        marks(case).into(),
+        times,
+        to_hub.map_or(String::new(), |to_hub| to_hub.hub.to_string()).into(),
+        best,
+        summary.slow_share.map_or(Cell::from(""), percent),
+        number(f64::from(summary.runs), &summary.runs.to_string()),
+        stopped(summary.stopped_by).into(),
+        percent(summary.spread_between),
+        percent(summary.spread_within),
+        counted(per_op.voluntary_switches),
+        counted(per_op.involuntary_switches),
+        counted(per_op.minor_faults),
+        number(per_op.cpu_ns, &with_unit("ns", per_op.cpu_ns)),
+    ]
+}
+
+fn stopped(by: StoppedBy) -> &'static str {
+    match by {
+        StoppedBy::Precision => "precision",
+        StoppedBy::MaxRuns => "max-runs",
+        StoppedBy::Budget => "budget",
+        StoppedBy::Interrupted => "interrupted",
+        StoppedBy::Error => "error",
+    }
+}

@@ -1,0 +1,298 @@
+//! The figures of one pattern at one placement: over payload size, or a figure for each mechanism, and what was counted
+//! beside time.
+
+use std::collections::BTreeSet;
+
+use weighbridge_record::{PerOp, Summary};
+
+use super::Context;
+use crate::axis::{Axis, LogAxis, size_position};
+use crate::chart::{Chart, Drawing, Line, Point};
+use crate::document::{Block, Cell, Column, Section, Table};
+use crate::figure::{Figure, interval};
+use crate::lines;
+use crate::matrix::{self, Matrix};
+use crate::model::Measured;
+use crate::units::{Scale, Series, count, size, with_unit};
+use crate::words::{many, pattern, placement, plain};
+
+/// Above this many lines, those with axes off their defaults are hidden until asked for.
+const CROWDED: usize = 16;
+
+/// A section for each pattern and placement.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    if cx.matrices.is_empty() {
+        let nothing = vec![Block::Paragraph("No case has a figure.".into())];
+        return Section::new("figures", "Figures", nothing).into_iter().collect();
+    }
+    let section = |(index, matrix): (usize, &Matrix<'_>)| {
+        let blocks = if matrix.has_sizes() { over_sizes(cx, matrix) } else { one_size(cx, matrix) };
+        Section { id: format!("figures-{}", index + 1), title: heading(matrix), blocks }
+    };
+    cx.matrices.iter().enumerate().map(section).collect()
+}
+
+/// `roundtrip at same-cpu (CPU 0), µs/roundtrip`.
+fn heading(matrix: &Matrix<'_>) -> String {
+    let Matrix { pattern, placement, scale, .. } = matrix;
+    plain(&format!("{pattern} at {placement}{}, {}", resolved(matrix), scale.name))
+}
+
+fn resolved(matrix: &Matrix<'_>) -> String {
+    if matrix.resolved.is_empty() { String::new() } else { format!(" ({})", matrix.resolved.join("; ")) }
+}
+
+/// `Round trip on one CPU (CPU 0)`.
+fn title(matrix: &Matrix<'_>) -> String {
+    format!("{} {}{}", pattern(matrix.pattern), placement(matrix.placement), resolved(matrix))
+}
+
+fn better(matrix: &Matrix<'_>) -> &'static str {
+    if matrix.higher_is_better { "higher is better" } else { "lower is better" }
+}
+
+fn chart(title: String, about: &str, drawing: Drawing, figures: Option<Table>) -> Block {
+    Block::Chart(Box::new(Chart { title, about: about.into(), drawing, figures }))
+}
+
+/// Charts of the medians with their table, then counts: charts and table.
+fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
+    let mut medians = lines(cx, matrix, |case, summary| median_point(matrix, case, summary));
+    lines::by_height(&mut medians);
+    let hidden = medians.iter().filter(|line| line.is_hidden).count();
+    let mut about =
+        "Both axes are logarithmic. The band around a line is the 95 % interval of its medians.".to_owned();
+    if hidden > 0 {
+        about += &format!(
+            " {} with other settings hidden; click a name in the legend to show one.",
+            many(hidden, "line")
+        );
+    }
+    let near = lines::near_lines(&medians);
+    let name = title(matrix);
+    let drawing = |lines: Vec<Line>| {
+        let bounds =
+            lines.iter().filter(|line| !line.is_hidden).flat_map(|line| &line.points).flat_map(|point| {
+                let [low, high] = point.interval.unwrap_or([point.y, point.y]);
+                [low, point.y, high]
+            });
+        let (low, high) = lines::range(bounds);
+        Drawing::Lines(sizes(matrix), Axis::Log(LogAxis::values(matrix.unit, low, high)), lines)
+    };
+    let titled = format!("{name}, {}", better(matrix));
+    let mut blocks = vec![chart(titled, &about, drawing(medians), Some(table(matrix)))];
+    if let Some((near, apart)) = near {
+        blocks.push(chart(format!("{name}, closer: without {}", apart.join(", ")), "", drawing(near), None));
+    }
+    let (per_operation, further) = counts(matrix);
+    blocks.extend([switches(cx, matrix), cpu(cx, matrix, per_operation)]);
+    blocks.extend(further.map(Block::Table));
+    blocks
+}
+
+fn sizes(matrix: &Matrix<'_>) -> Axis {
+    Axis::Log(LogAxis::sizes(&matrix.sizes))
+}
+
+/// A dot for each mechanism, and a table with a row for each.
+fn one_size(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
+    let mut dots = lines(cx, matrix, |case, summary| median_point(matrix, case, summary));
+    // The axis begins at the bottom, so the worst comes first.
+    let value = |line: &Line| line.points.first().map_or(0.0, |point| point.y);
+    dots.sort_by(|a, b| match matrix.is_better(value(a), value(b)) {
+        true => std::cmp::Ordering::Greater,
+        false if value(a) == value(b) => std::cmp::Ordering::Equal,
+        false => std::cmp::Ordering::Less,
+    });
+    let payload = match matrix.sizes.first() {
+        None | Some(0) => String::new(),
+        Some(bytes) => format!(", payload {}", size(*bytes)),
+    };
+    let (values, dots) = lines::value_axis(matrix.unit, &matrix.scale, dots);
+    let rows = 0..matrix.columns.len();
+    let mut table = Table::new("", ["mechanism", "median"].map(String::from), Vec::new());
+    table.rows = rows
+        .map(|column| vec![matrix.columns[column].name.as_str().into(), cell(matrix, 0, column)])
+        .collect();
+    let (per_operation, further) = counts(matrix);
+    for counts in std::iter::once(per_operation).chain(further) {
+        table.columns.extend(counts.columns.into_iter().skip(1));
+        for (row, counts) in table.rows.iter_mut().zip(counts.rows) {
+            row.extend(counts.into_iter().skip(1));
+        }
+    }
+    let about = "The bar through a dot is the 95 % interval; the best median is at the top.";
+    let titled = format!("{}{payload}, {}", title(matrix), better(matrix));
+    let mut counted = "Switches, faults and CPU time are per operation.".to_owned();
+    if !payload.is_empty() {
+        counted = format!("Payload {}. {counted}", payload.trim_start_matches(", payload "));
+    }
+    let mut blocks = vec![Block::Paragraph(counted)];
+    blocks.push(chart(titled, about, Drawing::Dots(values, dots), Some(table)));
+    blocks
+}
+
+/// One line per mechanism; values that a logarithmic axis cannot show are left out.
+fn lines<'a>(
+    cx: &Context<'_>,
+    matrix: &Matrix<'a>,
+    point: impl Fn(&'a Measured, &'a Summary) -> Point,
+) -> Vec<Line> {
+    let is_crowded = matrix.columns.len() > CROWDED;
+    let line = |(index, column): (usize, &matrix::Column)| Line {
+        name: column.name.clone(),
+        look: cx.looks.of(column),
+        is_hidden: is_crowded && !column.is_default,
+        points: matrix
+            .column(index)
+            .map(|(bytes, case, summary)| Point {
+                x: size_position(bytes, &matrix.sizes),
+                ..point(case, summary)
+            })
+            .collect(),
+    };
+    matrix.columns.iter().enumerate().map(line).collect()
+}
+
+/// The median of a case with everything that is said about it.
+fn median_point(matrix: &Matrix<'_>, case: &Measured, summary: &Summary) -> Point {
+    let scale = Scale::alone(matrix.unit, summary.median);
+    let mut hover = vec![
+        format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
+        format!("{} {}", scale.show(summary.median), scale.name),
+    ];
+    if summary.ci95.is_some() {
+        hover.push(format!("95 % interval {}", interval(&scale, summary)));
+    }
+    hover.push(many(summary.runs as usize, "run"));
+    if case.has_anomalies() {
+        hover.push("! counter check failed".into());
+    }
+    if case.has_regimes() {
+        hover.push("~ not one steady state".into());
+    }
+    Point { x: 0.0, y: summary.median, interval: summary.ci95, hover }
+}
+
+fn cell(matrix: &Matrix<'_>, row: usize, column: usize) -> Cell {
+    match matrix.cell(row, column) {
+        matrix::Cell::Absent => "".into(),
+        matrix::Cell::Skipped => "–".into(),
+        matrix::Cell::Value(case, summary) => {
+            let is_best = matrix.best(row) == Some(column);
+            Cell::Figure(Figure::new(&matrix.scale, case, summary, is_best))
+        }
+    }
+}
+
+/// A row per size and a column per mechanism.
+fn table(matrix: &Matrix<'_>) -> Table {
+    let column = |head: &str, is_text| Column { head: head.into(), is_text, ..Column::default() };
+    let mut columns = vec![column("payload", true), Column { only_if_split: true, ..column("best", true) }];
+    columns.extend(matrix.columns.iter().map(|of| column(&of.name, false)));
+    let row = |(row, bytes): (usize, &u64)| {
+        let best = matrix.best(row).map_or("", |column| matrix.columns[column].name.as_str());
+        let figures = (0..matrix.columns.len()).map(|column| cell(matrix, row, column));
+        [size(*bytes).into(), best.into()].into_iter().chain(figures).collect()
+    };
+    let rows = matrix.sizes.iter().enumerate().map(row).collect();
+    Table { columns, rows, labels: 1, ..Table::default() }
+}
+
+fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {
+    let lines = lines(cx, matrix, |case, summary| {
+        let per_op = &summary.per_op;
+        let hover = vec![
+            format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
+            format!("{} voluntary", count(per_op.voluntary_switches)),
+            format!("{} involuntary", count(per_op.involuntary_switches)),
+        ];
+        let all = per_op.voluntary_switches + per_op.involuntary_switches;
+        Point { x: 0.0, y: all, interval: None, hover }
+    });
+    let y = Axis::Linear("voluntary and involuntary".into());
+    let about = "Summed over all roles. An operation is one round trip, or one message of a stream.";
+    let name = format!("Context switches per operation: {}", title(matrix));
+    chart(name, about, Drawing::Lines(sizes(matrix), y, lines), None)
+}
+
+fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Table) -> Block {
+    let mut lines = lines(cx, matrix, |case, summary| {
+        let cpu_ns = summary.per_op.cpu_ns;
+        let hover = vec![
+            format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
+            format!("{} of CPU time", with_unit("ns", cpu_ns)),
+        ];
+        Point { x: 0.0, y: cpu_ns, interval: None, hover }
+    });
+    // CPU time is counted in ticks by some kernels, so zero is possible, and a logarithmic axis has no place for it.
+    lines.iter_mut().for_each(|line| line.points.retain(|point| point.y > 0.0));
+    let (low, high) = lines::range(lines.iter().flat_map(|line| &line.points).map(|point| point.y));
+    let y = Axis::Log(LogAxis::values("ns/operation", low, high));
+    let name = format!("CPU time per operation: {}", title(matrix));
+    chart(name, "", Drawing::Lines(sizes(matrix), y, lines), Some(figures))
+}
+
+/// Counts per operation of every mechanism, and medians of its series where there are any: a value, or `low … high` over
+/// its sizes.
+fn counts(matrix: &Matrix<'_>) -> (Table, Option<Table>) {
+    let places = 0..matrix.columns.len();
+    let of = |column| matrix.column(column).map(|(_, _, summary)| &summary.per_op);
+    let cpu = Scale::new("ns", places.clone().flat_map(of).map(|per_op| per_op.cpu_ns));
+    let name = |column: usize| Cell::from(matrix.columns[column].name.as_str());
+    let heads = ["per operation", "voluntary switches", "involuntary switches", "minor faults"];
+    let heads = heads.map(String::from).into_iter().chain([format!("CPU {}", cpu.name)]);
+    let row = |column: usize| {
+        let over = |get: fn(&PerOp) -> f64, show: &dyn Fn(f64) -> String| {
+            Cell::from(range(of(column).map(get), show))
+        };
+        vec![
+            name(column),
+            over(|per_op| per_op.voluntary_switches, &count),
+            over(|per_op| per_op.involuntary_switches, &count),
+            over(|per_op| per_op.minor_faults, &count),
+            over(|per_op| per_op.cpu_ns, &|value| cpu.show(value)),
+        ]
+    };
+    let per_operation = Table::new("", heads, places.clone().map(row).collect());
+    let series = series(matrix);
+    let further = (!series.is_empty()).then(|| {
+        let heads = std::iter::once("also counted".to_owned()).chain(series.iter().map(|(_, of)| of.label()));
+        let row = |column: usize| {
+            let cell = |(name, series): &(&str, Series)| {
+                let values = matrix.column(column).filter_map(|(_, _, summary)| summary.series.get(*name));
+                Cell::from(range(values.copied(), &|value| series.scale.show(value)))
+            };
+            std::iter::once(name(column)).chain(series.iter().map(cell)).collect()
+        };
+        Table::new("", heads, places.map(row).collect())
+    });
+    (per_operation, further)
+}
+
+/// The further series of a matrix, by name, each with a unit that suits all its mechanisms. Switches of one kind stand
+/// among the counts per operation already.
+fn series<'a>(matrix: &Matrix<'a>) -> Vec<(&'a str, Series)> {
+    let all = || (0..matrix.columns.len()).flat_map(|column| matrix.column(column));
+    let names: BTreeSet<&str> = all()
+        .flat_map(|(_, _, summary)| summary.series.keys().map(String::as_str))
+        .filter(|name| !name.contains("voluntary_switches"))
+        .collect();
+    let values = |name: &str| {
+        all().filter_map(|(_, _, summary)| summary.series.get(name).copied()).collect::<Vec<_>>()
+    };
+    names.into_iter().map(|name| (name, Series::new(name, values(name).into_iter()))).collect()
+}
+
+/// One value, or the lowest and the highest; nothing where there is none.
+fn range(values: impl Iterator<Item = f64>, show: &dyn Fn(f64) -> String) -> String {
+    let (low, high) = values
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    if low > high {
+        return String::new();
+    }
+    match (show(low), show(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} … {high}"),
+    }
+}

@@ -1,0 +1,43 @@
+//! What marks and words mean.
+
+use super::Context;
+use crate::document::{Block, Section};
+
+const MARKS: [(&str, &str); 6] = [
+    ("* or bold:", "best median of those beside it"),
+    ("±:", "from the median to the farther end of its 95 % interval; [low high] is that interval in full"),
+    ("!:", "a counter check failed: switches, faults or bytes differ from what the case must show"),
+    (
+        "~:",
+        "not one steady state: two modes, a step, a slope, or neighbouring samples that resemble each other",
+    ),
+    ("–:", "skipped; the reason is below"),
+    ("low … high:", "the lowest and the highest value over the payload sizes"),
+];
+
+const WORDS: [(&str, &str); 10] = [
+    ("mechanism", "a way to move bytes between processes: a pipe, a socket, a ring in shared memory"),
+    ("case", "a pattern, a mechanism, a payload size, a placement, and the other settings"),
+    ("hop", "one message one way"),
+    ("round trip", "a message and its answer, so two hops; never compare it with a hop"),
+    ("placement", "on which CPUs the processes run: on one, on two that share a cache, and so on"),
+    ("run", "one measurement of a case by freshly started processes; its value is the median of its samples"),
+    ("sample", "one timed batch of operations inside a run, long enough that the clock does not matter"),
+    ("median", "the figure of a case: the middle one of its runs' values"),
+    (
+        "interval",
+        "where the true median lies with at least 95 % certainty, judged from run to run; it needs six runs",
+    ),
+    ("MiB/s, GiB/s", "1024² and 1024³ bytes per second, counted where they arrive"),
+];
+
+/// Nothing where there is no table of figures.
+pub fn section(cx: &Context<'_>) -> Option<Section> {
+    let facts = |all: &[(&str, &str)]| {
+        Block::Facts(all.iter().map(|(name, what)| ((*name).to_owned(), (*what).to_owned())).collect())
+    };
+    let marks = Block::sentences(MARKS.iter().map(|(mark, what)| format!("{mark} {what}")));
+    let words = Block::Fold { summary: "Words".into(), is_open: true, blocks: vec![facts(&WORDS)] };
+    let blocks = if cx.matrices.is_empty() { Vec::new() } else { vec![marks, words] };
+    Section::new("legend", "Legend", blocks)
+}

@@ -1,0 +1,68 @@
+//! The sections of a report, one file each, and their order.
+
+mod baseline;
+mod cases;
+mod check;
+mod distribution;
+mod figures;
+mod findings;
+mod legend;
+mod machine;
+mod remarks;
+mod scaling;
+mod series;
+
+use crate::document::{Document, Section};
+use crate::look::Looks;
+use crate::matrix::{Matrix, matrices};
+use crate::model::Report;
+use crate::notes;
+use crate::suite;
+
+pub use distribution::name as percentile_name;
+pub use remarks::skipped;
+
+/// What sections are made from.
+pub struct Context<'a> {
+    /// The records.
+    pub report: &'a Report,
+    /// Their cases as tables.
+    pub matrices: Vec<Matrix<'a>>,
+    /// How each mechanism is drawn.
+    pub looks: Looks,
+}
+
+/// The report, composed once for all formats.
+pub fn document(report: &Report) -> Document {
+    let matrices = matrices(report);
+    let looks = Looks::new(&matrices);
+    let cx = Context { report, matrices, looks };
+    let mut sections: Vec<Section> = machine::section(report).into_iter().collect();
+    if report.is_compared {
+        sections.extend(baseline::section(report));
+    } else {
+        sections.extend(suite::sections(report));
+        sections.extend(check::section(report));
+        if report.checks.is_empty() {
+            sections.extend(findings::section(report));
+            sections.extend(figures::sections(&cx));
+            sections.extend(legend::section(&cx));
+        }
+        sections.extend(baseline::section(report));
+        sections.extend(scaling::section(&cx));
+        sections.extend(distribution::section(report));
+        sections.extend(series::section(report));
+        sections.extend(cases::section(report));
+        sections.extend(remarks::sections(&cx));
+    }
+    Document { title: title(report), warnings: notes::warnings(report), sections }
+}
+
+/// Where and when.
+fn title(report: &Report) -> String {
+    let header = report.sources.first().and_then(|source| source.header.as_ref());
+    let of = header.map(|header| format!(": {}, {}", header.machine.hostname, header.started));
+    let others = report.sources.len().saturating_sub(1);
+    let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+    format!("Weighbridge report{}{others}", of.unwrap_or_default())
+}

@@ -1,0 +1,262 @@
+//! What must be said about figures, and about those that are missing: failed counter checks, departures from one steady
+//! state, cases that ended early, skips. The same reason is said once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use weighbridge_record::{CaseId, StoppedBy};
+
+use super::Context;
+use crate::document::{Block, Item, Section};
+use crate::model::{Measured, Report};
+use crate::notes::{FEW, few};
+use crate::words::{many, plain};
+use crate::{coverage, regimes};
+
+/// The sections that have something to say.
+pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    let report = cx.report;
+    let with_full = |id, title, meaning: &str, (brief, full): (Vec<Item>, Vec<Item>)| {
+        let mut blocks = remarks(meaning, brief);
+        if !full.is_empty() {
+            blocks.push(Block::fold("All of them, one by one".into(), vec![Block::List(full)]));
+        }
+        Section::new(id, title, blocks)
+    };
+    let brief = |id, title, meaning: &str, brief| with_full(id, title, meaning, (brief, Vec::new()));
+    [
+        with_full(
+            "anomalies",
+            "Failed counter checks (!)",
+            "The figure may not mean what its name says. It is shown as measured.",
+            anomalies(report),
+        ),
+        with_full(
+            "regimes",
+            "Not one steady state (~)",
+            "A single figure hides what happened in these cases: two modes (the samples fall into two groups), a step (the level \
+             changed once), a slope (the level drifts), correlated neighbours (successive samples resemble each other).",
+            regimes::notes(report, &cx.matrices),
+        ),
+        brief(
+            "stopped",
+            "Ended before the precision asked for",
+            "The intervals of these cases are wider than asked, or absent.",
+            stopped(report),
+        ),
+        brief("skipped", "Skipped", "No figure, and why.", skipped(report)),
+        brief("not-reached", "Not reached", "Planned, but without a single run.", not_reached(report)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn remarks(meaning: &str, items: Vec<Item>) -> Vec<Block> {
+    if items.is_empty() {
+        return Vec::new();
+    }
+    vec![Block::Paragraph(meaning.into()), Block::List(items)]
+}
+
+fn entry(text: String, items: Vec<Item>) -> Item {
+    Item { text, items, ..Item::default() }
+}
+
+/// Few of them and all of them.
+fn anomalies(report: &Report) -> (Vec<Item>, Vec<Item>) {
+    let summaries = report.cases.iter().filter_map(|case| Some((case, case.summary.as_ref()?)));
+    let each = summaries.flat_map(|(case, summary)| {
+        summary.anomalies.iter().map(move |why| (case.source, &case.id, why.clone()))
+    });
+    let full = grouped(report, each);
+    if full.len() <= FEW {
+        return (full, Vec::new());
+    }
+    let item = |note: &Item| {
+        let cases: Vec<&str> = note.items.iter().map(|item| item.text.as_str()).collect();
+        Item::from(format!("{}: {}", cases.join("; "), note.text))
+    };
+    let items = few(full.iter().map(item).collect());
+    let cases = report.cases.iter().filter(|case| case.has_anomalies()).count();
+    let why = format!("{} with a counter check that failed:", many(cases, "case"));
+    (vec![entry(why, items)], full)
+}
+
+fn stopped(report: &Report) -> Vec<Item> {
+    let reasons = [
+        (StoppedBy::MaxRuns, "the largest number of runs was made"),
+        (StoppedBy::Budget, "the time allowed was used up"),
+        (StoppedBy::Interrupted, "interrupted"),
+        (StoppedBy::Error, "a run failed"),
+    ];
+    let all: Vec<&Measured> = report.cases.iter().filter(|case| case.summary.is_some()).collect();
+    let note = |(reason, why): (StoppedBy, &str)| {
+        let some: Vec<&Measured> =
+            report.stopped_early().filter(|(_, by)| *by == reason).map(|(case, _)| case).collect();
+        let why = format!("{} of {}: {why}", some.len(), many(all.len(), "case"));
+        (!some.is_empty()).then(|| entry(why, coverage::described(report, &some, &all)))
+    };
+    reasons.into_iter().filter_map(note).collect()
+}
+
+/// What gave no number, each reason once.
+pub fn skipped(report: &Report) -> Vec<Item> {
+    let each = report.skipped.iter().map(|skip| {
+        let why = match skip.what.step.as_str() {
+            "fit" => skip.what.why.clone(),
+            step => format!("{} (step: {step})", skip.what.why),
+        };
+        (skip.source, &skip.what.case, why)
+    });
+    grouped(report, each)
+}
+
+fn not_reached(report: &Report) -> Vec<Item> {
+    let skipped: std::collections::HashSet<_> =
+        report.skipped.iter().map(|skip| (skip.source, &skip.what.case)).collect();
+    let planned = |case: &&Measured| {
+        case.summary.is_some() || !case.runs.is_empty() || !skipped.contains(&(case.source, &case.id))
+    };
+    let all: Vec<&Measured> = report.cases.iter().filter(planned).collect();
+    let is_never = |case: &&Measured| case.summary.is_none() && case.runs.is_empty();
+    let never: Vec<&Measured> = all.iter().copied().filter(is_never).collect();
+    let why = format!("{} of {}: the program ended before", never.len(), many(all.len(), "case"));
+    match never.is_empty() {
+        true => Vec::new(),
+        false => vec![entry(why, coverage::described(report, &never, &all))],
+    }
+}
+
+/// Cases with the same reason, in the order in which the reasons first come. Reasons that differ in nothing but the payload
+/// of their case, and in what to set for it (`name=number`), are one; it is told as it is for the largest, because a limit
+/// raised for that one is raised for all.
+fn grouped<'a>(report: &Report, each: impl Iterator<Item = (usize, &'a CaseId, String)>) -> Vec<Item> {
+    let mut groups: Vec<(String, Vec<(usize, &CaseId)>)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for (source, id, why) in each {
+        let why = plain(&why);
+        let index =
+            *known.entry(without_settings(&without_number(&why, id.payload_bytes))).or_insert(groups.len());
+        match groups.get_mut(index) {
+            None => groups.push((why, vec![(source, id)])),
+            Some((told, ids)) => {
+                if ids.iter().all(|(_, known)| known.payload_bytes < id.payload_bytes) {
+                    *told = why;
+                }
+                ids.push((source, id));
+            }
+        }
+    }
+    let note = |(why, ids): (String, Vec<_>)| {
+        entry(why, described(report, &ids).into_iter().map(Item::from).collect())
+    };
+    groups.into_iter().map(note).collect()
+}
+
+/// A sentence with a blank in place of each number right behind a `=`.
+fn without_settings(text: &str) -> String {
+    let mut parts = text.split('=');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str("=_");
+        out.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_'));
+    }
+    out
+}
+
+/// A sentence with a blank in place of each occurrence of a number, but not where it is a part of another number.
+fn without_number(text: &str, number: u64) -> String {
+    let number = number.to_string();
+    let mut out = String::with_capacity(text.len());
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit() || c == '.');
+    let mut rest = text;
+    while let Some(at) = rest.find(&number) {
+        let (before, after) = (&rest[..at], &rest[at + number.len()..]);
+        out.push_str(before);
+        out.push_str(if is_part(out.chars().last()) || is_part(after.chars().next()) {
+            &number
+        } else {
+            "_"
+        });
+        rest = after;
+    }
+    out + rest
+}
+
+/// Names cases in few words: first sizes together, then placements, then patterns.
+fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<String> {
+    type Names<'a> = BTreeSet<&'a str>;
+    let mut sizes: BTreeMap<(String, &str, &str), BTreeSet<u64>> = BTreeMap::new();
+    for (source, id) in ids {
+        let key = (report.variant(*source, id), id.pattern.as_str(), id.placement.as_str());
+        sizes.entry(key).or_default().insert(id.payload_bytes);
+    }
+    let mut placements: BTreeMap<(String, &str, BTreeSet<u64>), Names<'_>> = BTreeMap::new();
+    for ((variant, pattern, placement), sizes) in sizes {
+        placements.entry((variant, pattern, sizes)).or_default().insert(placement);
+    }
+    let mut patterns: BTreeMap<(String, BTreeSet<u64>, Names<'_>), Names<'_>> = BTreeMap::new();
+    for ((variant, pattern, sizes), placements) in placements {
+        patterns.entry((variant, sizes, placements)).or_default().insert(pattern);
+    }
+    let list = |names: Names<'_>| names.into_iter().collect::<Vec<_>>().join(", ");
+    let line = |((variant, sizes, placements), patterns)| {
+        plain(&format!(
+            "{variant}: {} at {} ({})",
+            coverage::size_list(&sizes),
+            list(placements),
+            list(patterns)
+        ))
+    };
+    patterns.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use weighbridge_record::Skipped;
+
+    use super::*;
+    use crate::model::Sourced;
+
+    #[test]
+    fn reasons_that_differ_only_in_the_payload_are_told_once_as_for_the_largest() {
+        let skip = |mechanism: &str, payload_bytes: u64, why: String| Sourced {
+            source: 0,
+            what: Skipped {
+                case: CaseId::new("stream", mechanism, payload_bytes, "free"),
+                step: "fit".into(),
+                why,
+            },
+        };
+        let limit = |bytes: u64| format!("{bytes} bytes exceed 8192; raise it with limit={}", bytes / 2);
+        let skipped = vec![
+            skip("mq-posix", 65536, limit(65536)),
+            skip("mq-posix", 1 << 20, limit(1 << 20)),
+            skip("mq-posix", 10000, limit(10000)),
+            // Here 8192 is the payload, and what is left of the sentence is another.
+            skip("msg-sysv", 8192, limit(8192)),
+        ];
+        let notes = skipped_notes(skipped);
+        assert_eq!(
+            notes[0],
+            (limit(1 << 20), vec!["mq-posix: 10000 B, 64 KiB, 1 MiB at free (stream)".into()])
+        );
+        assert_eq!(notes[1].0, limit(8192));
+        assert_eq!(notes.len(), 2);
+    }
+
+    fn skipped_notes(skipped: Vec<Sourced<Skipped>>) -> Vec<(String, Vec<String>)> {
+        let notes = super::skipped(&Report { skipped, ..Report::default() });
+        notes
+            .into_iter()
+            .map(|note| (note.text, note.items.into_iter().map(|item| item.text).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn a_number_is_blanked_only_where_it_stands_alone() {
+        assert_eq!(without_number("5 of 15, 1.5, 50 and 5.", 5), "_ of 15, 1.5, 50 and 5.");
+        assert_eq!(without_number("msgmax=55", 55), "msgmax=_");
+        assert_eq!(without_number("none", 7), "none");
+    }
+}

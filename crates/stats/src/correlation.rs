@@ -1,0 +1,145 @@
+//! Runs that resemble their neighbours are worth fewer than they are: how much wider an interval must be for that.
+//!
+//! Intervals assume independent runs. Runs of a small session follow each other within a second, and the machine's state
+//! outlives them: their correlation has been 0.3 and more. Two repairs: space the runs ([`spacing`]) by measuring other
+//! cases between them, or widen the interval ([`widened`]) by the correlation known from something longer than the
+//! case: the hub's series over the session, or all cases pooled ([`pooled_lag1`]). A dozen runs of one case do not
+//! suffice to estimate their own correlation: the estimate has a deviation of 0.3.
+
+use crate::interval::Interval;
+use crate::order::assert_finite;
+use crate::ranks::midranks;
+
+/// Estimates are capped here: beyond, a session of any length is one observation.
+pub const MOST: f64 = 0.9;
+
+/// Fewest values of a series that takes part in [`pooled_lag1`].
+pub const FEWEST: usize = 6;
+
+/// The correlation of neighbours over several series, each in measured order with a level of its own: the lag-1
+/// autocorrelation of the ranks, pooled, corrected for the bias −(1 + 4ρ)/n of series whose mean is taken from themselves
+/// (Marriott and Pope 1954; Kendall 1954), from 0 to [`MOST`]. `None` where no series has [`FEWEST`] different values.
+///
+/// # Panics
+/// If a value is not finite.
+pub fn pooled_lag1<S: AsRef<[f64]>>(series: &[S]) -> Option<f64> {
+    let (mut products, mut squares, mut count, mut series_used) = (0.0, 0.0, 0.0, 0.0);
+    for values in series.iter().map(AsRef::as_ref) {
+        assert_finite(values);
+        let ranks = midranks(values);
+        let n = values.len() as f64;
+        let scores: Vec<f64> = ranks.iter().map(|rank| (rank - (n + 1.0) / 2.0) / n).collect();
+        let own: f64 = scores.iter().map(|score| score * score).sum();
+        if values.len() < FEWEST || own == 0.0 {
+            continue;
+        }
+        products += scores.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
+        squares += own;
+        count += n;
+        series_used += 1.0;
+    }
+    if series_used == 0.0 {
+        return None;
+    }
+    // The pooled 1/n: series weigh by their length.
+    let per_value: f64 = series_used / count;
+    Some(((products / squares + per_value) / (1.0 - 4.0 * per_value)).clamp(0.0, MOST))
+}
+
+/// How many times wider the interval of `n` values must be whose neighbours have this correlation, falling geometrically
+/// with distance (an autoregression of the first order).
+///
+/// The variance of a mean grows by I = 1 + 2·Σ (1 − k/n)·ρᵏ, and the scatter of the values, from which the interval is
+/// made, shrinks to 1 − (I − 1)/(n − 1) of their variance (Bayley and Hammersley 1946). For long series that is
+/// √((1 + ρ)/(1 − ρ)): 1.36 at 0.3 and 2 at 0.6.
+///
+/// # Panics
+/// If `correlation` is outside 0 … 1, 1 excluded.
+pub fn widening(n: usize, correlation: f64) -> f64 {
+    assert!((0.0..1.0).contains(&correlation), "a correlation of {correlation}");
+    if n < 2 {
+        return 1.0;
+    }
+    let (mut inflation, mut power) = (1.0, 1.0);
+    for lag in 1..n {
+        power *= correlation;
+        inflation += 2.0 * (1.0 - lag as f64 / n as f64) * power;
+    }
+    (inflation / (1.0 - (inflation - 1.0) / (n - 1) as f64)).sqrt()
+}
+
+/// How many independent values `n` values with this correlation are worth: n·(1 − ρ)/(1 + ρ).
+///
+/// # Panics
+/// If `correlation` is outside 0 … 1, 1 excluded.
+pub fn effective_count(n: usize, correlation: f64) -> f64 {
+    assert!((0.0..1.0).contains(&correlation), "a correlation of {correlation}");
+    n as f64 * (1.0 - correlation) / (1.0 + correlation)
+}
+
+/// The interval with both arms `factor` times as long as from `middle`; on logarithms where all is positive, so that a
+/// cost does not become negative. Its confidence is the one that it had before.
+///
+/// # Panics
+/// If `factor` is below 1 or `middle` is outside the interval.
+pub fn widened(interval: Interval, middle: f64, factor: f64) -> Interval {
+    assert!(factor >= 1.0, "an interval widened by {factor}");
+    assert!(interval.contains(middle), "a middle of {middle} outside {interval:?}");
+    if factor == 1.0 {
+        interval
+    } else if interval.low > 0.0 {
+        interval.map(|end| middle * (end / middle).powf(factor))
+    } else {
+        interval.map(|end| middle + factor * (end - middle))
+    }
+}
+
+/// How many runs of something else must lie between two runs of a case until their correlation is at most `wanted`, where
+/// that of neighbours is `correlation`: ρ^(gap+1) ≤ wanted.
+///
+/// # Panics
+/// If a correlation is outside 0 … 1, or `wanted` is 0.
+pub fn spacing(correlation: f64, wanted: f64) -> usize {
+    assert!((0.0..1.0).contains(&correlation), "a correlation of {correlation}");
+    assert!(wanted > 0.0 && wanted < 1.0, "a correlation of {wanted}");
+    if correlation <= wanted {
+        return 0;
+    }
+    (wanted.ln() / correlation.ln() - 1e-9).ceil() as usize - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn independent_values_need_no_widening_and_long_series_have_the_known_factor() {
+        assert_eq!(widening(12, 0.0), 1.0);
+        assert!((widening(2000, 0.6) - 2.0).abs() < 0.005);
+        assert!((widening(2000, 0.3) - (1.3_f64 / 0.7).sqrt()).abs() < 0.002);
+        // Two values of correlation ½: I = 1.5, the scatter half of it.
+        assert!((widening(2, 0.5) - 3.0_f64.sqrt()).abs() < 1e-12);
+        assert_eq!(effective_count(40, 0.6), 10.0);
+    }
+
+    #[test]
+    fn spacing_brings_the_correlation_down() {
+        assert_eq!((spacing(0.6, 0.1), spacing(0.05, 0.1), spacing(0.5, 0.25)), (4, 0, 1));
+    }
+
+    #[test]
+    fn arms_grow_on_logarithms_or_plainly() {
+        let at = |low, high| Interval { low, high, confidence: 0.95 };
+        let wide = widened(at(50.0, 200.0), 100.0, 2.0);
+        assert!((wide.low - 25.0).abs() < 1e-9 && (wide.high - 400.0).abs() < 1e-9);
+        assert_eq!(widened(at(-1.0, 2.0), 0.0, 2.0), at(-2.0, 4.0));
+    }
+
+    #[test]
+    fn series_of_equal_values_say_nothing() {
+        assert_eq!(pooled_lag1(&[[5.0; 10]]), None);
+        assert_eq!(pooled_lag1::<Vec<f64>>(&[]), None);
+        let wave: Vec<f64> = (0..200).map(|i| (f64::from(i) * 0.3).sin()).collect();
+        assert_eq!(pooled_lag1(&[wave]), Some(MOST));
+    }
+}
