@@ -187,6 +187,7 @@ fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Re
     let options = SubscribeOptions::new(policy);
     let options = if oldest { options.from_oldest() } else { options };
     let mut subscriber = Group::join(socket)?.subscribe(options)?;
+    let is_terminal = io::stdout().is_terminal();
     let mut out = io::BufWriter::new(io::stdout().lock());
     loop {
         match subscriber.try_recv() {
@@ -194,8 +195,7 @@ fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Re
                 if verbose {
                     write!(out, "{} {} ", message.publisher, message.position.0)?;
                 }
-                out.write_all(message.bytes)?;
-                out.write_all(b"\n")?;
+                write_payload(&mut out, message.bytes, is_terminal)?;
             }
             Ok(Received::Lost { messages, bytes }) => {
                 eprintln!("causeway: {messages} messages lost ({bytes} bytes of log)");
@@ -212,6 +212,22 @@ fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Re
             Err(TryRecvError::Failed(error)) => return Err(error.into()),
         }
     }
+}
+
+/// Writes a payload and a new line. A terminal gets no control characters: a publisher could make it do anything.
+fn write_payload(out: &mut impl Write, bytes: &[u8], is_terminal: bool) -> io::Result<()> {
+    if !is_terminal {
+        out.write_all(bytes)?;
+        return out.write_all(b"\n");
+    }
+    for character in String::from_utf8_lossy(bytes).chars() {
+        match character {
+            '\t' => write!(out, "\t")?,
+            _ if character.is_control() => write!(out, "{}", character.escape_default())?,
+            _ => write!(out, "{character}")?,
+        }
+    }
+    writeln!(out)
 }
 
 fn stat(socket: PathBuf, live: bool) -> Result<(), Failure> {
@@ -258,4 +274,20 @@ fn print_report(out: &mut impl Write, report: &Report, before: Option<&Report>) 
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_payload;
+
+    /// Before, a terminal got whatever a publisher sent.
+    #[test]
+    fn a_terminal_gets_no_control_characters_and_a_file_gets_every_byte() {
+        let payload = "a\tb\x1b[2J\u{9b}é".as_bytes();
+        let (mut shown, mut kept) = (Vec::new(), Vec::new());
+        write_payload(&mut shown, payload, true).unwrap();
+        write_payload(&mut kept, payload, false).unwrap();
+        assert_eq!(String::from_utf8(shown).unwrap(), "a\tb\\u{1b}[2J\\u{9b}é\n");
+        assert_eq!(kept, [payload, b"\n"].concat());
+    }
 }

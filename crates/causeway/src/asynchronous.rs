@@ -10,13 +10,14 @@ use std::task::{Context, Poll, ready};
 use futures_core::{FusedStream, Stream};
 use futures_sink::Sink;
 use tokio::net::UnixStream;
-use tokio::task::JoinHandle;
+use tokio::task::coop::poll_proceed;
 
 use crate::error::{Error, Result};
 use crate::log::Position;
 use crate::message::{Message, OwnedMessage, Received};
 use crate::outcome::TryPublishError;
 use crate::publisher::Publisher;
+use crate::space::SpaceWait;
 use crate::subscriber::{DRAIN_READS_MAX, Subscriber};
 
 /// A subscriber in a tokio program. Its doorbell is registered with the runtime, edge-triggered.
@@ -93,6 +94,8 @@ impl AsyncSubscriber {
 
     /// Ready when the next receive need not wait.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        // A task that always finds a message must let others run all the same.
+        let coop = ready!(poll_proceed(cx));
         while self.subscriber.arm()? {
             ready!(self.doorbell.poll_read_ready(cx))
                 .map_err(|error| Error::os("wait for", "the doorbell of a subscriber", error))?;
@@ -105,6 +108,7 @@ impl AsyncSubscriber {
             }
         }
         self.subscriber.disarm();
+        coop.made_progress();
         Poll::Ready(Ok(()))
     }
 
@@ -145,15 +149,15 @@ impl FusedStream for AsyncSubscriber {
 /// Also a [`Sink`] of payloads. An item for which there is no space is copied and kept until the sink is flushed;
 /// [`AsyncPublisher::publish`] publishes it first.
 ///
-/// A full log has no descriptor to wait for, because subscribers must not write to memory that a publisher uses. So a blocking
-/// thread of the runtime waits for space; it is used only while the log is full.
+/// A full log has no descriptor to wait for, because subscribers must not write to memory that a publisher uses. So one thread
+/// of the library waits for space, for all such publishers of the process; it starts when a log is full for the first time.
 #[derive(Debug)]
 pub struct AsyncPublisher {
     publisher: Publisher,
     /// The item of the sink that is not published yet.
     unsent: Option<Vec<u8>>,
     /// The present wait for space.
-    space: Option<JoinHandle<()>>,
+    space: Option<SpaceWait>,
 }
 
 impl AsyncPublisher {
@@ -181,21 +185,25 @@ impl AsyncPublisher {
     }
 
     fn poll_publish(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Poll<Result<Position>> {
+        let coop = ready!(poll_proceed(cx));
         loop {
-            if let Some(space) = &mut self.space {
-                let waited = ready!(Pin::new(space).poll(cx));
-                self.space = None;
-                waited.map_err(|error| Error::os("wait for", "space in a log", io::Error::other(error)))?;
-            }
-            match self.publisher.try_publish(payload) {
-                Ok(position) => return Poll::Ready(Ok(position)),
-                Err(TryPublishError::Disconnected) => return Poll::Ready(Err(Error::Disconnected)),
-                Err(TryPublishError::Failed(error)) => return Poll::Ready(Err(error)),
+            let published = match self.publisher.try_publish(payload) {
+                Ok(position) => Ok(position),
+                Err(TryPublishError::Disconnected) => Err(Error::Disconnected),
+                Err(TryPublishError::Failed(error)) => Err(error),
                 Err(TryPublishError::Full) => {
-                    let space = self.publisher.space();
-                    self.space = Some(tokio::task::spawn_blocking(move || space.wait()));
+                    if self.space.as_ref().is_some_and(|space| !space.is_over(cx.waker())) {
+                        return Poll::Pending;
+                    }
+                    // The old wait first: its end also ends the announcement that the new one makes.
+                    self.space = None;
+                    self.space = Some(SpaceWait::start(self.publisher.space(), cx.waker())?);
+                    continue;
                 }
-            }
+            };
+            self.space = None;
+            coop.made_progress();
+            return Poll::Ready(published);
         }
     }
 

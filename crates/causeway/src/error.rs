@@ -51,8 +51,11 @@ pub enum Error {
     /// This publisher was evicted (see [`Group::evict`](crate::Group::evict)). The message was not published.
     Evicted,
     /// This subscriber missed the deadline of [`Policy::DisconnectAfter`](crate::Policy::DisconnectAfter), and publishers no
-    /// longer wait for it.
-    MissedDeadline,
+    /// longer wait for it. It has left the group: every later call returns this again.
+    MissedDeadline {
+        /// Messages that it had not received, exactly.
+        lost_messages: u64,
+    },
     /// The log holds bytes that no correct publisher writes. Leave the group.
     Corrupt {
         /// Position in the log.
@@ -69,7 +72,8 @@ pub enum Refusal {
     /// The access rule of the group ([`GroupOptions::subscribers`](crate::GroupOptions::subscribers),
     /// [`GroupOptions::publishers`](crate::GroupOptions::publishers)) does not admit this user.
     Forbidden,
-    /// All slots are taken: 64 publishers, 256 subscribers, or all connections of the server.
+    /// All slots are taken: 64 publishers, 256 subscribers, or all connections of the server; or this user has
+    /// its share of them.
     TooMany,
     /// The group allows one publisher, and that publisher has joined already. More need
     /// [`GroupOptions::several_publishers`](crate::GroupOptions::several_publishers).
@@ -85,6 +89,12 @@ pub enum Refusal {
     Exhausted,
     /// The server did not understand the request: the two sides run different versions.
     NotUnderstood,
+    /// The policy makes publishers wait longer than the group allows this user
+    /// ([`GroupOptions::most_patient`](crate::GroupOptions::most_patient),
+    /// [`GroupOptions::most_patient_for_others`](crate::GroupOptions::most_patient_for_others)).
+    TooPatient,
+    /// No request came within a second of connecting.
+    TooLate,
 }
 
 impl Error {
@@ -116,7 +126,7 @@ impl fmt::Display for Error {
             Error::Invalid { what, why } => {
                 write!(f, "invalid {what}: {why}")?;
                 match *what {
-                    "capacity" | "call" => Ok(()),
+                    "capacity" | "call" | "path" => Ok(()),
                     _ => f.write_str("; check which program serves the group, and use the same version on both sides"),
                 }
             }
@@ -133,9 +143,10 @@ impl fmt::Display for Error {
                  capacity of at least four times the payload"
             ),
             Error::Evicted => f.write_str("this publisher was evicted; create a new group and publish there"),
-            Error::MissedDeadline => f.write_str(
-                "this subscriber missed its deadline and is disconnected; subscribe again, with a longer deadline or with \
-                 the policy lossy",
+            Error::MissedDeadline { lost_messages } => write!(
+                f,
+                "this subscriber missed its deadline and is disconnected, {lost_messages} messages behind; subscribe again, \
+                 with a longer deadline or with the policy lossy"
             ),
             Error::Corrupt { position } => write!(
                 f,
@@ -174,7 +185,7 @@ fn remedy(errno: Errno) -> Option<&'static str> {
         }
         Errno::NOENT => "check the path, or start the process that serves the group",
         Errno::CONNREFUSED => "no process listens on this socket: start the process that serves the group",
-        Errno::ADDRINUSE => "another process serves this path, or the file is not a socket: use another path",
+        Errno::ADDRINUSE => "another process serves this path: use another path",
         Errno::NAMETOOLONG => "use a path of at most 107 bytes",
         Errno::ACCESS => "ask the owner of the group or of its folder for permission",
         _ => return None,
@@ -189,7 +200,8 @@ impl fmt::Display for Refusal {
                  this user among its subscribers or publishers (GroupOptions::subscribers, publishers)"
             }
             Refusal::TooMany => {
-                "all slots are taken (64 publishers, 256 subscribers); end publishers or subscribers, or use a second group"
+                "all slots, or the share of this user in them, are taken (64 publishers, 256 subscribers, as far as the server's \
+                 limit of open files goes); end publishers or subscribers, or use a second group"
             }
             Refusal::OnePublisher => {
                 "the group allows one publisher, which has joined already; create the group with \
@@ -206,6 +218,11 @@ impl fmt::Display for Refusal {
             Refusal::Exhausted => {
                 "it is out of descriptors or memory; raise its limits (ulimit -n) or try again later"
             }
+            Refusal::TooPatient => {
+                "publishers do not wait that long for a subscriber of this user; subscribe with a shorter deadline or with the \
+                 policy lossy, or create the group with GroupOptions::most_patient_for_others"
+            }
+            Refusal::TooLate => "no request came within a second of connecting; send one at once, or try again",
             Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
         })
     }
@@ -233,7 +250,7 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::Os(error) => error.os().kind(),
             Error::Kernel(_) => ErrorKind::Unsupported,
-            Error::Invalid { what: "capacity" | "call", .. } | Error::TooLong { .. } => {
+            Error::Invalid { what: "capacity" | "call" | "path", .. } | Error::TooLong { .. } => {
                 ErrorKind::InvalidInput
             }
             Error::Invalid { .. } | Error::Corrupt { .. } => ErrorKind::InvalidData,
@@ -241,7 +258,7 @@ impl From<Error> for io::Error {
             Error::Refused(_) => ErrorKind::ConnectionRefused,
             Error::Disconnected => ErrorKind::BrokenPipe,
             Error::ServerGone => ErrorKind::NotConnected,
-            Error::Evicted | Error::MissedDeadline => ErrorKind::ConnectionAborted,
+            Error::Evicted | Error::MissedDeadline { .. } => ErrorKind::ConnectionAborted,
             Error::NoAnswer => ErrorKind::TimedOut,
         };
         io::Error::new(kind, error)
@@ -264,9 +281,20 @@ impl From<Evicted> for Error {
 mod tests {
     use super::*;
 
-    fn refusals() -> [Refusal; 8] {
+    fn refusals() -> [Refusal; 10] {
         use Refusal::*;
-        [Forbidden, TooMany, OnePublisher, PublishersFixed, Ended, PublisherStuck, Exhausted, NotUnderstood]
+        [
+            Forbidden,
+            TooMany,
+            OnePublisher,
+            PublishersFixed,
+            Ended,
+            PublisherStuck,
+            Exhausted,
+            NotUnderstood,
+            TooPatient,
+            TooLate,
+        ]
     }
 
     fn every_kind() -> Vec<Error> {
@@ -279,7 +307,7 @@ mod tests {
             Error::ServerGone,
             Error::TooLong { payload_bytes: 2000, limit_bytes: 1024 },
             Error::Evicted,
-            Error::MissedDeadline,
+            Error::MissedDeadline { lost_messages: 3 },
             Error::Corrupt { position: 64 },
             Error::NoAnswer,
         ];

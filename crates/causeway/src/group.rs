@@ -4,10 +4,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use causeway_os::socket::{Credentials, peer_credentials};
+
+use crate::error::{Error, Refusal, Result};
 use crate::options::{GroupOptions, SubscribeOptions};
 use crate::publisher::Publisher;
-use crate::serve::{Host, Report, connect_to};
+use crate::serve::{Host, Report, absolute, connect_to};
 use crate::subscriber::Subscriber;
 use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, take_fds};
 
@@ -60,7 +62,7 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Os`] when there is no socket (`NotFound`), no process listens on it (`ConnectionRefused`), or this user may
-    /// not connect (`PermissionDenied`). [`Error::NoAnswer`] when the server accepts no connections. [`Error::Kernel`] on a
+    /// not connect (`PermissionDenied`). [`Error::Invalid`] when the path leads to a file that is not a socket. [`Error::NoAnswer`] when the server accepts no connections. [`Error::Kernel`] on a
     /// kernel that lacks a required feature.
     ///
     /// ```no_run
@@ -79,8 +81,9 @@ impl Group {
     /// ```
     pub fn join(path: impl AsRef<Path>) -> Result<Group> {
         crate::kernel::check()?;
-        drop(connect_to(path.as_ref())?);
-        Ok(Group { connector: Connector::Path(path.as_ref().to_owned()) })
+        let path = absolute(path.as_ref());
+        drop(connect_to(&path)?);
+        Ok(Group { connector: Connector::Path(path) })
     }
 
     /// Joins the group at the other end of a connected socket that another process sent; see [`Group::invite`].
@@ -93,25 +96,28 @@ impl Group {
     }
 
     /// Serves this group on a Unix socket at `path` too. A container needs only this socket, bind-mounted. A socket that a
-    /// dead server left is replaced. The file is removed when the group and everything made from it in this process is
-    /// dropped; it stays when the process is killed.
+    /// dead server left is replaced; no other file is. A lock on a second file, with `.lock` behind the name, decides which
+    /// process serves. Both files are removed when the group and everything made from it in this process is dropped; they
+    /// stay when the process is killed.
     ///
     /// # Errors
-    /// [`Error::Os`] for a path that is too long, in use, or not writable; [`Error::Invalid`] if this process joined the group
-    /// and did not create it.
+    /// [`Error::Os`] for a path that is too long, in use, or not writable; [`Error::Invalid`] for a file that is not a socket,
+    /// and if this process joined the group and did not create it.
     pub fn serve_at(&self, path: impl AsRef<Path>) -> Result<()> {
         self.host()?.listen(path.as_ref())
     }
 
     /// A connected socket for another process, to be passed by inheritance or SCM_RIGHTS. That process joins with the
-    /// permissions of this process's user.
+    /// permissions of this process's user, and may outlive this process.
     ///
     /// # Errors
     /// [`Error::Os`] without descriptors; [`Error::NoAnswer`] or [`Error::ServerGone`] without a working server.
     pub fn invite(&self) -> Result<OwnedFd> {
         match &self.connector {
             Connector::Host(host) => host.invite_other(),
-            Connector::Path(_) | Connector::Socket(_) => self.connect(),
+            // Not the connection itself: the server takes the process that made it for the one that uses it.
+            Connector::Path(_) => self.with_connection(|socket| ask_for_another(&socket)),
+            Connector::Socket(socket) => ask_for_another(socket),
         }
     }
 
@@ -126,7 +132,9 @@ impl Group {
             Connector::Host(host) => {
                 Publisher::join(host.connect_locally()?, Some((host.log(), Arc::clone(host))))
             }
-            Connector::Path(_) | Connector::Socket(_) => Publisher::join(self.connect()?, None),
+            Connector::Path(_) | Connector::Socket(_) => {
+                self.with_connection(|socket| Publisher::join(socket, None))
+            }
         }
     }
 
@@ -142,7 +150,8 @@ impl Group {
             Connector::Host(host) => Some(Arc::clone(host)),
             Connector::Path(_) | Connector::Socket(_) => None,
         };
-        Subscriber::join(self.connect()?, options.into(), host)
+        let options = options.into();
+        self.with_connection(|socket| Subscriber::join(socket, options, host.clone()))
     }
 
     /// The publishers and subscribers of the group, how far behind each subscriber is, and what it has lost.
@@ -153,17 +162,53 @@ impl Group {
         if let Connector::Host(host) = &self.connector {
             return host.report();
         }
-        let socket = self.connect()?;
-        let mut report = Report::default();
-        let (mut row, _) = ask(&socket, Message::new(Op::Stat, &[]), Some(ANSWER_TIME))?;
-        while row.op == Op::Row {
-            report.add_row(row)?;
-            (row, _) = answer(&socket, Some(ANSWER_TIME))?;
+        self.with_connection(|socket| {
+            let mut report = Report::default();
+            let (mut row, _) = ask(&socket, Message::new(Op::Stat, &[]), Some(ANSWER_TIME))?;
+            while row.op == Op::Row {
+                report.add_row(row)?;
+                (row, _) = answer(&socket, Some(ANSWER_TIME))?;
+            }
+            match row.op {
+                Op::End => Ok(report),
+                other => Err(Error::invalid("answer", format!("{other:?} in a report"))),
+            }
+        })
+    }
+
+    /// The process that serves the group, as the kernel reports it: who called [`Group::serve_at`] or made the socket of
+    /// [`Group::invite`]. A process that joins by path can check here that the group is the one that it expects: any process
+    /// that may create a file at that path could serve one there, and a publisher writes into that process's memory.
+    ///
+    /// # Errors
+    /// As [`Group::join`].
+    ///
+    /// ```no_run
+    /// # use causeway::Group;
+    /// let group = Group::join("/run/prices")?;
+    /// assert_eq!(group.server()?.uid, 0, "not served by root");
+    /// # Ok::<(), causeway::Error>(())
+    /// ```
+    pub fn server(&self) -> Result<Credentials> {
+        match &self.connector {
+            Connector::Host(_) => Ok(Credentials {
+                pid: std::process::id(),
+                uid: rustix::process::geteuid().as_raw(),
+                gid: rustix::process::getegid().as_raw(),
+            }),
+            Connector::Path(path) => Ok(peer_credentials(connect_to(path)?)?),
+            Connector::Socket(socket) => Ok(peer_credentials(socket)?),
         }
-        match row.op {
-            Op::End => Ok(report),
-            other => Err(Error::invalid("answer", format!("{other:?} in a report"))),
-        }
+    }
+
+    /// Disconnects a subscriber ([`Subscriber::id`]): publishers no longer wait for it or wake it, and its slot becomes free.
+    /// Returns whether there was one. It gets [`Error::Disconnected`] after the messages that it finds; a process that ignores
+    /// this can go on reading the log, which it has mapped, but nobody waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this process joined the group and did not create it.
+    pub fn disconnect(&self, subscriber: u32) -> Result<bool> {
+        Ok(self.host()?.disconnect(subscriber))
     }
 
     /// Evicts a publisher that is alive but stuck (stopped, in a debugger): its unfinished message becomes padding, its later
@@ -190,22 +235,37 @@ impl Group {
         }
     }
 
+    /// Does `work` with a new connection to the server, and again if this process was too slow to say what it wants.
+    fn with_connection<T>(&self, work: impl Fn(OwnedFd) -> Result<T>) -> Result<T> {
+        for _ in 1..ATTEMPTS_MAX {
+            match self.connect().and_then(&work) {
+                Err(Error::Refused(Refusal::TooLate)) => {}
+                decided => return decided,
+            }
+        }
+        self.connect().and_then(&work)
+    }
+
     /// A new connection to the server.
     fn connect(&self) -> Result<OwnedFd> {
         match &self.connector {
             Connector::Host(host) => host.connect_locally(),
             Connector::Path(path) => connect_to(path),
-            Connector::Socket(socket) => {
-                let (granted, fds) = ask(socket, Message::new(Op::Connect, &[]), Some(ANSWER_TIME))?;
-                let [fd] = take_fds(fds)?;
-                match granted.op {
-                    Op::Granted => Ok(fd),
-                    other => {
-                        Err(Error::invalid("answer", format!("{other:?} to a request for a connection")))
-                    }
-                }
-            }
+            Connector::Socket(socket) => ask_for_another(socket),
         }
+    }
+}
+
+/// How often a process that is too slow to send its request within a second tries again.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// Asks the server for another connection, which any process may use.
+fn ask_for_another(socket: &OwnedFd) -> Result<OwnedFd> {
+    let (granted, fds) = ask(socket, Message::new(Op::Connect, &[]), Some(ANSWER_TIME))?;
+    let [fd] = take_fds(fds)?;
+    match granted.op {
+        Op::Granted => Ok(fd),
+        other => Err(Error::invalid("answer", format!("{other:?} to a request for a connection"))),
     }
 }
 

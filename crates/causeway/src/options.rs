@@ -2,35 +2,56 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use causeway_os::socket::Credentials;
 
+use crate::log::word::GRANULE_BYTES;
 use crate::log::{Kind, Start};
+use crate::trust::Trust;
 
-/// What happens when a subscriber falls so far behind that the log is full.
+/// What happens when a subscriber falls behind.
+///
+/// | policy | loses messages | its lag, in bytes of log | how long it delays a publisher |
+/// |---|---|---|---|
+/// | [`Reliable`](Policy::Reliable) | never | up to the capacity | until it reads or leaves |
+/// | [`DemoteAfter`](Policy::DemoteAfter) | after it was demoted | up to the capacity | the deadline, for each message at which it stops |
+/// | [`DisconnectAfter`](Policy::DisconnectAfter) | when it is disconnected | up to the capacity | the deadline, for each message at which it stops |
+/// | [`Lossy`](Policy::Lossy) | when it is overtaken | up to the capacity | never |
+/// | [`LagAtMost`](Policy::LagAtMost) | when it lags more | bounded | never |
+///
+/// A deadline does not bound the lag: a subscriber that reads one message before each deadline keeps the log full, and its
+/// publishers at its own speed. To bound the lag use [`Policy::LagAtMost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
     /// Publishers wait for it, or find the log full. It loses nothing.
     Reliable,
-    /// As reliable, until a publisher has waited for it this long. Then it is demoted to lossy.
+    /// As reliable, until it has kept the log full this long without advancing. Then it is demoted to lossy.
     DemoteAfter(Duration),
-    /// As reliable, until a publisher has waited for it this long. Then it is disconnected: its next receive fails with
-    /// [`Error::MissedDeadline`](crate::Error::MissedDeadline).
+    /// As reliable, until it has kept the log full this long without advancing. Then it is disconnected: as soon as it finds
+    /// no intact message or waits, every call fails with [`Error::MissedDeadline`](crate::Error::MissedDeadline).
     DisconnectAfter(Duration),
     /// Publishers never wait for it. Messages that it loses are counted and reported.
     Lossy,
+    /// Publishers never wait for it, and before each receive it skips what is older than this many bytes of log: it is
+    /// never further behind than that, give or take 4 KiB. Messages that it skips are counted and reported as lost. Headers
+    /// count too: a message of up to 32 bytes takes 64 bytes of log.
+    LagAtMost(u64),
 }
 
 impl Policy {
     pub(crate) fn to_words(self) -> [u32; 2] {
-        let millis = |deadline: Duration| u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
+        // Rounded up: a deadline below a millisecond must not become none at all.
+        let millis =
+            |deadline: Duration| u32::try_from(deadline.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
         match self {
             Policy::Reliable => [0, 0],
             Policy::DemoteAfter(deadline) => [1, millis(deadline)],
             Policy::DisconnectAfter(deadline) => [2, millis(deadline)],
             Policy::Lossy => [3, 0],
+            Policy::LagAtMost(bytes) => [4, u32::try_from(bytes.div_ceil(GRANULE_BYTES)).unwrap_or(u32::MAX)],
         }
     }
 
@@ -41,20 +62,34 @@ impl Policy {
             1 => Some(Policy::DemoteAfter(deadline)),
             2 => Some(Policy::DisconnectAfter(deadline)),
             3 => Some(Policy::Lossy),
+            4 => Some(Policy::LagAtMost(u64::from(words[1]) * GRANULE_BYTES)),
             _ => None,
         }
     }
 
     /// Whether publishers wait for such a subscriber at all.
     pub(crate) fn holds_space(self) -> bool {
-        self != Policy::Lossy
+        !matches!(self, Policy::Lossy | Policy::LagAtMost(_))
+    }
+
+    /// The longest time that publishers wait for such a subscriber without a pause.
+    pub(crate) fn patience(self) -> Duration {
+        if self.holds_space() { self.deadline().unwrap_or(Duration::MAX) } else { Duration::ZERO }
     }
 
     /// How long publishers wait for such a subscriber, if that is limited.
     pub(crate) fn deadline(self) -> Option<Duration> {
         match self {
             Policy::DemoteAfter(deadline) | Policy::DisconnectAfter(deadline) => Some(deadline),
-            Policy::Reliable | Policy::Lossy => None,
+            Policy::Reliable | Policy::Lossy | Policy::LagAtMost(_) => None,
+        }
+    }
+
+    /// How far such a subscriber may be behind, if it skips what is older.
+    pub(crate) fn lag_bytes_max(self) -> Option<u64> {
+        match self {
+            Policy::LagAtMost(bytes) => Some(bytes),
+            _ => None,
         }
     }
 }
@@ -66,6 +101,7 @@ impl fmt::Display for Policy {
             Policy::DemoteAfter(deadline) => write!(f, "demote after {deadline:?}"),
             Policy::DisconnectAfter(deadline) => write!(f, "disconnect after {deadline:?}"),
             Policy::Lossy => f.write_str("lossy"),
+            Policy::LagAtMost(bytes) => write!(f, "lag at most {bytes} bytes"),
         }
     }
 }
@@ -87,11 +123,35 @@ impl Access {
     pub(crate) fn admits(&self, peer: Credentials) -> bool {
         match self {
             _ if peer.uid == 0 => true,
-            Access::SameUser => peer.uid == rustix::process::geteuid().as_raw(),
+            Access::SameUser => is_own_user(peer.uid),
             Access::Users(users) => users.contains(&peer.uid),
             Access::AnyUser => true,
         }
     }
+}
+
+/// Whether a peer with this number is the user of this process.
+///
+/// In a user namespace, every user that has no number there is shown with the same one (65534). A process that runs with
+/// that number itself cannot tell itself from them, and takes them all for others.
+pub(crate) fn is_own_user(uid: u32) -> bool {
+    uid == rustix::process::geteuid().as_raw() && (uid != unmapped_user() || every_user_is_mapped())
+}
+
+/// The number that stands for users without a number in this namespace.
+fn unmapped_user() -> u32 {
+    static UNMAPPED: OnceLock<u32> = OnceLock::new();
+    *UNMAPPED.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+        text.trim().parse().unwrap_or(65534)
+    })
+}
+
+/// Whether every user has a number in the user namespace of this process.
+fn every_user_is_mapped() -> bool {
+    let text = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let lengths = text.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    lengths.sum::<u64>() >= u64::from(u32::MAX)
 }
 
 /// The properties of a new group.
@@ -107,6 +167,9 @@ pub struct GroupOptions {
     pub(crate) remote_publishers: u32,
     pub(crate) publishers: Access,
     pub(crate) subscribers: Access,
+    pub(crate) trust: Option<Trust>,
+    pub(crate) most_patient: Policy,
+    pub(crate) most_patient_for_others: Policy,
 }
 
 impl Default for GroupOptions {
@@ -124,7 +187,15 @@ impl GroupOptions {
             remote_publishers: 0,
             publishers: Access::SameUser,
             subscribers: Access::SameUser,
+            trust: None,
+            most_patient: Policy::Reliable,
+            most_patient_for_others: Policy::DemoteAfter(Duration::from_secs(1)),
         }
+    }
+
+    /// Whether a user other than the creator's may join in any way.
+    pub(crate) fn admits_other_users(&self) -> bool {
+        self.publishers != Access::SameUser || self.subscribers != Access::SameUser
     }
 
     /// Sets the size of the log in bytes: a power of two from 4 KiB to 1 GiB. The longest payload is a quarter of it. A log
@@ -156,9 +227,38 @@ impl GroupOptions {
         self
     }
 
+    /// Sets how far the subscribers trust each other: [`Trust::SameUser`] by default if the rules for publishers and
+    /// subscribers admit the same user only, [`Trust::Strangers`] otherwise.
+    pub fn trust(mut self, trust: Trust) -> GroupOptions {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// What [`GroupOptions::trust`] set, or what follows from the rules.
+    pub(crate) fn effective_trust(&self) -> Trust {
+        let same_user = self.publishers == Access::SameUser && self.subscribers == Access::SameUser;
+        self.trust.unwrap_or(if same_user { Trust::SameUser } else { Trust::Strangers })
+    }
+
     /// Sets which users may subscribe. [`Access::SameUser`] by default.
     pub fn subscribers(mut self, access: Access) -> GroupOptions {
         self.subscribers = access;
+        self
+    }
+
+    /// Sets the policy for which publishers wait longest, of those that a subscriber in another process may ask for: one that
+    /// asks for more patience is refused. [`Policy::Reliable`] by default: any policy. Users other than the creator's are bound
+    /// by [`GroupOptions::most_patient_for_others`] as well. Subscribers of the creating process are not bound.
+    pub fn most_patient(mut self, policy: Policy) -> GroupOptions {
+        self.most_patient = policy;
+        self
+    }
+
+    /// As [`GroupOptions::most_patient`], for users other than the creator's and root.
+    /// [`Policy::DemoteAfter`] one second by default: one of them that does not read delays publishers for a second. After that,
+    /// this user gets [`Policy::Lossy`] only, until a minute after its late subscribers have left.
+    pub fn most_patient_for_others(mut self, policy: Policy) -> GroupOptions {
+        self.most_patient_for_others = policy;
         self
     }
 }
@@ -204,12 +304,31 @@ mod tests {
     #[test]
     fn a_policy_survives_the_wire() {
         let ms = Duration::from_millis;
-        for policy in
-            [Policy::Reliable, Policy::DemoteAfter(ms(5)), Policy::DisconnectAfter(ms(7)), Policy::Lossy]
-        {
+        for policy in [
+            Policy::Reliable,
+            Policy::DemoteAfter(ms(5)),
+            Policy::DisconnectAfter(ms(7)),
+            Policy::Lossy,
+            Policy::LagAtMost(4096),
+        ] {
             assert_eq!(Policy::from_words(policy.to_words()), Some(policy));
         }
         assert_eq!(Policy::from_words([9, 0]), None);
+    }
+
+    #[test]
+    fn a_deadline_is_rounded_up_to_milliseconds() {
+        for (micros, millis) in [(0, 0), (1, 1), (900, 1), (1000, 1), (1001, 2)] {
+            assert_eq!(Policy::DemoteAfter(Duration::from_micros(micros)).to_words(), [1, millis]);
+        }
+    }
+
+    #[test]
+    fn policies_are_ordered_by_how_long_publishers_wait() {
+        let second = Duration::from_secs(1);
+        assert!(Policy::Reliable.patience() > Policy::DemoteAfter(second).patience());
+        assert_eq!(Policy::DisconnectAfter(second).patience(), second);
+        assert!(Policy::Lossy.patience().is_zero());
     }
 
     #[test]

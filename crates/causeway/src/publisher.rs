@@ -14,6 +14,8 @@ use crate::log::wait::{await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::serve::Host;
+#[cfg(feature = "tokio")]
+use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
 use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds, tell};
 
@@ -30,6 +32,8 @@ pub struct Publisher {
     loaned: Option<Claim>,
     /// Where a short message is written before it is committed.
     stage: [u8; STAGE_BYTES],
+    /// Open as long as this publisher lives: subscribers see that it does.
+    _lifeline: OwnedFd,
     /// Keeps the server alive, if the group is served by this process.
     _host: Option<Arc<Host>>,
 }
@@ -49,22 +53,30 @@ impl Publisher {
         if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
             return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
         }
-        let (log, status, host) = match local {
+        let (log, status, lifeline, host) = match local {
             Some((log, host)) => {
-                let [status] = take_fds(fds)?;
-                (log, status, Some(host))
+                let [status, lifeline] = take_fds(fds)?;
+                (log, status, lifeline, Some(host))
             }
             None => {
-                let [status, log] = take_fds(fds)?;
+                let [status, log, lifeline] = take_fds(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
                 tell(&socket, Message::new(Op::Mapped, &[]))?;
-                (Arc::new(log), status, None)
+                (Arc::new(log), status, lifeline, None)
             }
         };
-        let subscribers = SubscriberSet::new(socket, StatusPage::open(&status)?, granted.words[1])?;
+        let subscribers = SubscriberSet::new(socket, StatusPage::open(&status)?)?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
-        Ok(Publisher { log, writer, subscribers, loaned: None, stage: [0; STAGE_BYTES], _host: host })
+        Ok(Publisher {
+            log,
+            writer,
+            subscribers,
+            loaned: None,
+            stage: [0; STAGE_BYTES],
+            _lifeline: lifeline,
+            _host: host,
+        })
     }
 
     /// Number of this publisher in its group: what subscribers see as [`Message::publisher`](crate::Message).
@@ -86,7 +98,7 @@ impl Publisher {
     /// [`TryPublishError::Full`] when there is no space; the message was not published.
     /// [`TryPublishError::Disconnected`] when the group was closed. [`TryPublishError::Failed`] with [`Error::TooLong`],
     /// with [`Error::Evicted`] when this publisher was evicted, with [`Error::Corrupt`] when another publisher violated the
-    /// protocol, or with [`Error::Os`] when this publisher could not map the page of a new subscriber and left the group.
+    /// protocol, or with [`Error::ServerGone`] when the server died before this publisher knew all subscribers.
     #[inline(always)]
     pub fn try_publish(&mut self, payload: &[u8]) -> Result<Position, TryPublishError> {
         self.try_publish_with_topic(0, payload)
@@ -107,7 +119,7 @@ impl Publisher {
             Some(claim) => claim,
             None => match self.claim(payload.len())? {
                 Some(claim) => claim,
-                None => return Err(TryPublishError::Full),
+                None => return self.give_up(TryPublishError::Full),
             },
         };
         self.log.write_payload(claim.position, payload);
@@ -144,7 +156,7 @@ impl Publisher {
             Some(claim) => claim,
             None => match self.claim_until(payload.len(), Instant::now().checked_add(timeout))? {
                 Some(claim) => claim,
-                None => return Err(PublishTimeoutError::Timeout),
+                None => return self.give_up(PublishTimeoutError::Timeout),
             },
         };
         self.log.write_payload(claim.position, payload);
@@ -202,12 +214,22 @@ impl Publisher {
         }
     }
 
+    /// Waits until `count` subscribers have joined and receive what is published from now on, at most for `timeout`; without
+    /// one it waits without a limit. Returns whether they have.
+    ///
+    /// # Errors
+    /// [`Error::ServerGone`] when the process that serves the group is gone: then no process can join.
+    pub fn wait_for_subscribers(&mut self, count: u32, timeout: Option<Duration>) -> Result<bool> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.subscribers.wait_for(count, deadline)
+    }
+
     /// Whether the process that serves the group is gone. Messages still flow without it, but no process can join.
     pub fn server_is_gone(&mut self) -> bool {
         self.subscribers.server_is_gone()
     }
 
-    /// A wait for space that a blocking thread can do for this publisher.
+    /// What this publisher waits for while the log is full.
     #[cfg(feature = "tokio")]
     pub(crate) fn space(&mut self) -> Space {
         let slowest = self.subscribers.slowest(self.log.tail());
@@ -230,6 +252,13 @@ impl Publisher {
         Some(claim)
     }
 
+    /// A message is given up because the log is full: subscribers can see how often that happened.
+    #[cold]
+    fn give_up<T, E>(&self, error: E) -> Result<T, E> {
+        self.log.tail().given_up.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Err(error)
+    }
+
     /// A claim, or `None` when the log is full.
     #[inline(never)]
     fn claim(&mut self, payload_bytes: usize) -> Result<Option<Claim>> {
@@ -247,7 +276,8 @@ impl Publisher {
                 }
                 Claimed::Full => {
                     self.subscribers.check_complete()?;
-                    if !self.subscribers.demote_overdue(tail) && !self.subscribers.remove_dead_slowest() {
+                    if !self.subscribers.demote_overdue(&*self.log) && !self.subscribers.remove_dead_slowest()
+                    {
                         return Ok(None);
                     }
                 }
@@ -306,36 +336,11 @@ impl Publisher {
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
         let position = self.writer.commit(claim, label)?;
         self.subscribers.wake(self.log.tail());
-        // The message is published. If a subscriber was missed, the server wakes it; the next call returns the error.
-        let _ = self.subscribers.check_complete();
-        Ok(Position(position))
-    }
-}
-
-/// A wait for space that does not borrow the publisher. It ends when the slowest subscriber advances or dies, and after
-/// 10 ms in any case: then the publisher checks deadlines and the server itself.
-#[cfg(feature = "tokio")]
-#[derive(Debug)]
-pub(crate) struct Space {
-    log: Arc<MappedLog>,
-    owner: u8,
-    on: Option<(Arc<crate::log::pages::SubscriberPage>, u64)>,
-}
-
-#[cfg(feature = "tokio")]
-impl Space {
-    pub(crate) fn wait(self) {
-        const SLICE: Duration = Duration::from_millis(10);
-        let Some((page, cursor)) = self.on else {
-            std::thread::sleep(Duration::from_micros(50));
-            return;
-        };
-        await_space(self.log.tail(), self.owner);
-        let now = page.words().cursor.load(std::sync::atomic::Ordering::Acquire);
-        if now <= cursor {
-            let _ = page.cursor_to_wait_for().wait(cursor as u32, Some(SLICE));
+        if self.subscribers.check_complete().is_err() {
+            // The message is published. The next call claims nothing without asking, and returns the error.
+            self.writer.forget_limit();
         }
-        stop_awaiting_space(self.log.tail(), self.owner);
+        Ok(Position(position))
     }
 }
 

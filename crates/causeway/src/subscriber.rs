@@ -31,9 +31,11 @@ use crate::options::{Policy, SubscribeOptions};
 use crate::outcome::{RecvTimeoutError, TryRecvError};
 use crate::serve::Host;
 use crate::spin::{Pace, Spin};
+use crate::subscriber_handle::own_process;
+use crate::trust::Trust;
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
-use wait::check_doorbell;
+use wait::{check_doorbell, check_lifeline, futex_of};
 
 /// Receives messages. [`Group::subscribe`](crate::Group::subscribe) makes one.
 ///
@@ -43,13 +45,18 @@ use wait::check_doorbell;
 pub struct Subscriber {
     reader: Reader<Arc<MappedLog>>,
     log: Arc<MappedLog>,
-    page: SubscriberPage,
+    page: Arc<SubscriberPage>,
     status: StatusPage,
     socket: Arc<OwnedFd>,
-    doorbell: Arc<OwnedFd>,
+    doorbell: OwnedFd,
+    /// Hangs up when the server and all publishers are gone.
+    lifeline: Arc<OwnedFd>,
+    /// The process that joined; a forked child is not a subscriber.
+    process: u32,
     slot: usize,
     generation: u32,
     policy: Policy,
+    trust: Trust,
     waiter: Waiter,
     wait_target: WaitTarget,
     spin: Spin,
@@ -61,10 +68,19 @@ pub struct Subscriber {
     published_cursor: u64,
     /// The frame that [`InPlace`] shows.
     frame: Frame,
+    /// The next call must look at more than the log: there is a loss to return, this subscriber is disconnected, or its policy
+    /// bounds its lag.
+    needs_care: bool,
     /// A loss that was detected and not yet returned.
     lost: Option<Loss>,
-    /// All other ends of the doorbell are closed: the server and all publishers are gone.
+    /// This subscriber missed its deadline and has left the group: how many messages it had not received.
+    disconnected: Option<u64>,
+    /// The server has removed this subscriber.
+    removed: bool,
+    /// All other ends of the doorbell are closed: it is rung no more.
     doorbell_closed: bool,
+    /// All other ends of the lifeline are closed: the server and all publishers are gone.
+    lifeline_closed: bool,
     buffer: Vec<u8>,
     received: u64,
     lost_messages: u64,
@@ -83,6 +99,23 @@ const COPY_ATTEMPTS_MAX: usize = 100;
 /// After this many empty polls the library watches the sockets for the program.
 const EMPTY_POLLS_PER_WATCH: u32 = 64;
 
+/// Tells the server how far this subscriber is, and waits for its answer.
+fn confirm(socket: &OwnedFd, step: Op) -> Result<()> {
+    match ask(socket, wire::Message::new(step, &[]), Some(ANSWER_TIME))?.0.op {
+        Op::Granted => Ok(()),
+        other => Err(Error::invalid("answer", format!("{other:?} to a subscriber"))),
+    }
+}
+
+/// Says goodbye: the membership ends now, although a forked child may hold another descriptor of the socket.
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
 impl Subscriber {
     /// Becomes a subscriber over a new connection.
     pub(crate) fn join(
@@ -99,20 +132,28 @@ impl Subscriber {
             let left = options.timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
             (granted, fds) = answer(&socket, left)?;
         }
-        let [slot, generation, ..] = granted.words;
+        let [slot, generation, trust, ..] = granted.words;
         if granted.op != Op::Granted || slot as usize >= SUBSCRIBERS_MAX {
             return Err(Error::invalid("answer", format!("{:?} to a subscriber", granted.op)));
         }
-        let [status, log, page, doorbell] = take_fds(fds)?;
+        let trust =
+            Trust::from_word(trust).ok_or_else(|| Error::invalid("answer", "an unknown kind of trust"))?;
+        let [status, log, page, doorbell, lifeline] = take_fds(fds)?;
         check_doorbell(&doorbell)?;
+        check_lifeline(&lifeline)?;
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
-        let page = SubscriberPage::open_own(&page)?;
+        let page = Arc::new(SubscriberPage::open_own(&page)?);
+        page.words().process.store(own_process(), Ordering::Relaxed);
+        // From the answer on, publishers keep what this subscriber has not read.
+        confirm(&socket, Op::Ready)?;
         let mut reader = Reader::join(Arc::clone(&log))?;
         page.words().cursor.store(reader.position(), Ordering::Release);
         if options.start == Start::Next {
             reader.skip_to_end()?;
             page.words().cursor.store(reader.position(), Ordering::Release);
         }
+        // From the answer on, others see that it is there.
+        confirm(&socket, Op::Placed)?;
         let published_cursor = reader.position();
         Ok(Subscriber {
             reader,
@@ -120,20 +161,27 @@ impl Subscriber {
             page,
             status: StatusPage::open(&status)?,
             socket: Arc::new(socket),
-            doorbell: Arc::new(doorbell),
+            doorbell,
+            lifeline: Arc::new(lifeline),
+            process: std::process::id(),
             slot: slot as usize,
             generation,
             policy: options.policy,
-            waiter: Waiter::new(generation),
-            wait_target: WaitTarget::Futex,
+            waiter: Waiter::new(),
+            wait_target: futex_of(trust),
+            trust,
             spin: Spin::default(),
             pace: Pace::default(),
             watch: None,
             empty_polls: 0,
             published_cursor,
             frame: Frame::default(),
+            needs_care: options.policy.lag_bytes_max().is_some(),
             lost: None,
+            disconnected: None,
+            removed: false,
             doorbell_closed: false,
+            lifeline_closed: false,
             buffer: vec![0; SHORT_BYTES],
             received: 0,
             lost_messages: 0,
@@ -196,7 +244,7 @@ impl Subscriber {
     pub(crate) fn take_or_loss(&mut self) -> Result<Option<Received<Frame>>> {
         match self.take()? {
             Some(frame) => Ok(Some(Received::Message(frame))),
-            None => Ok(self.lost.take().map(Received::lost)),
+            None => Ok(self.take_loss().map(Received::lost)),
         }
     }
 
@@ -261,7 +309,7 @@ impl Subscriber {
     /// What a poll returns that found no message.
     #[inline(never)]
     fn no_message<M>(&mut self) -> Result<Received<M>, TryRecvError> {
-        match self.lost.take() {
+        match self.take_loss() {
             Some(loss) => Ok(Received::lost(loss)),
             None => {
                 self.count_empty_poll();
@@ -296,21 +344,26 @@ impl Subscriber {
     #[inline(always)]
     fn count_empty_poll(&mut self) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
-        if self.empty_polls.is_multiple_of(EMPTY_POLLS_PER_WATCH) && self.watch.is_none() {
-            self.start_watch();
+        if self.empty_polls.is_multiple_of(EMPTY_POLLS_PER_WATCH) {
+            self.poll_with_care();
         }
     }
 
     #[cold]
-    fn start_watch(&mut self) {
+    fn poll_with_care(&mut self) {
+        self.needs_care |= matches!(self.policy, Policy::DisconnectAfter(_)) && self.is_demoted();
+        if self.watch.is_some() {
+            return;
+        }
         // Without descriptors or threads for it now, this is tried again after as many empty polls.
-        self.watch = Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log)).ok();
+        self.watch =
+            Watch::start(&self.socket, &self.lifeline, Arc::clone(&self.log), Arc::clone(&self.page)).ok();
     }
 
     /// The next message. `None` if there is no message, or a loss that now stands in `lost`.
     #[inline(always)]
     fn find(&mut self) -> Result<Option<Frame>> {
-        if self.lost.is_none() {
+        if !self.needs_care {
             match self.reader.try_peek() {
                 TryPeek::Frame(frame) => return Ok(Some(frame)),
                 TryPeek::Empty if !self.has_ended() => return Ok(None),
@@ -322,6 +375,15 @@ impl Subscriber {
 
     #[inline(never)]
     fn find_slow(&mut self) -> Result<Option<Frame>> {
+        self.check_deadline()?;
+        if self.removed {
+            return Err(Error::Disconnected);
+        }
+        if self.lost.is_none()
+            && let Some(bytes) = self.policy.lag_bytes_max()
+        {
+            self.bound_lag(bytes)?;
+        }
         if self.lost.is_some() {
             return Ok(None);
         }
@@ -355,7 +417,12 @@ impl Subscriber {
     fn has_ended(&self) -> bool {
         self.status.words().phase.load(Ordering::Acquire) == 2
             || self.all_peers_gone()
-            || (self.server_is_gone() && self.remote_publishers() == 0)
+            || (self.server_is_gone() && (self.remote_publishers() == 0 || self.is_removed()))
+    }
+
+    /// Whether the server has removed this subscriber. A server that died leaves the list as it was.
+    fn is_removed(&self) -> bool {
+        self.status.words().subscribers[self.slot].load(Ordering::Acquire) != self.generation
     }
 
     /// One bit for each publisher that does not die with the server.
@@ -366,7 +433,7 @@ impl Subscriber {
 
     #[inline(always)]
     fn all_peers_gone(&self) -> bool {
-        self.doorbell_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().all_peers_gone())
+        self.lifeline_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().all_peers_gone())
     }
 
     #[inline(always)]
@@ -382,11 +449,53 @@ impl Subscriber {
         words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
         words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
         self.publish_cursor();
-        if self.is_demoted() && matches!(self.policy, Policy::DisconnectAfter(_)) {
-            return Err(Error::MissedDeadline);
+        (self.lost, self.needs_care) = (Some(loss), true);
+        self.check_deadline()
+    }
+
+    fn take_loss(&mut self) -> Option<Loss> {
+        self.needs_care =
+            self.disconnected.is_some() || self.removed || self.policy.lag_bytes_max().is_some();
+        self.lost.take()
+    }
+
+    /// Skips what is older than the policy allows.
+    fn bound_lag(&mut self, bytes: u64) -> Result<()> {
+        let newest = self.log.tail().hint.load(Ordering::Acquire);
+        let oldest = newest.saturating_sub(bytes);
+        if oldest > self.reader.position() {
+            let loss = self.reader.skip_to(oldest)?;
+            self.note_loss(loss)?;
         }
-        self.lost = Some(loss);
         Ok(())
+    }
+
+    /// Fails if this subscriber missed the deadline after which its policy disconnects it.
+    fn check_deadline(&mut self) -> Result<()> {
+        match self.disconnected {
+            None if matches!(self.policy, Policy::DisconnectAfter(_)) && self.is_demoted() => {
+                self.disconnect()
+            }
+            None => Ok(()),
+            Some(lost_messages) => Err(Error::MissedDeadline { lost_messages }),
+        }
+    }
+
+    /// Leaves the group. What was not received counts as lost, the loss that was found already too.
+    #[cold]
+    fn disconnect(&mut self) -> Result<()> {
+        let found = self.take_loss().map_or(0, |loss| loss.messages);
+        let (position, before) = (self.reader.position(), self.reader.messages_before());
+        // A log that is corrupt has no end; then what was counted so far is what is known.
+        let _ = self.reader.skip_to_end();
+        let unread = self.reader.messages_before().wrapping_sub(before);
+        self.lost_messages += unread;
+        self.lost_bytes += self.reader.position() - position;
+        self.page.words().lost_messages.store(self.lost_messages, Ordering::Relaxed);
+        self.publish_cursor();
+        (self.disconnected, self.needs_care) = (Some(found + unread), true);
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        Err(Error::MissedDeadline { lost_messages: found + unread })
     }
 
     fn is_demoted(&self) -> bool {
@@ -402,7 +511,7 @@ impl Subscriber {
             return;
         }
         self.published_cursor = to;
-        if advance_cursor(self.log.tail(), self.page.words(), self.log.capacity_bytes(), from, to) {
+        if advance_cursor(self.log.tail(), self.page.words(), self.log.capacity_bytes(), (from, to), || {}) {
             self.wake_publishers();
         }
     }
@@ -416,8 +525,21 @@ impl Subscriber {
         self.received += 1;
         let words = self.page.words();
         words.received.store(self.received, Ordering::Relaxed);
-        if advance_cursor(self.log.tail(), words, self.log.capacity_bytes(), from, end) {
+        let mut crossed = false;
+        if advance_cursor(self.log.tail(), words, self.log.capacity_bytes(), (from, end), || crossed = true) {
             self.wake_publishers();
+        }
+        if crossed {
+            self.check_membership();
+        }
+    }
+
+    /// Publishers do not wait for a subscriber that the server has removed, and it must not go on as if they did. Checked once
+    /// in each eighth of the ring, and when there is no message.
+    #[cold]
+    fn check_membership(&mut self) {
+        if self.is_removed() {
+            (self.removed, self.needs_care) = (true, true);
         }
     }
 
@@ -442,7 +564,7 @@ impl Subscriber {
     /// As [`Subscriber::is_ready`], for a poll that a wait follows: it is not counted.
     #[inline(always)]
     fn poll_ready(&mut self) -> Result<bool> {
-        if self.lost.is_none() {
+        if !self.needs_care {
             match self.reader.is_ready() {
                 Some(true) => return Ok(true),
                 Some(false) if !self.has_ended() => return Ok(false),

@@ -1,14 +1,21 @@
 //! One subscriber as publishers and the server see it: its page, its doorbell, and how long it may hold space.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use causeway_os::futex;
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use crate::foreign::ForeignSocket;
 use crate::log::layout::SubscriberWords;
 use crate::log::pages::SubscriberPage;
-use crate::log::wait::WaitingSubscriber;
+use crate::log::wait::{Notes, WaitingSubscriber};
 use crate::options::Policy;
+use crate::wire::{Message, Op};
 
 /// A subscriber of the group.
 #[derive(Debug)]
@@ -21,33 +28,116 @@ pub struct SubscriberHandle {
     pub policy: Policy,
     /// Its page.
     pub page: Arc<SubscriberPage>,
-    /// Our end of its doorbell. A socket, not an eventfd: sending with MSG_DONTWAIT cannot block, whatever the subscriber
-    /// does with its end, whereas an eventfd blocks its writers when a holder fills it and makes it blocking.
-    pub doorbell: OwnedFd,
+    /// Our end of its doorbell; a publisher fetches it when it needs it first. A socket, not an eventfd: sending with
+    /// MSG_DONTWAIT cannot block, whatever the subscriber does with its end, whereas an eventfd blocks its writers when a
+    /// holder fills it and makes it blocking.
+    pub doorbell: Option<ForeignSocket>,
+    /// A publisher's connection to the server, which rings doorbells for it.
+    server: Option<Arc<OwnedFd>>,
+    /// The doorbell was needed and was not there.
+    pub lacks_doorbell: bool,
+    /// Whether the subscriber has found its place in the log. Known to the server only.
+    pub placed: bool,
     /// The highest cursor seen: a cursor that decreases is ignored.
     pub seen_cursor: u64,
-    /// Scratch of [`wake_waiters`](crate::log::wait::wake_waiters).
-    pub notified: u32,
+    /// For which of its waits this process has notified it.
+    pub notes: Notes,
+}
+
+impl SubscriberHandle {
+    /// A subscriber that has just joined, rung by `doorbell` or through `server`.
+    pub fn new(
+        slot: usize,
+        generation: u32,
+        policy: Policy,
+        page: Arc<SubscriberPage>,
+        doorbell: Option<ForeignSocket>,
+        server: Option<Arc<OwnedFd>>,
+    ) -> SubscriberHandle {
+        let (lacks_doorbell, placed, seen_cursor, notes) = (false, false, 0, Notes::default());
+        SubscriberHandle {
+            slot,
+            generation,
+            policy,
+            page,
+            doorbell,
+            server,
+            lacks_doorbell,
+            placed,
+            seen_cursor,
+            notes,
+        }
+    }
+}
+
+impl SubscriberHandle {
+    /// Whether its process is dead, as far as that can be seen without the server.
+    pub fn is_dead(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let hung_up = self.doorbell.as_ref().is_some_and(|doorbell| {
+            let mut doorbell = [PollFd::new(doorbell, PollFlags::empty())];
+            let polled = poll(&mut doorbell, Some(&rustix::time::Timespec::default()));
+            polled.is_ok() && doorbell[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+        });
+        hung_up || process_is_gone(self.words().process.load(Ordering::Relaxed))
+    }
+}
+
+/// How a subscriber names its process in its page: its number, and the PID namespace in which it has that number.
+pub fn own_process() -> u64 {
+    match std::fs::metadata("/proc/self/ns/pid") {
+        Ok(namespace) => (namespace.ino() << 32) | u64::from(std::process::id()),
+        Err(_) => 0,
+    }
+}
+
+/// Whether this process is gone, if it is of our PID namespace.
+fn process_is_gone(process: u64) -> bool {
+    if process == 0 || process >> 32 != own_process() >> 32 {
+        return false;
+    }
+    match causeway_os::process::pidfd_open(process as u32) {
+        // A pidfd is readable when its process has ended.
+        Ok(pidfd) => {
+            causeway_os::process::poll(&[pidfd.as_fd()], Some(Duration::ZERO)).is_ok_and(|ended| ended[0])
+        }
+        Err(error) => error.raw_os_error() == Some(Errno::SRCH.raw_os_error()),
+    }
 }
 
 impl WaitingSubscriber for SubscriberHandle {
-    #[inline(always)]
-    fn slot(&self) -> usize {
-        self.slot
-    }
-
     #[inline(always)]
     fn words(&self) -> &SubscriberWords {
         self.page.words()
     }
 
-    fn ring_doorbell(&self) {
-        // Errors need no handling: a full buffer is readable already, and the other end of a closed socket is gone.
-        let _ = rustix::net::send(&self.doorbell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    fn ring_doorbell(&mut self) -> bool {
+        let Some(doorbell) = &self.doorbell else {
+            self.lacks_doorbell = true;
+            return self.server.as_ref().is_some_and(|server| ask_to_wake(server));
+        };
+        // A full buffer is readable already, and behind a closed socket no process is left.
+        !matches!(
+            rustix::net::send(doorbell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR)
+        )
+    }
+
+    fn wake_own_futex(&mut self) -> bool {
+        futex::wake(&self.words().arm, u32::MAX).is_ok()
     }
 
     #[inline(always)]
-    fn notified(&mut self) -> &mut u32 {
-        &mut self.notified
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+}
+
+/// Asks the server to wake the subscribers that sleep. Returns whether it will.
+pub fn ask_to_wake(server: &OwnedFd) -> bool {
+    match Message::new(Op::Wake, &[]).send(server, &[]) {
+        Ok(()) => true,
+        // A full queue holds requests like this one, and the server will look after it has read them.
+        Err(error) => error.raw_os_error() == Some(Errno::AGAIN.raw_os_error()),
     }
 }

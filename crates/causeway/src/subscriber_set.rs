@@ -1,30 +1,36 @@
 //! The subscribers of a group, as one publisher knows them: which of them hold space, and which of them to wake.
 //!
-//! The server announces every subscriber on the publisher's socket and then increments a counter in the status page. A
-//! publisher loads that counter after each commit and around each reclaim of space, and reads its socket only when the
-//! counter has changed.
+//! The server announces a subscriber on the publisher's socket, if there is space, and then increments a counter in the status
+//! page. A publisher loads that counter after each commit and around each reclaim of space, and reads its socket and the
+//! list of subscribers in the status page only when the counter has changed. A subscriber in the list that was not announced
+//! is fetched; until then the publisher overwrites nothing and asks the server to wake subscribers. If it can take in no page
+//! more, for lack of descriptors or memory, the server ends that subscriber: it is refused, and the publisher stays.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
-use rustix::io::Errno;
+use causeway_os::process::poll;
 
 use crate::error::{Error, Result};
-use crate::log::Gate;
+use crate::foreign::ForeignSocket;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::pages::{StatusPage, SubscriberPage};
 use crate::log::wait::{WaitingSubscriber, wake_waiters};
+use crate::log::{Gate, Memory, reclaim};
 use crate::options::Policy;
-use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, answer, receive};
+use crate::subscriber_handle::{SubscriberHandle, ask_to_wake};
+use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, receive, take_fds};
 
 /// The longest sleep for space. The server wakes publishers when a subscriber dies; this bounds the wait if both die at once.
 const SLICE: Duration = Duration::from_millis(100);
 /// The same without a server: the publisher itself checks whether the subscriber that it waits for still lives.
 const SLICE_WITHOUT_SERVER: Duration = Duration::from_millis(5);
+
+/// After this time without an answer a publisher asks again: the answer found no space in its socket.
+const FETCH_TIME: Duration = Duration::from_millis(20);
 
 /// A publisher that finds the log full this many times, without waiting, checks once whether the server still lives: one
 /// system call.
@@ -33,45 +39,111 @@ const FULLS_PER_CHECK: u32 = 16;
 /// The subscribers of a group.
 #[derive(Debug)]
 pub struct SubscriberSet {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
+    /// The process that joined; a forked child is not a publisher.
+    process: u32,
     status: StatusPage,
     subscribers: Vec<SubscriberHandle>,
     /// The counter of the status page that `subscribers` corresponds to.
     seen_changes: u64,
+    /// The same, or a value that the counter does not have while something is to be read from the socket.
+    expected_changes: u64,
     server_gone: bool,
-    /// A subscriber joined, and this publisher could not map its page or receive its descriptors: why.
-    missed_subscriber: Option<Errno>,
-    /// Since when the publisher has been blocked by a full log.
-    blocked_since: Option<Instant>,
+    /// There is a subscriber that this publisher does not know.
+    lacks_subscriber: bool,
+    /// What was asked for, and when: asked again if no answer comes.
+    fetching: Option<(Lacking, Instant)>,
+    /// Why a page or doorbell could not be taken in since the last request.
+    starved: Option<Error>,
+    /// Whether this publisher does not know all subscribers that were there before it.
+    joining: bool,
+    /// There is a subscriber that this publisher does not know, and no server to ask.
+    cut_off: bool,
+    /// Which subscriber has blocked this publisher, at which cursor, and since when.
+    blocked: Option<Blocked>,
     /// How often the log was found full; modulo 2³².
     fulls: u32,
 }
 
+/// What a publisher must fetch from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lacking {
+    slot: usize,
+    generation: u32,
+    doorbell: bool,
+}
+
+/// What keeps a publisher waiting.
+#[derive(Debug)]
+struct Blocked {
+    /// Slot, generation and cursor of the subscriber.
+    by: (usize, u32, u64),
+    since: Instant,
+}
+
 impl SubscriberSet {
-    /// The subscribers that are announced on `socket`, which becomes non-blocking. `present` of them have joined already: a
-    /// publisher that began without knowing them all could overwrite what they have not read.
-    pub fn new(socket: OwnedFd, status: StatusPage, present: u32) -> Result<SubscriberSet> {
-        let mut subscribers = Vec::new();
-        for _ in 0..present.min(SUBSCRIBERS_MAX as u32) {
-            match answer(&socket, Some(ANSWER_TIME))? {
-                (message, fds) if message.op == Op::Joined => subscribers.push(from_notice(message, fds)?),
-                (message, _) => {
-                    return Err(Error::invalid("notice", format!("{:?} to a publisher", message.op)));
-                }
-            }
-        }
+    /// The subscribers of the group whose server is at the other end of `socket`, which becomes non-blocking. Waits until all
+    /// that are present are known: a publisher that began before could overwrite what they have not read.
+    pub fn new(socket: OwnedFd, status: StatusPage) -> Result<SubscriberSet> {
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
-        Ok(SubscriberSet {
-            socket,
+        let mut set = SubscriberSet {
+            socket: Arc::new(socket),
+            process: std::process::id(),
             status,
-            subscribers,
+            subscribers: Vec::new(),
             seen_changes: 0,
+            expected_changes: 0,
             server_gone: false,
-            missed_subscriber: None,
-            blocked_since: None,
+            lacks_subscriber: false,
+            fetching: None,
+            starved: None,
+            joining: true,
+            cut_off: false,
+            blocked: None,
             fulls: 0,
-        })
+        };
+        let end = Instant::now() + ANSWER_TIME;
+        loop {
+            set.refresh();
+            // Those that are there stay: without space for them this publisher does not join.
+            if let Some(error) = set.starved.take() {
+                return Err(error);
+            }
+            match set {
+                SubscriberSet { lacks_subscriber: false, .. } => {
+                    set.joining = false;
+                    return Ok(set);
+                }
+                SubscriberSet { server_gone: true, .. } => return Err(Error::ServerGone),
+                _ if Instant::now() >= end => return Err(Error::NoAnswer),
+                _ => drop(poll(&[set.socket.as_fd()], Some(FETCH_TIME))?),
+            }
+        }
+    }
+
+    /// Waits until `count` subscribers have found their place in the log, at most until `deadline`. Returns whether they have.
+    pub fn wait_for(&mut self, count: u32, deadline: Option<Instant>) -> Result<bool> {
+        loop {
+            let placed = self.status.words().placed.load(Ordering::Acquire);
+            self.refresh();
+            if placed >= count && !self.lacks_subscriber {
+                return Ok(true);
+            }
+            if self.server_gone {
+                return Err(Error::ServerGone);
+            }
+            let left = deadline.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            if placed >= count {
+                poll(&[self.socket.as_fd()], Some(left.min(FETCH_TIME)))?;
+                continue;
+            }
+            let _ = futex::wait(&self.status.words().placed, placed, Some(left))
+                .map_err(|error| Error::os("wait for", "subscribers", error))?;
+        }
     }
 
     /// Whether the process that serves the group is gone, as far as this publisher has noticed.
@@ -85,7 +157,7 @@ impl SubscriberSet {
     /// Learns which subscribers joined or left. One load if there was no change.
     #[inline(always)]
     pub fn update(&mut self) {
-        if self.status.words().subscriber_changes.load(Ordering::Acquire) != self.seen_changes {
+        if self.status.words().subscriber_changes.load(Ordering::Acquire) != self.expected_changes {
             self.refresh(); // PAIR subscriber-changes
         }
     }
@@ -93,35 +165,103 @@ impl SubscriberSet {
     #[cold]
     fn refresh(&mut self) {
         let changes = self.status.words().subscriber_changes.load(Ordering::SeqCst);
-        self.take_notices();
-        let alive = &self.status.words().subscribers;
+        self.take_messages();
+        let present = &self.status.words().subscribers;
         self.subscribers
-            .retain(|subscriber| alive[subscriber.slot].load(Ordering::Acquire) == subscriber.generation);
+            .retain(|subscriber| present[subscriber.slot].load(Ordering::Acquire) == subscriber.generation);
+        let lacking = self.find_lacking();
+        self.lacks_subscriber = matches!(lacking, Some(Lacking { doorbell: false, .. }));
+        match lacking {
+            Some(lacking) => self.fetch(lacking),
+            None => (self.fetching, self.starved) = (None, None),
+        }
         self.seen_changes = changes;
+        self.expected_changes = if lacking.is_none() { changes } else { changes.wrapping_sub(1) };
     }
 
-    fn take_notices(&mut self) {
+    /// A subscriber that is not known, or else one whose doorbell is needed.
+    fn find_lacking(&self) -> Option<Lacking> {
+        let present = self.status.words().subscribers.iter().map(|word| word.load(Ordering::Acquire));
+        let unknown = present.enumerate().find(|(slot, generation)| {
+            *generation != 0 && !self.subscribers.iter().any(|subscriber| subscriber.slot == *slot)
+        });
+        match unknown {
+            Some((slot, generation)) => Some(Lacking { slot, generation, doorbell: false }),
+            None if self.server_gone => None,
+            None => {
+                let silent = self.subscribers.iter().find(|subscriber| subscriber.lacks_doorbell)?;
+                Some(Lacking { slot: silent.slot, generation: silent.generation, doorbell: true })
+            }
+        }
+    }
+
+    /// Asks for what is lacking, one thing at a time, and asks the server to wake subscribers that are not known.
+    fn fetch(&mut self, lacking: Lacking) {
+        let words = [lacking.slot as u32, lacking.generation, u32::from(lacking.doorbell)];
+        if self.server_gone {
+            self.cut_off |= !lacking.doorbell;
+            return;
+        }
+        if !lacking.doorbell {
+            ask_to_wake(&self.socket);
+        }
+        if self.joining && self.starved.is_some() {
+            return;
+        }
+        if self.starved.take().is_some() {
+            match lacking.doorbell {
+                false => drop(Message::new(Op::Missed, &words[..2]).send(&self.socket, &[])),
+                // The server goes on ringing it.
+                true => self.with(lacking.slot, |subscriber| subscriber.lacks_doorbell = false),
+            }
+            self.fetching = None;
+            return;
+        }
+        if matches!(self.fetching, Some((asked, at)) if asked == lacking && at.elapsed() < FETCH_TIME) {
+            return;
+        }
+        if Message::new(Op::Fetch, &words).send(&self.socket, &[]).is_ok() {
+            self.fetching = Some((lacking, Instant::now()));
+        }
+    }
+
+    fn with(&mut self, slot: usize, change: impl FnOnce(&mut SubscriberHandle)) {
+        if let Some(subscriber) = self.subscribers.iter_mut().find(|subscriber| subscriber.slot == slot) {
+            change(subscriber);
+        }
+    }
+
+    fn take_messages(&mut self) {
         loop {
-            match receive(&self.socket, FDS_MAX) {
+            match receive(&*self.socket, FDS_MAX) {
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Joined => {
-                    match from_notice(message, fds) {
+                    match from_notice(message, fds, &self.socket) {
                         Ok(subscriber) => {
                             self.subscribers.retain(|other| other.slot != subscriber.slot);
                             self.subscribers.push(subscriber);
                         }
-                        Err(error) => self.missed_subscriber = Some(errno_of(&error)),
+                        Err(error) => self.starved = Some(error),
                     }
                 }
-                Ok(Incoming::Message(..) | Incoming::Malformed) => {}
+                Ok(Incoming::Message(message, fds)) if message.op == Op::Doorbell => {
+                    let [slot, generation, ..] = message.words;
+                    if let Ok([doorbell]) = take_fds(fds) {
+                        let doorbell = ForeignSocket::new(doorbell);
+                        self.with(slot as usize, |subscriber| {
+                            if subscriber.generation == generation {
+                                (subscriber.doorbell, subscriber.lacks_doorbell) = (Some(doorbell), false);
+                            }
+                        });
+                    }
+                }
+                Ok(Incoming::Message(..) | Incoming::Malformed | Incoming::OtherVersion(_)) => {}
                 Ok(Incoming::Nothing) => return,
                 Ok(Incoming::End) => {
                     self.server_gone = true;
                     return;
                 }
-                Err(error) => {
-                    self.missed_subscriber = Some(errno_of(&error));
-                    return;
-                }
+                // A message is lost; what it had is fetched, and if that fails too, done without.
+                Err(error) => self.starved = self.fetching.is_some().then_some(error),
             }
         }
     }
@@ -130,39 +270,27 @@ impl SubscriberSet {
     #[inline(always)]
     pub fn wake(&mut self, tail: &Tail) {
         self.update();
-        let woken = wake_waiters(tail, &mut self.subscribers, || {
-            let _ = futex::wake(&tail.wake_seq, u32::MAX);
-        });
+        let woken =
+            wake_waiters(tail, &mut self.subscribers, || futex::wake(&tail.wake_seq, u32::MAX).is_ok());
         if woken {
             tail.last_cpu.store(causeway_os::sched::current_cpu() + 1, Ordering::Relaxed);
+            if self.subscribers.iter().any(|subscriber| subscriber.lacks_doorbell) {
+                self.refresh();
+            }
         }
     }
 
-    /// Fails if this publisher missed a subscriber, for lack of descriptors or memory. It could overwrite what that
-    /// subscriber has not read, and would not wake it. So it leaves the group, and the server wakes all subscribers. To be
-    /// called without a claim or a lock.
+    /// Fails if the server died before this publisher knew all subscribers. It could overwrite what one of them has not read,
+    /// and would not wake it. So it leaves the group. To be called without a claim or a lock.
     #[inline(always)]
     pub fn check_complete(&self) -> Result<()> {
-        match self.missed_subscriber {
-            None => Ok(()),
-            Some(errno) => Err(self.leave(errno)),
-        }
-    }
-
-    #[cold]
-    fn leave(&self, errno: Errno) -> Error {
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        Error::os(
-            "map the page of",
-            "a new subscriber, so that this publisher has left the group (make a new publisher)",
-            errno,
-        )
+        if self.cut_off { Err(Error::ServerGone) } else { Ok(()) }
     }
 
     /// Space was found: no subscriber blocks this publisher.
     #[inline(always)]
     pub fn clear_blocked(&mut self) {
-        self.blocked_since = None;
+        self.blocked = None;
     }
 
     /// Index and cursor of the subscriber furthest behind among those that hold space.
@@ -174,10 +302,29 @@ impl SubscriberSet {
 
     /// Demotes the slowest subscriber if it has missed its deadline: publishers stop waiting for it. Returns whether it did.
     /// To be called each time the log is found full.
-    pub fn demote_overdue(&mut self, tail: &Tail) -> bool {
-        let since = *self.blocked_since.get_or_insert_with(Instant::now);
-        let Some((index, _)) = self.slowest_index(tail) else { return false };
+    ///
+    /// The deadline runs while this subscriber, and nothing else, keeps the log full, and while it does not advance: it
+    /// answers neither for the unfinished message of a publisher, nor for the subscriber that was slowest before it.
+    pub fn demote_overdue(&mut self, memory: &impl Memory) -> bool {
+        let tail = memory.tail();
+        let Some((index, cursor)) = self.slowest_index(tail) else {
+            self.blocked = None;
+            return false;
+        };
+        if !reclaim::is_held_by(memory, cursor) {
+            self.blocked = None;
+            return false;
+        }
         let subscriber = &self.subscribers[index];
+        let by = (subscriber.slot, subscriber.generation, cursor);
+        let since = match &self.blocked {
+            Some(blocked) if blocked.by == by => blocked.since,
+            _ => {
+                let since = Instant::now();
+                self.blocked = Some(Blocked { by, since });
+                since
+            }
+        };
         if subscriber.policy.deadline().is_some_and(|deadline| since.elapsed() >= deadline) {
             tail.demoted[subscriber.slot].store(subscriber.generation, Ordering::Release);
             return true;
@@ -214,8 +361,11 @@ impl SubscriberSet {
             return Ok(());
         };
         let now = Instant::now();
-        if let (Some(own_deadline), Some(since)) = (subscriber.policy.deadline(), self.blocked_since) {
-            slice = slice.min((since + own_deadline).saturating_duration_since(now));
+        if let (Some(own_deadline), Some(Blocked { since, .. })) =
+            (subscriber.policy.deadline(), &self.blocked)
+            && let Some(overdue) = since.checked_add(own_deadline)
+        {
+            slice = slice.min(overdue.saturating_duration_since(now));
         }
         if let Some(deadline) = deadline {
             slice = slice.min(deadline.saturating_duration_since(now));
@@ -247,20 +397,25 @@ impl SubscriberSet {
             .map(|subscriber| Arc::clone(&subscriber.page))
     }
 
-    /// Removes subscribers whose end of the doorbell is closed. Without a server no other process does.
+    /// Removes subscribers that are dead. Without a server no other process does.
     fn remove_dead(&mut self) {
-        use rustix::event::{PollFd, PollFlags};
-        self.subscribers.retain(|subscriber| {
-            let mut doorbell = [PollFd::new(&subscriber.doorbell, PollFlags::empty())];
-            let polled = rustix::event::poll(&mut doorbell, Some(&rustix::time::Timespec::default()));
-            !(polled.is_ok() && doorbell[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
-        });
+        self.subscribers.retain(|subscriber| !subscriber.is_dead());
     }
 
     /// The gate for reclaiming space.
     #[inline(always)]
     pub fn gate<'a>(&'a mut self, tail: &'a Tail) -> SubscriberGate<'a> {
         SubscriberGate { set: self, tail }
+    }
+}
+
+/// Says goodbye: the membership ends now, although a forked child may hold another descriptor of the socket.
+impl Drop for SubscriberSet {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = Message::new(Op::Leave, &[]).send(&*self.socket, &[]);
+            let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        }
     }
 }
 
@@ -290,38 +445,22 @@ impl Gate for SubscriberGate<'_> {
     }
 
     fn lowest(&mut self) -> u64 {
-        if self.set.missed_subscriber.is_some() {
+        if self.set.lacks_subscriber {
             return 0;
         }
         self.set.slowest_index(self.tail).map_or(u64::MAX, |(_, cursor)| cursor)
     }
 }
 
-/// The error number of the kernel; `EINVAL` for errors of another origin.
-fn errno_of(error: &Error) -> Errno {
-    match error {
-        Error::Os(error) => error.raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error),
-        _ => Errno::INVAL,
-    }
-}
-
 /// The subscriber that a notice announces.
-fn from_notice(message: Message, fds: Vec<OwnedFd>) -> Result<SubscriberHandle> {
-    let [page, doorbell] = crate::wire::take_fds(fds)?;
+fn from_notice(message: Message, fds: Vec<OwnedFd>, server: &Arc<OwnedFd>) -> Result<SubscriberHandle> {
+    let [page] = take_fds(fds)?;
     let [slot, generation, kind, deadline, ..] = message.words;
     let policy =
         Policy::from_words([kind, deadline]).ok_or_else(|| Error::invalid("notice", "unknown policy"))?;
     if slot as usize >= SUBSCRIBERS_MAX {
         return Err(Error::invalid("notice", format!("slot {slot}")));
     }
-    let page = Arc::new(SubscriberPage::open(&page)?);
-    Ok(SubscriberHandle {
-        slot: slot as usize,
-        generation,
-        policy,
-        page,
-        doorbell,
-        seen_cursor: 0,
-        notified: 0,
-    })
+    let (page, server) = (Arc::new(SubscriberPage::open(&page)?), Some(Arc::clone(server)));
+    Ok(SubscriberHandle::new(slot as usize, generation, policy, page, None, server))
 }

@@ -8,26 +8,33 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_os::futex;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
 use crate::log::Memory;
 use crate::log::mapped::MappedLog;
+use crate::log::pages::SubscriberPage;
 
 /// The subscriber's socket has ended: the server is gone.
 const SERVER: u32 = 1;
-/// The subscriber's doorbell has ended: the server and all publishers are gone.
+/// The subscriber's lifeline has ended: the server and all publishers are gone.
 const ALL_PEERS: u32 = 2;
+
+/// How long after a wake-up the thread wakes a subscriber again that still sleeps.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
 /// What the thread and one subscriber share.
 #[derive(Debug)]
 pub struct Watched {
     log: Arc<MappedLog>,
+    page: Arc<SubscriberPage>,
     gone: AtomicU32,
+    /// What of `gone` the subscriber knew when it fell asleep.
+    seen: AtomicU32,
     sleeping: AtomicBool,
 }
 
@@ -44,16 +51,29 @@ impl Watched {
         self.gone.load(Ordering::SeqCst) & ALL_PEERS != 0
     }
 
-    /// Brackets a sleep on the log's futex: between the two calls the death of the server ends the sleep. After `true` the
-    /// caller must check [`Watched::server_is_gone`] before it sleeps.
-    pub fn set_sleeping(&self, sleeping: bool) {
-        self.sleeping.store(sleeping, Ordering::SeqCst);
+    /// What the thread has learnt, as a number that changes when it learns more.
+    pub fn gone(&self) -> u32 {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Begins a sleep of a subscriber that knows `seen`: whatever else the thread learns ends the sleep. Returns whether the
+    /// subscriber may sleep; it may not if the thread has learnt more already.
+    pub fn begin_sleep(&self, seen: u32) -> bool {
+        self.seen.store(seen, Ordering::SeqCst);
+        self.sleeping.store(true, Ordering::SeqCst);
+        self.gone() == seen
+    }
+
+    /// Ends a sleep.
+    pub fn end_sleep(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
     }
 }
 
 /// A subscriber's entry in the list of the thread. Dropping it removes the entry.
 #[derive(Debug)]
 pub struct Watch {
+    watcher: Arc<Watcher>,
     watched: Arc<Watched>,
     token: u64,
     /// Shared with the subscriber: they stay open as long as epoll may report them.
@@ -62,21 +82,34 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct Watcher {
+    /// The process whose thread it is: a forked child has no such thread, and shares the epoll instance of its parent.
+    process: u32,
     epoll: OwnedFd,
     list: Mutex<(u64, HashMap<u64, Arc<Watched>>)>,
 }
 
 impl Watch {
-    /// Watches the other ends of a subscriber's `socket` and of its `doorbell`.
-    pub fn start(socket: &Arc<OwnedFd>, doorbell: &Arc<OwnedFd>, log: Arc<MappedLog>) -> Result<Watch> {
+    /// Watches the other ends of a subscriber's `socket` and of its `lifeline`.
+    pub fn start(
+        socket: &Arc<OwnedFd>,
+        lifeline: &Arc<OwnedFd>,
+        log: Arc<MappedLog>,
+        page: Arc<SubscriberPage>,
+    ) -> Result<Watch> {
         let watcher = Watcher::get()?;
-        let watched = Arc::new(Watched { log, gone: AtomicU32::new(0), sleeping: AtomicBool::new(false) });
+        let (gone, seen, sleeping) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
+        let watched = Arc::new(Watched { log, page, gone, seen, sleeping });
         let mut list = watcher.list();
         list.0 += 1;
         let token = list.0;
         list.1.insert(token, Arc::clone(&watched));
         drop(list);
-        let watch = Watch { watched, token, ends: [Arc::clone(socket), Arc::clone(doorbell)] };
+        let watch = Watch {
+            watcher: Arc::clone(&watcher),
+            watched,
+            token,
+            ends: [Arc::clone(socket), Arc::clone(lifeline)],
+        };
         for (end, gone) in watch.ends.iter().zip([SERVER, ALL_PEERS]) {
             let data = EventData::new_u64((token << 2) | u64::from(gone));
             epoll::add(&watcher.epoll, end, data, EventFlags::RDHUP | EventFlags::ONESHOT)
@@ -94,11 +127,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Ok(watcher) = Watcher::get() {
+        if self.watcher.process == std::process::id() {
             for end in &self.ends {
-                let _ = epoll::delete(&watcher.epoll, end);
+                let _ = epoll::delete(&self.watcher.epoll, end);
             }
-            watcher.list().1.remove(&self.token);
+            self.watcher.list().1.remove(&self.token);
         }
     }
 }
@@ -109,38 +142,40 @@ impl Watcher {
     }
 
     /// The watcher of this process. If it cannot be started (no descriptors, no threads), the next caller tries again.
-    fn get() -> Result<&'static Watcher> {
-        static WATCHER: OnceLock<Watcher> = OnceLock::new();
-        static STARTING: Mutex<()> = Mutex::new(());
-        if let Some(watcher) = WATCHER.get() {
-            return Ok(watcher);
+    fn get() -> Result<Arc<Watcher>> {
+        static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
+        let mut present = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if let Some(watcher) = present.as_ref().filter(|watcher| watcher.process == process) {
+            return Ok(Arc::clone(watcher));
         }
-        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        if WATCHER.get().is_none() {
-            let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
-            let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-            let running = epoll.try_clone().map_err(failed)?;
-            crate::reservation::spawn("causeway-watch", move || Watcher::run(&running)).map_err(failed)?;
-            return Ok(WATCHER.get_or_init(|| Watcher { epoll, list: Mutex::new((0, HashMap::new())) }));
-        }
-        Watcher::get()
+        let failed = |error: std::io::Error| Error::os("start", "the thread that watches servers", error);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+        let watcher = Arc::new(Watcher { process, epoll, list: Mutex::new((0, HashMap::new())) });
+        let running = Arc::clone(&watcher);
+        crate::reservation::spawn("causeway-watch", move || running.run()).map_err(failed)?;
+        *present = Some(Arc::clone(&watcher));
+        Ok(watcher)
     }
 
-    fn run(epoll: &OwnedFd) {
+    fn run(&self) {
         let mut events = Vec::with_capacity(16);
+        // Those that were told and may sleep nevertheless: at the first call they may not have reached the kernel yet.
+        let mut told: Vec<Arc<Watched>> = Vec::new();
         loop {
             events.clear();
-            match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            told.retain(|watched| watched.wake());
+            let again = (!told.is_empty()).then_some(AGAIN);
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), again.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
-            let Ok(watcher) = Watcher::get() else { return };
             for event in &events {
                 let data = event.data.u64();
-                let watched = watcher.list().1.get(&(data >> 2)).cloned();
+                let watched = self.list().1.get(&(data >> 2)).cloned();
                 if let Some(watched) = watched {
                     watched.gone.fetch_or((data & 3) as u32, Ordering::SeqCst);
-                    watched.wake();
+                    told.push(watched);
                 }
             }
         }
@@ -148,12 +183,15 @@ impl Watcher {
 }
 
 impl Watched {
-    /// Wakes the subscriber until it stores that it is awake: at the first call it may not have reached the kernel yet, and a
-    /// subscriber's process cannot change the word that the kernel compares.
-    fn wake(&self) {
-        while self.sleeping.load(Ordering::SeqCst) {
+    /// Wakes the subscriber if it sleeps. Returns whether it must be woken again later, unless it stores that it is awake
+    /// meanwhile: a subscriber's process cannot change the word that the kernel compares.
+    fn wake(&self) -> bool {
+        let sleeping =
+            self.sleeping.load(Ordering::SeqCst) && self.seen.load(Ordering::SeqCst) != self.gone();
+        if sleeping {
             let _ = futex::wake(&self.log.tail().wake_seq, u32::MAX);
-            std::thread::sleep(Duration::from_micros(200));
+            let _ = futex::wake(&self.page.words().arm, u32::MAX);
         }
+        sleeping
     }
 }

@@ -20,7 +20,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"CWY1");
 const WORDS: usize = 16;
 const BYTES: usize = WORDS * 4;
 /// The most descriptors that any message of this protocol carries.
-pub const FDS_MAX: usize = 4;
+pub const FDS_MAX: usize = 5;
 
 /// The operation of a message. The words after the first three are its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +36,24 @@ pub enum Op {
     Stat = 4,
     /// Request: another connection.
     Connect = 5,
-    /// Answer: granted. A publisher gets `[slot, subscribers present]`, a subscriber `[slot, generation]`.
+    /// Request: the subscriber has mapped and sealed its page.
+    Ready = 6,
+    /// Request: the subscriber has found its place in the log.
+    Placed = 7,
+    /// Request of a publisher: what it lacks of a subscriber. `[slot, generation, 0 page or 1 doorbell]`
+    Fetch = 8,
+    /// Request of a publisher: it can take in no page of this subscriber. `[slot, generation]`
+    Missed = 9,
+    /// Request of a publisher: wake the subscribers that sleep, because it lacks what it needs for that.
+    Wake = 10,
+    /// Notice of a publisher: it leaves. One whose connection ends without it was killed.
+    Leave = 11,
+    /// Answer: granted. A publisher gets `[slot]`, a subscriber
+    /// `[slot, generation, trust]`.
     Granted = 16,
     /// Answer: refused. `[reason]`
     Refused = 17,
-    /// Notice to publishers: a subscriber joins. `[slot, generation, policy, deadline in ms]`
+    /// Notice to publishers, and answer to one that fetches a page. `[slot, generation, policy, deadline in ms]`
     Joined = 18,
     /// Answer: one row of a report.
     Row = 19,
@@ -48,21 +61,37 @@ pub enum Op {
     End = 20,
     /// Answer: the grant follows when all publishers have joined.
     Waiting = 21,
+    /// Answer to a publisher that fetches a doorbell. `[slot, generation]`
+    Doorbell = 22,
 }
 
 impl Op {
     fn from_word(word: u32) -> Option<Op> {
         use Op::*;
-        [Publish, Mapped, Subscribe, Stat, Connect, Granted, Refused, Joined, Row, End, Waiting]
-            .into_iter()
-            .find(|op| *op as u32 == word)
+        [
+            Publish, Mapped, Subscribe, Stat, Connect, Ready, Placed, Fetch, Missed, Wake, Leave, Granted,
+            Refused, Joined, Row, End, Waiting, Doorbell,
+        ]
+        .into_iter()
+        .find(|op| *op as u32 == word)
     }
 }
 
 /// The reasons for a refusal.
-const REFUSALS: [Refusal; 8] = {
+const REFUSALS: [Refusal; 10] = {
     use Refusal::*;
-    [Forbidden, TooMany, PublishersFixed, PublisherStuck, NotUnderstood, Exhausted, OnePublisher, Ended]
+    [
+        Forbidden,
+        TooMany,
+        PublishersFixed,
+        PublisherStuck,
+        NotUnderstood,
+        Exhausted,
+        OnePublisher,
+        Ended,
+        TooPatient,
+        TooLate,
+    ]
 };
 
 fn code_of(refusal: Refusal) -> u32 {
@@ -75,6 +104,8 @@ fn code_of(refusal: Refusal) -> u32 {
         Refusal::Exhausted => 6,
         Refusal::OnePublisher => 7,
         Refusal::Ended => 8,
+        Refusal::TooPatient => 9,
+        Refusal::TooLate => 10,
     }
 }
 
@@ -106,9 +137,9 @@ impl Message {
         known.unwrap_or(Refusal::NotUnderstood)
     }
 
-    fn encode(self) -> [u8; BYTES] {
+    fn encode(self, version: u32) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
-        let words = [MAGIC, ABI, self.op as u32].into_iter().chain(self.words);
+        let words = [MAGIC, version, self.op as u32].into_iter().chain(self.words);
         for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
@@ -136,7 +167,12 @@ impl Message {
         socket: impl AsFd,
         fds: &[BorrowedFd<'_>],
     ) -> std::result::Result<(), causeway_os::Error> {
-        send_with_fds(socket, &self.encode(), fds)
+        send_with_fds(socket, &self.encode(ABI), fds)
+    }
+
+    /// Refuses a request of a peer that uses `version` of this protocol, in a message that it understands.
+    pub fn refuse_version(socket: impl AsFd, version: u32) {
+        let _ = send_with_fds(socket, &Message::refusal(Refusal::NotUnderstood).encode(version), &[]);
     }
 }
 
@@ -145,6 +181,8 @@ impl Message {
 pub enum Incoming {
     /// A message.
     Message(Message, Vec<OwnedFd>),
+    /// A message of another version of this protocol: which.
+    OtherVersion(u32),
     /// Bytes that are not a message of this protocol.
     Malformed,
     /// The other end is gone.
@@ -155,12 +193,20 @@ pub enum Incoming {
 
 /// Takes one message with at most `max_fds` descriptors from a socket.
 pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
+    let socket = socket.as_fd();
     let mut bytes = [0; BYTES];
-    match recv_with_fds(socket, &mut bytes, max_fds) {
+    let received = match recv_with_fds(socket, &mut bytes, max_fds) {
+        // The peer left without having read everything. What it said before comes after this error.
+        Err(error) if error.raw_os_error() == Some(Errno::CONNRESET.raw_os_error()) => {
+            recv_with_fds(socket, &mut bytes, max_fds)
+        }
+        other => other,
+    };
+    match received {
         Ok((0, _)) => Ok(Incoming::End),
         Ok((length, fds)) => Ok(match Message::decode(&bytes[..length]) {
             Some(message) => Incoming::Message(message, fds),
-            None => Incoming::Malformed,
+            None => version_of(&bytes[..length]).map_or(Incoming::Malformed, Incoming::OtherVersion),
         }),
         Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::AGAIN) => Ok(Incoming::Nothing),
@@ -172,6 +218,13 @@ pub fn receive(socket: impl AsFd, max_fds: usize) -> Result<Incoming> {
     }
 }
 
+/// The version of these bytes, if they are a message of another version than ours.
+fn version_of(bytes: &[u8]) -> Option<u32> {
+    let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let version = word(4).filter(|version| *version != ABI)?;
+    (bytes.len() == BYTES && word(0) == Some(MAGIC)).then_some(version)
+}
+
 /// Whether this error means that the peer closed the connection, also with messages unread (which resets it).
 pub fn is_gone(error: &causeway_os::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::PIPE | Errno::CONNRESET))
@@ -179,8 +232,14 @@ pub fn is_gone(error: &causeway_os::Error) -> bool {
 
 /// Sends a request and waits for the answer, at most for `timeout`; `None` waits without a limit.
 pub fn ask(socket: &OwnedFd, request: Message, timeout: Option<Duration>) -> Result<(Message, Vec<OwnedFd>)> {
-    tell(socket, request)?;
-    answer(socket, timeout)
+    match tell(socket, request) {
+        // A server that refuses a visitor does so without waiting for the request.
+        Err(Error::ServerGone) => match answer(socket, Some(Duration::ZERO)) {
+            Err(error @ Error::Refused(_)) => Err(error),
+            _ => Err(Error::ServerGone),
+        },
+        told => told.and_then(|()| answer(socket, timeout)),
+    }
 }
 
 /// Sends a message to a server.
@@ -209,6 +268,10 @@ pub fn answer(socket: &OwnedFd, timeout: Option<Duration>) -> Result<(Message, V
                 Err(Error::Refused(message.refused()))
             }
             Incoming::Message(message, fds) => Ok((message, fds)),
+            Incoming::OtherVersion(version) => Err(Error::invalid(
+                "answer",
+                format!("the server uses version {version} of the protocol, and this program version {ABI}"),
+            )),
             Incoming::Malformed => {
                 Err(Error::invalid("answer", "the process that listens on this socket uses another protocol"))
             }
@@ -232,7 +295,7 @@ mod tests {
     #[test]
     fn a_message_comes_back_as_it_was_sent() {
         let message = Message::new(Op::Subscribe, &[1, 2, u32::MAX]);
-        assert_eq!(Message::decode(&message.encode()), Some(message));
+        assert_eq!(Message::decode(&message.encode(ABI)), Some(message));
     }
 
     #[test]
@@ -276,6 +339,8 @@ mod tests {
             (Refusal::Exhausted, "out of descriptors or memory"),
             (Refusal::OnePublisher, "the one publisher was there"),
             (Refusal::Ended, "the group has ended"),
+            (Refusal::TooPatient, "publishers do not wait that long"),
+            (Refusal::TooLate, "no request within a second"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
         assert_eq!(known.len(), REFUSALS.len());
@@ -283,7 +348,7 @@ mod tests {
 
     #[test]
     fn bytes_of_another_protocol_version_or_length_are_not_a_message() {
-        let good = Message::new(Op::Stat, &[]).encode();
+        let good = Message::new(Op::Stat, &[]).encode(ABI);
         for (at, value) in [(0, 0), (4, 99), (8, 200)] {
             let mut bad = good;
             bad[at] = value;
@@ -291,6 +356,24 @@ mod tests {
         }
         assert_eq!(Message::decode(&good[..63]), None);
         assert_eq!(Message::decode(&[]), None);
+    }
+
+    #[test]
+    fn a_server_of_another_version_is_named_with_ours() {
+        let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
+        // The previous version refuses what it does not understand; ours refuses in the words of the previous one.
+        Message::refuse_version(&far, ABI - 1);
+        let refused = ask(&near, Message::new(Op::Stat, &[]), Some(ANSWER_TIME)).unwrap_err().to_string();
+        for version in [ABI - 1, ABI] {
+            assert!(refused.contains(&format!("version {version}")), "{refused}");
+        }
+        let mut request = Message::new(Op::Subscribe, &[0, 0]).encode(ABI - 1);
+        send_with_fds(&near, &request, &[]).unwrap();
+        receive(&far, 0).unwrap();
+        assert!(matches!(receive(&far, 0).unwrap(), Incoming::OtherVersion(version) if version == ABI - 1));
+        request[0] ^= 1;
+        send_with_fds(&near, &request, &[]).unwrap();
+        assert!(matches!(receive(&far, 0).unwrap(), Incoming::Malformed));
     }
 
     #[test]

@@ -71,7 +71,7 @@ async fn a_stream_has_losses_too_and_ends_after_an_error() {
     assert!(matches!(lost, Some(Ok(Received::Lost { messages: 1.., .. }))), "{lost:?}");
     assert!(matches!(next(&mut lossy).await, Some(Ok(Received::Message(_)))));
     let missed = next(&mut disconnected).await;
-    assert!(matches!(missed, Some(Err(Error::MissedDeadline))), "{missed:?}");
+    assert!(matches!(missed, Some(Err(Error::MissedDeadline { .. }))), "{missed:?}");
     assert!(next(&mut disconnected).await.is_none());
 }
 

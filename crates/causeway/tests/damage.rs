@@ -8,7 +8,7 @@
 mod common;
 
 use causeway::log::atomic::Ordering;
-use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
+use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
 use common::{Random, setting};
 
 const CAPACITY: u64 = 1024;
@@ -114,7 +114,7 @@ fn a_damaged_log_is_a_message_a_loss_nothing_or_an_error() {
             let _ = Reader::join(&memory).map(|mut late| (late.skip_to_end(), read(&mut late)));
             // What the server does for a dead publisher, on the same log: corrupt or done, and not for ever.
             if kind == Kind::Shared {
-                let _ = reclaim::settle(&memory, 0);
+                let _ = server::settle(&memory, 0);
             }
         });
         assert!(tried.is_ok(), "CAUSEWAY_SEED={seed} CAUSEWAY_DAMAGED_LOGS=1 shows it again");

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use causeway::log::layout::{
-    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, Status, SubscriberWords, TAIL_OFFSET,
-    Tail,
+    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, PublisherWords, Status, SubscriberWords,
+    TAIL_OFFSET, Tail,
 };
 use causeway::log::wait::WaitTarget;
 use causeway::log::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES, PUBLISHERS_MAX, State, Word};
@@ -96,10 +96,11 @@ fn every_table_that_gives_a_place_is_held_to_the_code() {
     };
     let held = [
         ("Page 0", "offset"),
-        ("Page 1", "offset"),
-        ("From page 2", "offset in frame"),
-        ("From page 2", "bits of the header word"),
-        ("From page 2", "offset in frame"),
+        ("Pages 1 and 2", "offset"),
+        ("Pages 1 and 2", "offset in its line"),
+        ("From page 3", "offset in frame"),
+        ("From page 3", "bits of the header word"),
+        ("From page 3", "offset in frame"),
         ("A subscriber page", "offset"),
         ("The status page", "offset"),
     ];
@@ -128,14 +129,14 @@ fn the_constants_of_a_log_lie_where_the_document_says() {
     assert!(DOCUMENT.contains(&format!("ABI number: **{ABI}**")));
     assert!(DOCUMENT.contains(&format!("Size: {PREFIX_BYTES} + capacity bytes")));
     assert!(DOCUMENT.contains(&format!("words that change (offset {TAIL_OFFSET};")));
-    assert!(DOCUMENT.contains("a size of 8192 + a power of two (4 KiB … 1 GiB)"));
+    assert!(DOCUMENT.contains("a size of 12288 + a power of two (4 KiB … 1 GiB)"));
     assert_eq!((1u64 << CAPACITY_LOG2.start(), 1u64 << CAPACITY_LOG2.end()), (4 << 10, 1 << 30));
 }
 
 #[test]
 fn the_words_of_a_log_that_change_lie_where_the_document_says() {
     hold(
-        &table("Page 1", "offset", "size"),
+        &table("Pages 1 and 2", "offset", "size"),
         &[
             place!("`limit`", Tail.limit.0),
             place!("`floor`", Tail.floor.0),
@@ -146,9 +147,14 @@ fn the_words_of_a_log_that_change_lie_where_the_document_says() {
             place!("`publishers_waiting`", Tail.publishers_waiting.0),
             place!("`mark_index`", Tail.mark_index.0),
             place!("marks", Tail.marks),
-            place!("`woken`", Tail.woken),
             place!("`demoted`", Tail.demoted),
+            place!("`given_up`", Tail.given_up.0),
+            place!("`publishers`", Tail.publishers),
         ],
+    );
+    hold(
+        &table("Pages 1 and 2", "offset in its line", "size"),
+        &[place!("`claim`", PublisherWords.claim), place!("`published`", PublisherWords.published)],
     );
 }
 
@@ -163,11 +169,15 @@ fn a_subscriber_page_is_as_the_document_says() {
             place!("messages received", SubscriberWords.received),
             place!("messages lost", SubscriberWords.lost_messages),
             place!("bytes of log lost", SubscriberWords.lost_bytes),
+            place!("process", SubscriberWords.process),
         ],
     );
     assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per subscriber")));
-    let targets =
-        [(WaitTarget::Futex, "asleep on `wake_seq`"), (WaitTarget::Doorbell, "asleep on the doorbell")];
+    let targets = [
+        (WaitTarget::SharedFutex, "asleep on `wake_seq`"),
+        (WaitTarget::Doorbell, "asleep on the doorbell"),
+        (WaitTarget::OwnFutex, "asleep on this word"),
+    ];
     for (target, meaning) in targets {
         assert!(table.rows[1][2].contains(&format!("{} {meaning}", target as u32)), "{target:?}");
     }
@@ -180,9 +190,11 @@ fn the_status_page_is_as_the_document_says() {
         &table,
         &[
             place!("`subscriber_changes`", Status.subscriber_changes.0),
+            place!("`placed`", Status.placed.0),
             place!("one bit per live publisher", Status.publishers),
             place!("in the server's own process", Status.local_publishers),
             place!("phase", Status.phase),
+            place!("`killed_publishers`", Status.killed_publishers),
             place!("generation", Status.subscribers),
         ],
     );
@@ -198,7 +210,7 @@ fn range(text: &str) -> (usize, usize) {
 
 #[test]
 fn the_bits_of_a_header_word_are_as_the_document_says() {
-    let table = table("From page 2", "bits of the header word", "what");
+    let table = table("From page 3", "bits of the header word", "what");
     let fields: Vec<_> = table.rows.iter().map(|row| range(row[0])).collect();
     let [state, slot, granules, lap] = fields[..] else { panic!("{fields:?}") };
     for (row, word) in
@@ -282,13 +294,13 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
     assert_eq!((constant("ABI"), constant("kind")), (u64::from(ABI), 1));
     assert_eq!((constant("logarithm"), constant("first position"), constant("epoch")), (12, 0, 0));
 
-    let frame = table("From page 2", "offset in frame", "size");
+    let frame = table("From page 3", "offset in frame", "size");
     let field = |word: &str| {
         let row = frame.rows.iter().find(|row| row[2].contains(word)).unwrap();
         let from = PREFIX_BYTES + position % 4096 + number(row[0]) as u64;
         value(&bytes(&log, from, size(row[1])))
     };
-    let bits = table("From page 2", "bits of the header word", "what");
+    let bits = table("From page 3", "bits of the header word", "what");
     let part = |row: usize| {
         let (first, last) = range(bits.rows[row][0]);
         field("header word") << (63 - last) >> (63 - last + first)
@@ -311,7 +323,7 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
 
     let page = table("The status page", "offset", "size");
     let told = |row: usize| value(&bytes(&status, number(page.rows[row][0]) as u64, size(page.rows[row][1])));
-    assert_eq!([told(1), told(2), told(3)], [0b11, 0b11, 1]);
+    assert_eq!([told(2), told(3), told(4)], [0b11, 0b11, 1]);
     drop(group);
 }
 
@@ -332,7 +344,7 @@ fn the_correlation_of_a_message_lies_where_the_document_says() {
     let Ok(Claimed::At(claim)) = writer.claim(8, &mut NoReceivers) else { panic!("an empty log has room") };
     let position = claim.position;
     writer.commit(claim, Label { topic: 3, correlation: 0x0102_0304_0506_0708 }).unwrap();
-    let table = table("From page 2", "offset in frame", "size");
+    let table = table("From page 3", "offset in frame", "size");
     let row = table.rows.iter().find(|row| row[2].contains("correlation")).unwrap();
     assert_eq!(size(row[1]), 8);
     let words = memory.meta(position);
@@ -343,8 +355,8 @@ fn the_correlation_of_a_message_lies_where_the_document_says() {
 /// The table of writers must divide a frame where its fields lie.
 #[test]
 fn the_parts_of_a_frame_that_have_one_writer_are_those_of_its_fields() {
-    let parts = table("From page 2", "offset in frame", "written by");
-    let fields = table("From page 2", "offset in frame", "size");
+    let parts = table("From page 3", "offset in frame", "written by");
+    let fields = table("From page 3", "offset in frame", "size");
     let begins: Vec<_> = fields.rows.iter().map(|row| number(row[0])).collect();
     let cut: Vec<_> = parts.rows.iter().map(|row| row[0]).collect();
     let [header, meta, payload] = cut[..] else { panic!("{cut:?}") };

@@ -206,6 +206,34 @@ fn a_subscriber_is_demoted_not_before_its_deadline_and_loses_messages_only_then(
 }
 
 #[test]
+fn a_subscriber_with_a_bound_on_its_lag_is_never_further_behind_and_delays_no_publisher() {
+    for options in [small(), small().several_publishers()] {
+        let group = group(options.capacity_bytes(64 << 10));
+        let mut publisher = group.publisher().unwrap();
+        let bound = 8192;
+        let mut subscriber = group.subscribe(Policy::LagAtMost(bound)).unwrap();
+        let (mut published, mut received, mut lost) = (0u64, 0u64, 0u64);
+        for round in 1..200 {
+            for _ in 0..round % 40 * 10 {
+                published = publisher.try_publish(b"x").unwrap().0 / 64 + 1;
+            }
+            match subscriber.try_recv() {
+                Ok(Received::Message(message)) => {
+                    received += 1;
+                    let lag = published * 64 - message.position.0;
+                    assert!(lag <= bound + 4096 + 64, "{lag} bytes behind");
+                    assert_eq!(message.position.0 / 64 + 1, received + lost, "a message is missing");
+                }
+                Ok(Received::Lost { messages, .. }) => lost += messages,
+                Err(TryRecvError::Empty) => assert_eq!(published, received + lost),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(lost > 0 && received > 0 && lost == subscriber.lost_messages(), "{received} and {lost}");
+    }
+}
+
+#[test]
 fn a_subscriber_that_is_to_be_disconnected_when_it_misses_its_deadline_is_told() {
     let group = group(small());
     let mut publisher = group.publisher().unwrap();
@@ -214,7 +242,7 @@ fn a_subscriber_that_is_to_be_disconnected_when_it_misses_its_deadline_is_told()
         publisher.publish_timeout(b"x", LONG).unwrap();
     }
     let missed = subscriber.try_recv();
-    assert!(matches!(missed, Err(TryRecvError::Failed(Error::MissedDeadline))), "{missed:?}");
+    assert!(matches!(missed, Err(TryRecvError::Failed(Error::MissedDeadline { .. }))), "{missed:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use causeway::{Access as Rule, Error, Group, GroupOptions, Policy, Received};
 use causeway_os::memory::{Access, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
+use common::wire::Joined;
 use common::{LONG, Peer, Random, eventually, play};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 
@@ -50,7 +51,7 @@ fn subscribers_join_while_a_publisher_dies_that_never_read_its_notices() {
         group.serve_at(&path).unwrap();
         let publisher = connect(&path);
         send_with_fds(&publisher, &request(1), &[]).unwrap();
-        assert_eq!(recv_with_fds(&publisher, &mut [0; 64], 4).unwrap().1.len(), 2);
+        assert_eq!(recv_with_fds(&publisher, &mut [0; 64], 4).unwrap().1.len(), 3);
         send_with_fds(&publisher, &request(2), &[]).unwrap();
         let _first = group.subscribe(Policy::Lossy).unwrap();
         std::thread::scope(|scope| {
@@ -67,11 +68,8 @@ fn subscribers_join_while_a_publisher_dies_that_never_read_its_notices() {
 
 /// Joins by hand, then scribbles over everything writable until it is killed.
 fn attack(path: &std::path::Path, seed: u64) -> ! {
-    let socket = connect(path);
-    send_with_fds(&socket, &subscribe_request(3), &[]).unwrap();
-    let (_, fds) = recv_with_fds(&socket, &mut [0; 64], 4).unwrap();
-    let [status, log, page, doorbell] = <[OwnedFd; 4]>::try_from(fds).unwrap();
-    for (fd, len) in [(&log, 8192), (&status, 4096)] {
+    let Joined { socket, status, log, page_fd, page, doorbell, .. } = Joined::new(path, 3);
+    for (fd, len) in [(&log, 12288), (&status, 4096), (&page_fd, 4096)] {
         assert!(
             Mapping::shared(fd, len, Access::ReadWrite).is_err(),
             "a subscriber can write what is not its own"
@@ -79,7 +77,6 @@ fn attack(path: &std::path::Path, seed: u64) -> ! {
         assert!(rustix::io::pwrite(fd, b"x", 0).is_err());
         assert!(rustix::fs::ftruncate(fd, 0).is_err());
     }
-    let page = Mapping::shared(&page, 4096, Access::ReadWrite).unwrap();
     // Fill the doorbell from the wrong side and make it block, as far as that goes.
     rustix::io::ioctl_fionbio(&doorbell, false).unwrap();
     let _ = rustix::net::send(&doorbell, &[0; 4096], SendFlags::DONTWAIT);
@@ -165,15 +162,17 @@ fn who_is_not_in_the_creators_rule_is_refused() {
             )
             .unwrap();
             let connection = connect(&socket);
-            send_with_fds(&connection, &subscribe_request(3), &[]).unwrap();
+            // A visitor that is forbidden is told so, and left, without a request.
+            let _ = send_with_fds(&connection, &subscribe_request(3), &[]);
             let mut answer = [0; 64];
-            let (_, fds) = recv_with_fds(&connection, &mut answer, 4).unwrap();
+            let mut receive = || recv_with_fds(&connection, &mut answer, 5);
+            let (_, fds) = receive().or_else(|_| receive()).unwrap();
             (answer[8], answer[12], fds.len())
         })
         .join()
         .unwrap()
     };
-    assert_eq!(ask_as(4242).2, 4, "a user of the rule was not let in");
+    assert_eq!(ask_as(4242).2, 5, "a user of the rule was not let in");
     assert_eq!(ask_as(4243), (17, 1, 0), "a stranger was not refused as forbidden");
 }
 

@@ -4,10 +4,10 @@
 //! with a bounded number of preemptions, and the values that weak memory allows.
 #![cfg(loom)]
 
-use causeway::log::atomic::Ordering;
+use causeway::log::atomic::{AtomicU32, Ordering};
 use causeway::log::layout::SubscriberWords;
-use causeway::log::wait::{self, WaitTarget, Waiter, WaitingSubscriber};
-use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
+use causeway::log::wait::{self, Notes, WaitTarget, Waiter, WaitingSubscriber};
+use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
@@ -50,21 +50,22 @@ impl Shared {
 struct Sleeping<'a> {
     slot: usize,
     shared: &'a Shared,
-    notified: u32,
+    notes: Notes,
 }
 
 impl WaitingSubscriber for Sleeping<'_> {
-    fn slot(&self) -> usize {
-        self.slot
-    }
     fn words(&self) -> &SubscriberWords {
         &self.shared.subscribers[self.slot]
     }
-    fn ring_doorbell(&self) {
-        unreachable!("the model sleeps on the futex only");
+    fn ring_doorbell(&mut self) -> bool {
+        unreachable!("the model sleeps on futexes only");
     }
-    fn notified(&mut self) -> &mut u32 {
-        &mut self.notified
+    fn wake_own_futex(&mut self) -> bool {
+        self.shared.futex_wake();
+        true
+    }
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
     }
 }
 
@@ -105,15 +106,18 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
     shared.memory.write_payload(claim.position, &value.to_le_bytes());
     writer.commit(claim, Label::default()).unwrap();
     let mut sleeping: Vec<Sleeping<'_>> =
-        (0..readers).map(|slot| Sleeping { slot, shared, notified: 0 }).collect();
-    wait::wake_waiters(tail, &mut sleeping, || shared.futex_wake());
+        (0..readers).map(|slot| Sleeping { slot, shared, notes: Notes::default() }).collect();
+    wait::wake_waiters(tail, &mut sleeping, || {
+        shared.futex_wake();
+        true
+    });
 }
 
 /// Receives `count` messages, sleeping whenever there is none. Returns positions and values.
 fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
     let (tail, mine) = (shared.memory.tail(), &shared.subscribers[slot]);
     let mut reader = Reader::join(&shared.memory).unwrap();
-    let mut sleeper = Waiter::new(0);
+    let mut sleeper = Waiter::new();
     let mut seen = Vec::new();
     while seen.len() < count {
         match reader.peek().unwrap() {
@@ -124,15 +128,20 @@ fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
                 seen.push((frame.position, u64::from_le_bytes(word)));
                 reader.advance(&frame);
                 let capacity = shared.memory.capacity_bytes();
-                if wait::advance_cursor(tail, mine, capacity, frame.position, frame.end) {
+                if wait::advance_cursor(tail, mine, capacity, (frame.position, frame.end), || {}) {
                     shared.futex_wake();
                 }
             }
             Peek::Empty(_) if sleeper.is_armed() => unreachable!("armed only around a sleep"),
             Peek::Empty(_) => {
-                let armed = sleeper.arm(tail, mine, WaitTarget::Futex);
+                // Of two subscribers, one sleeps on the word of all and one on its own; the kernel compares both words.
+                let target = [WaitTarget::SharedFutex, WaitTarget::OwnFutex][slot];
+                let armed = sleeper.arm(tail, mine, target);
                 if matches!(reader.peek().unwrap(), Peek::Empty(_)) {
-                    shared.futex_wait(|| tail.wake_seq.load(Ordering::Acquire) == armed.0);
+                    shared.futex_wait(|| {
+                        mine.arm.load(Ordering::Relaxed) == armed.arm
+                            && tail.wake_seq.load(Ordering::Acquire) == armed.wake_seq
+                    });
                 }
                 sleeper.disarm(mine);
             }
@@ -172,6 +181,41 @@ fn two_publishers_and_two_sleeping_subscribers_agree_on_one_order() {
         other.join().unwrap();
         assert_eq!(subscriber.join().unwrap(), mine);
         assert_eq!(mine.iter().map(|seen| seen.0).collect::<Vec<_>>(), [0, 64]);
+    });
+}
+
+/// A subscriber that uses a slot after another one, which left armed with the very word that its successor arms first.
+#[test]
+fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
+    model(2, || {
+        let shared = Shared::new(256, true, 0);
+        let generation = Arc::new(AtomicU32::new(0));
+        let successor = {
+            let (shared, generation) = (Arc::clone(&shared), Arc::clone(&generation));
+            thread::spawn(move || {
+                generation.store(1, Ordering::SeqCst);
+                let mut first = Waiter::new();
+                let _ = first.arm(shared.memory.tail(), &shared.subscribers[0], WaitTarget::OwnFutex);
+                // Both have a page of their own; publishers know them by slot and generation.
+                generation.store(2, Ordering::SeqCst);
+                receive(&shared, 1, 2)
+            })
+        };
+        let (mut writer, mut known) = (Writer::new(&shared.memory, Kind::Single, 0), Vec::new());
+        for value in 0..2u64 {
+            let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else { unreachable!() };
+            shared.memory.write_payload(claim.position, &value.to_le_bytes());
+            writer.commit(claim, Label::default()).unwrap();
+            let present = generation.load(Ordering::Acquire) as usize;
+            if present > 0 && known.first().is_none_or(|one: &Sleeping<'_>| one.slot != present - 1) {
+                known = vec![Sleeping { slot: present - 1, shared: &shared, notes: Notes::default() }];
+            }
+            wait::wake_waiters(shared.memory.tail(), &mut known, || {
+                shared.futex_wake();
+                true
+            });
+        }
+        assert_eq!(successor.join().unwrap(), [(0, 0), (64, 1)]);
     });
 }
 
@@ -279,7 +323,7 @@ fn a_frame_is_decided_once_when_its_owner_commits_while_it_is_given_up() {
         let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else { unreachable!() };
         let server = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || reclaim::settle(&shared.memory, 0).unwrap())
+            thread::spawn(move || server::settle(&shared.memory, 0).unwrap())
         };
         shared.memory.write_payload(claim.position, &1u64.to_le_bytes());
         let committed = writer.commit(claim, Label::default()).is_ok();
@@ -361,7 +405,7 @@ fn a_message_is_before_the_end_of_a_log_or_refused() {
                 }
             })
         };
-        reclaim::end_log(&shared.memory).unwrap();
+        server::end_log(&shared.memory).unwrap();
         let published = publisher.join().unwrap();
         let mut reader = Reader::join(&shared.memory).unwrap();
         match reader.peek().unwrap() {

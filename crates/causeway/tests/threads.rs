@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, reclaim};
+use causeway::log::{Claimed, Gate, HeapMemory, Kind, Label, Memory, Peek, Reader, Writer, server};
 
 const CAPACITY: u64 = 1024;
 
@@ -146,7 +146,7 @@ fn frames_given_up_by_another_thread_are_decided_once() {
         let (committed, padded) = std::thread::scope(|scope| {
             let mut writer = Writer::new(&memory, Kind::Shared, 0);
             let Claimed::At(claim) = writer.claim(8, &mut Cursors(&[])).unwrap() else { unreachable!() };
-            let settling = scope.spawn(|| reclaim::settle(&memory, 0).unwrap());
+            let settling = scope.spawn(|| server::settle(&memory, 0).unwrap());
             memory.write_payload(claim.position, &[7; 8]);
             (writer.commit(claim, Label::default()).is_ok(), settling.join().unwrap())
         });

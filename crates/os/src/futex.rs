@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::thread::futex::{self, Flags};
+use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// How a wait ended. All four are expected.
@@ -63,8 +63,38 @@ pub fn wait_bitset(
     outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), bits))
 }
 
+/// Sleeps while `shared` and `private` hold the expected values, at most for `timeout`. A [`wake`] of `shared` ends the
+/// sleep. No other process can wake `private`, whoever maps it: the kernel compares it once, and queues this thread for
+/// this process only.
+///
+/// So one word says that something has changed, in memory that others may read, and another is where the thread is woken.
+///
+/// # Errors
+///
+/// `ENOSYS` before Linux 5.16; otherwise as [`wait`].
 #[inline]
-fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
+pub fn wait_and_compare(
+    (shared, expected): (&AtomicU32, u32),
+    (private, unchanged): (&AtomicU32, u32),
+    timeout: Option<Duration>,
+) -> io::Result<Outcome> {
+    let entry = |word: &AtomicU32, value: u32, flags| {
+        let mut entry = Wait::new();
+        entry.val = u64::from(value);
+        entry.uaddr = WaitPtr::new(word.as_ptr().cast());
+        entry.flags = WaitFlags::SIZE_U32 | flags;
+        entry
+    };
+    // In this order: the kernel queues the thread on the first word before it compares the second.
+    let words = [entry(shared, expected, WaitFlags::empty()), entry(private, unchanged, WaitFlags::PRIVATE)];
+    // This system call takes the end of the wait too.
+    let end = timeout
+        .and_then(|timeout| clock_gettime(ClockId::Monotonic).checked_add(Timespec::try_from(timeout).ok()?));
+    outcome(futex::waitv(&words, WaitvFlags::empty(), end.as_ref(), ClockId::Monotonic).map(drop))
+}
+
+#[inline]
+pub(crate) fn outcome(result: rustix::io::Result<()>) -> io::Result<Outcome> {
     match result {
         Ok(()) => Ok(Outcome::Woken),
         Err(Errno::AGAIN) => Ok(Outcome::Changed),
@@ -157,6 +187,28 @@ mod tests {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| wait(theirs.atomic_u32(64), 0, Some(LONG)).unwrap());
             wake_until(1, || wake(ours.atomic_u32(64), 1));
+            assert_eq!(waiter.join().unwrap(), Outcome::Woken);
+        });
+    }
+
+    #[test]
+    fn a_word_that_is_only_compared_ends_a_wait_that_has_not_begun_and_wakes_no_thread() {
+        let (queue, changes) = (AtomicU32::new(0), AtomicU32::new(7));
+        let wait = |changes_expected| {
+            wait_and_compare((&queue, 0), (&changes, changes_expected), Some(Duration::from_millis(1)))
+        };
+        if wait(7).is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS)) {
+            return;
+        }
+        assert_eq!(wait(7).unwrap(), Outcome::TimedOut);
+        assert_eq!(wait(6).unwrap(), Outcome::Changed);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| wait_and_compare((&queue, 0), (&changes, 7), Some(LONG)).unwrap());
+            for _ in 0..100 {
+                assert_eq!(wake(&changes, u32::MAX).unwrap(), 0, "queued where other processes reach it");
+                std::thread::yield_now();
+            }
+            wake_until(1, || wake(&queue, u32::MAX));
             assert_eq!(waiter.join().unwrap(), Outcome::Woken);
         });
     }

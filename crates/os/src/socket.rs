@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! `getsockopt` is given a local structure with its true size.
+//! `getsockopt` and `setsockopt` are given a local structure with its true size.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -146,6 +146,84 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
         return Err(Error::new("receive", text, Errno::MSGSIZE));
     }
     Ok((message.bytes, fds))
+}
+
+/// Makes the kernel refuse descriptors that a peer sends to this Unix socket: its `sendmsg` fails with `EPERM`
+/// (SO_PASSRIGHTS, Linux 6.16). Connections that a listening socket accepts inherit this. Returns false where the kernel
+/// cannot do it.
+///
+/// Without it a peer can make this process close a descriptor of the peer's choice, and closing some blocks: a TCP socket
+/// with SO_LINGER waits for its peer.
+///
+/// # Errors
+///
+/// The kernel's; `EOPNOTSUPP` when this is no Unix socket.
+pub fn refuse_descriptors(socket: impl AsFd) -> Result<bool> {
+    // Not in every version of libc's headers; 83 on all architectures that this crate is built for.
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let off: libc::c_int = 0;
+    // SAFETY: the kernel reads as many bytes from `off` as it has.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            std::ptr::from_ref(&off).cast(),
+            size_of_val(&off) as libc::socklen_t,
+        )
+    };
+    match (done, io::Error::last_os_error()) {
+        (0, _) => Ok(true),
+        (_, error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        (_, error) => Err(Error::new("refuse descriptors on", "a socket", error)),
+    }
+}
+
+/// Binds a Unix socket to `path`, where its file has exactly `mode` from the first moment on, whatever the umask of this
+/// process. The mode is never set by path: in a directory that others can write, that path may lead elsewhere by then.
+///
+/// # Errors
+///
+/// The kernel's: `EADDRINUSE` when there is a file at `path`.
+pub fn bind_with_mode(socket: impl AsFd, path: &std::path::Path, mode: u32) -> Result<()> {
+    use rustix::fs::Mode;
+    let socket = socket.as_fd();
+    let on = || path.display().to_string();
+    let address = rustix::net::SocketAddrUnix::new(path).context("use as a socket's path", on)?;
+    let mode = Mode::from_raw_mode(mode);
+    // The file takes the mode that the socket has, less the umask.
+    rustix::fs::fchmod(socket, mode).context("set the mode of the socket for", on)?;
+    let shared = rustix::io::fcntl_dupfd_cloexec(socket, 0).context("duplicate the socket for", on)?;
+    let owned_path = path.to_owned();
+    // Not a scope: its end would leave a token for the next `park` of the calling thread.
+    let bound = std::thread::Builder::new().spawn(move || {
+        // SAFETY: the umask and the working directory become this thread's own; no descriptor is concerned.
+        let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) };
+        if unshared.is_ok() {
+            rustix::process::umask(Mode::empty());
+        }
+        rustix::net::bind(&shared, &address)?;
+        match unshared {
+            Ok(()) => Ok(()),
+            // Some containers forbid it. Nobody can connect before the socket listens, so that a mode set now is early
+            // enough; it is set through a descriptor of that very file.
+            Err(_) => chmod_socket(&owned_path, mode),
+        }
+    });
+    let bound = bound.map(|thread| thread.join().expect("nothing panics in it"));
+    bound.context("start a thread that binds", on)?.context("bind", on)
+}
+
+/// Sets the mode of a socket's file, if it is one, of this user, and no link.
+fn chmod_socket(path: &std::path::Path, mode: rustix::fs::Mode) -> rustix::io::Result<()> {
+    use rustix::fs::{FileType, Mode, OFlags};
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = rustix::fs::fstat(&file)?;
+    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || !is_ours {
+        return Err(Errno::ADDRINUSE);
+    }
+    rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
 }
 
 /// Process, user and group at the other end when the connection was made, as the kernel recorded them.
@@ -310,6 +388,37 @@ mod tests {
         drop(far);
         assert_eq!(send_with_fds(&near, b"x", &[]).unwrap_err().raw_os_error(), Some(libc::EPIPE));
         assert_eq!(recv_with_fds(&near, &mut [0; 4], 1).unwrap().0, 0);
+    }
+
+    #[test]
+    fn a_bound_socket_has_the_mode_that_was_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("causeway-os-bind-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        for mode in [0o600, 0o666] {
+            let path = dir.join(format!("{mode:o}"));
+            let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+            bind_with_mode(&socket, &path, mode).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            let again = bind_with_mode(&socket, &path, mode).unwrap_err();
+            assert!(matches!(again.raw_os_error(), Some(libc::EADDRINUSE | libc::EINVAL)), "{again}");
+            chmod_socket(&path, rustix::fs::Mode::from_raw_mode(0o640)).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_socket_that_refuses_descriptors_takes_none_and_its_peer_still_does() {
+        let (near, far) = seqpacket_pair().unwrap();
+        if !refuse_descriptors(&near).unwrap() {
+            eprintln!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
+            return;
+        }
+        let refused = send_with_fds(&far, b"x", &[far.as_fd()]).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");
+        send_with_fds(&near, b"x", &[near.as_fd()]).unwrap();
+        assert_eq!(recv_with_fds(&far, &mut [0; 4], 1).unwrap().1.len(), 1);
     }
 
     #[test]

@@ -6,17 +6,18 @@
 //! the group and read by all.
 
 use super::atomic::{AtomicU32, AtomicU64, QuietU64};
+use super::word::PUBLISHERS_MAX;
 
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 2;
+pub const ABI: u32 = 3;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
 pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 256 };
-/// Bytes before the ring: one page of constants, one page of words.
-pub const PREFIX_BYTES: u64 = 8192;
+/// Bytes before the ring: one page of constants, two pages of words.
+pub const PREFIX_BYTES: u64 = 12288;
 /// Offset of [`Tail`] in the log.
 pub const TAIL_OFFSET: u64 = 4096;
 /// Size of a subscriber page and of the status page.
@@ -53,6 +54,16 @@ pub struct LogHeader {
     pub start: QuietU64,
 }
 
+/// What one publisher tells the server. A cache line of its own, which nobody else writes.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct PublisherWords {
+    /// `mw`: the position of its last claim, stored before the claim: where its unfinished frame is, if it has one.
+    pub claim: QuietU64,
+    /// Messages published through this slot. `mw`: stored after each; `sw`: those before the hint.
+    pub published: QuietU64,
+}
+
 /// A frame boundary and how many messages lie before it.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -63,7 +74,7 @@ pub struct Mark {
     pub messages: AtomicU64,
 }
 
-/// The words of a log that change, one page, written by publishers (and by the server when one died).
+/// The words of a log that change, two pages, written by publishers (and by the server when one died).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tail {
@@ -73,7 +84,7 @@ pub struct Tail {
     pub floor: Apart<AtomicU64>,
     /// A recent frame boundary, never below the floor: where a publisher that was overtaken resumes.
     pub hint: Apart<AtomicU64>,
-    /// Futex word of sleeping subscribers.
+    /// Counts the wake-ups. Among processes of one user, the futex word of sleeping subscribers.
     pub wake_seq: Apart<AtomicU32>,
     /// Slot + 1 of the publisher that reclaims space, or 0.
     pub reclaim_lock: Apart<AtomicU32>,
@@ -85,11 +96,13 @@ pub struct Tail {
     pub mark_index: Apart<AtomicU64>,
     /// Where a subscriber that was overtaken resumes.
     pub marks: [Mark; 2],
-    /// Per subscriber slot: the last armed word for which the subscriber was notified. A hint that saves notifications.
-    pub woken: [AtomicU32; SUBSCRIBERS_MAX],
     /// Per subscriber slot: the generation that was demoted for missing its deadline, so that publishers no longer wait for
     /// it; 0 for none.
     pub demoted: [AtomicU32; SUBSCRIBERS_MAX],
+    /// How often a publisher found the log full and gave a message up.
+    pub given_up: Apart<QuietU64>,
+    /// Per publisher slot.
+    pub publishers: [PublisherWords; PUBLISHERS_MAX],
 }
 
 /// A subscriber page: everything that a subscriber tells other processes. They treat it as hostile input.
@@ -98,7 +111,8 @@ pub struct Tail {
 pub struct SubscriberWords {
     /// The position up to which everything was consumed. Its low half is the futex word of publishers that wait for space.
     pub cursor: Apart<AtomicU64>,
-    /// Low two bits: 0 awake, 1 asleep on the futex, 2 asleep on its doorbell. The rest counts.
+    /// Low two bits: 0 awake, 1 asleep on the futex that all share, 2 asleep on its doorbell, 3 asleep on this
+    /// word. The rest counts.
     pub arm: Apart<AtomicU32>,
     /// Messages received; for display only.
     pub received: QuietU64,
@@ -106,20 +120,27 @@ pub struct SubscriberWords {
     pub lost_messages: QuietU64,
     /// Bytes of log lost; for display only.
     pub lost_bytes: QuietU64,
+    /// The process of the subscriber in the low half, its PID namespace in the high half; 0 if it does not say. For publishers
+    /// that wait for it when no server is left that would notice its death.
+    pub process: QuietU64,
 }
 
 /// The status page.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Status {
-    /// Incremented after a subscriber joined or left. Its descriptors were sent to every publisher before.
+    /// Incremented after a subscriber joined or left.
     pub subscriber_changes: Apart<AtomicU64>,
+    /// Subscribers that have found their place in the log. Futex word of publishers that wait for subscribers.
+    pub placed: Apart<AtomicU32>,
     /// One bit per live publisher.
     pub publishers: AtomicU64,
     /// One bit per live publisher in the process of the server, with which it dies.
     pub local_publishers: AtomicU64,
     /// 0 while the server waits for publishers, 1 when the log is sealed, 2 when nothing will be published any more.
     pub phase: AtomicU64,
+    /// Publishers whose connection ended although they had not said that they leave.
+    pub killed_publishers: AtomicU64,
     /// Per subscriber slot: the generation that uses it, 0 for none.
     pub subscribers: [AtomicU32; SUBSCRIBERS_MAX],
 }
@@ -136,8 +157,9 @@ impl Default for Tail {
             publishers_waiting: Default::default(),
             mark_index: Default::default(),
             marks: Default::default(),
-            woken: std::array::from_fn(|_| AtomicU32::new(0)),
             demoted: std::array::from_fn(|_| AtomicU32::new(0)),
+            given_up: Default::default(),
+            publishers: std::array::from_fn(|_| PublisherWords::default()),
         }
     }
 }
@@ -150,6 +172,7 @@ impl Default for SubscriberWords {
             received: QuietU64::new(0),
             lost_messages: QuietU64::new(0),
             lost_bytes: QuietU64::new(0),
+            process: QuietU64::new(0),
         }
     }
 }
@@ -158,9 +181,11 @@ impl Default for Status {
     fn default() -> Status {
         Status {
             subscriber_changes: Default::default(),
+            placed: Default::default(),
             publishers: AtomicU64::new(0),
             local_publishers: AtomicU64::new(0),
             phase: AtomicU64::new(0),
+            killed_publishers: AtomicU64::new(0),
             subscribers: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
@@ -187,9 +212,14 @@ mod checked {
     const _: () = assert!(offset_of!(Tail, publishers_waiting) == 0x300);
     const _: () = assert!(offset_of!(Tail, mark_index) == 0x380);
     const _: () = assert!(offset_of!(Tail, marks) == 0x400);
-    const _: () = assert!(offset_of!(Tail, woken) == 0x420);
-    const _: () = assert!(offset_of!(Tail, demoted) == 0x820);
+    const _: () = assert!(offset_of!(Tail, demoted) == 0x420);
+    const _: () = assert!(offset_of!(Tail, given_up) == 0x880);
+    const _: () = assert!(offset_of!(Tail, publishers) == 0x900);
     const _: () = assert!(size_of::<Tail>() as u64 <= PREFIX_BYTES - TAIL_OFFSET);
+
+    const _: () = assert!(size_of::<PublisherWords>() == 64);
+    const _: () = assert!(offset_of!(PublisherWords, claim) == 0x00);
+    const _: () = assert!(offset_of!(PublisherWords, published) == 0x08);
 
     const _: () = assert!(offset_of!(SubscriberWords, cursor) == 0x000);
     const _: () = assert!(offset_of!(SubscriberWords, arm) == 0x080);
@@ -199,9 +229,10 @@ mod checked {
     const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
 
     const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);
-    const _: () = assert!(offset_of!(Status, publishers) == 0x80);
-    const _: () = assert!(offset_of!(Status, local_publishers) == 0x88);
-    const _: () = assert!(offset_of!(Status, phase) == 0x90);
-    const _: () = assert!(offset_of!(Status, subscribers) == 0x98);
+    const _: () = assert!(offset_of!(Status, placed) == 0x80);
+    const _: () = assert!(offset_of!(Status, publishers) == 0x100);
+    const _: () = assert!(offset_of!(Status, local_publishers) == 0x108);
+    const _: () = assert!(offset_of!(Status, phase) == 0x110);
+    const _: () = assert!(offset_of!(Status, subscribers) == 0x120);
     const _: () = assert!(size_of::<Status>() as u64 <= PAGE_BYTES);
 }

@@ -115,20 +115,20 @@ impl MappedLog {
         }
         let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a log", error))?;
         let size = stat.st_size;
-        // A log whose memory exists is mapped page by page now, and not while messages wait. One with holes is not: filling
-        // them would be charged to this process.
-        let is_backed = i128::from(stat.st_blocks) * 512 >= i128::from(size);
         let capacity = u64::try_from(size).unwrap_or(0).saturating_sub(PREFIX_BYTES);
         let log2 = capacity.checked_ilog2().unwrap_or(0);
         if !capacity.is_power_of_two() || !CAPACITY_LOG2.contains(&log2) {
             return Err(Error::invalid("log descriptor", format!("no log has {size} bytes")));
         }
+        // Each look at a hole would make a page, at the charge of this process: without memory for it, that is the end.
+        if i128::from(stat.st_blocks) * 512 < i128::from(size) {
+            return Err(Error::invalid("log descriptor", "it has holes: its memory is not reserved"));
+        }
         let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
         let kind = log.check_header(log2)?;
-        if is_backed {
-            log.prefix.prefault()?;
-            log.ring.prefault()?;
-        }
+        // Mapped page by page now, and not while messages wait.
+        log.prefix.prefault()?;
+        log.ring.prefault()?;
         let key = key_of(log.header_page().group_id[0].load(Ordering::Relaxed));
         Ok(MappedLog { kind, key, ..log })
     }
@@ -136,6 +136,9 @@ impl MappedLog {
     fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
         let prefix = Mapping::shared(fd, PREFIX_BYTES as usize, access)?;
         let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, access)?;
+        // A child that is forked from this process is no member of the group.
+        prefix.dont_fork()?;
+        ring.dont_fork()?;
         let (granule_mask, lap_shift) = ((capacity - 1) & !(GRANULE_BYTES - 1), capacity.trailing_zeros());
         Ok(MappedLog { prefix, ring, capacity, granule_mask, lap_shift, kind, key: 1 })
     }
@@ -372,7 +375,10 @@ mod tests {
         let short = memory::memfd("short", 5000).unwrap();
         memory::add_seals(&short, seal_all).unwrap();
         assert!(refused(&short).contains("5000 bytes"), "{}", refused(&short));
-        let zeroes = memory::memfd("zeroes", 8192 + 4096).unwrap();
+        let holes = memory::memfd("holes", PREFIX_BYTES + 4096).unwrap();
+        memory::add_seals(&holes, seal_all).unwrap();
+        assert!(refused(&holes).contains("holes"), "{}", refused(&holes));
+        let zeroes = reservation::memory_file("zeroes", PREFIX_BYTES + 4096).unwrap();
         memory::add_seals(&zeroes, seal_all).unwrap();
         assert!(refused(&zeroes).contains("not a log"), "{}", refused(&zeroes));
     }

@@ -26,6 +26,7 @@ pub mod memory;
 pub(crate) mod pages;
 pub mod reader;
 pub mod reclaim;
+pub mod server;
 pub mod wait;
 pub mod word;
 pub mod writer;

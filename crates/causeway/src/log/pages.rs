@@ -28,14 +28,22 @@ impl SubscriberPage {
         create_page("causeway-subscriber").map(|(fd, mapping)| (fd, SubscriberPage(mapping)))
     }
 
-    /// Maps the subscriber's own page, for writing.
+    /// Maps the subscriber's own page, for writing, and then seals it: from now on no process can map it for writing, or take
+    /// its memory away. Its subscriber does this, because only a mapping that is there before the seal can be written.
     pub fn open_own(fd: &OwnedFd) -> Result<SubscriberPage> {
-        open_page(fd, Access::ReadWrite).map(SubscriberPage)
+        let page = open_page(fd, LENGTH_SEALS, Access::ReadWrite)?;
+        memory::add_seals(fd, Seals::FUTURE_WRITE | Seals::SEAL)?;
+        Ok(SubscriberPage(page))
     }
 
-    /// Maps the page of a subscriber in another process, for reading.
+    /// Fails unless this is the descriptor of a page that its subscriber has sealed, whose memory exists.
+    pub fn check_sealed(fd: &OwnedFd) -> Result<()> {
+        check_page(fd, &PAGE_SEALS)
+    }
+
+    /// Maps the page of a subscriber in another process, for reading, if it is sealed and its memory exists.
     pub fn open(fd: &OwnedFd) -> Result<SubscriberPage> {
-        open_page(fd, Access::ReadOnly).map(SubscriberPage)
+        open_page(fd, &PAGE_SEALS, Access::ReadOnly).map(SubscriberPage)
     }
 
     /// The words of the page. Publishers only load them.
@@ -72,7 +80,7 @@ impl StatusPage {
 
     /// Maps the page for reading.
     pub fn open(fd: &OwnedFd) -> Result<StatusPage> {
-        open_page(fd, Access::ReadOnly).map(StatusPage)
+        open_page(fd, &PAGE_SEALS, Access::ReadOnly).map(StatusPage)
     }
 
     /// The words of the page.
@@ -83,14 +91,37 @@ impl StatusPage {
     }
 }
 
-/// Checks a page that another process sent, and maps it.
-fn open_page(fd: &OwnedFd, access: Access) -> Result<Mapping> {
-    let seals = memory::seals(fd.as_fd())
-        .map_err(|_| Error::invalid("page descriptor", "it is not a memory file that can be sealed"))?;
-    if !seals.contains(Seals::SHRINK | Seals::GROW) {
-        return Err(Error::invalid("page descriptor", "its length is not sealed"));
+/// The seals of a page that only its owner writes.
+const PAGE_SEALS: [(Seals, &str); 4] = [
+    (Seals::SHRINK, "its length is not sealed"),
+    (Seals::GROW, "its length is not sealed"),
+    (Seals::FUTURE_WRITE, "it is not sealed against other writers, which could take its memory away"),
+    (Seals::SEAL, "its seals are not final"),
+];
+/// Of these, the ones that keep its length.
+const LENGTH_SEALS: &[(Seals, &str)] = PAGE_SEALS.split_at(2).0;
+
+/// Fails for a page that lacks one of `required`, or whose memory does not exist: reading it would be charged to the reader.
+fn check_page(fd: &OwnedFd, required: &[(Seals, &str)]) -> Result<()> {
+    let invalid = |why: &str| Error::invalid("page descriptor", why);
+    let seals =
+        memory::seals(fd.as_fd()).map_err(|_| invalid("it is not a memory file that can be sealed"))?;
+    if let Some((_, lacks)) = required.iter().find(|(seal, _)| !seals.contains(*seal)) {
+        return Err(invalid(lacks));
     }
-    Ok(Mapping::shared(fd, PAGE_BYTES as usize, access)?)
+    let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a page", error))?;
+    if u64::try_from(stat.st_size) != Ok(PAGE_BYTES) || (stat.st_blocks as u64) * 512 < PAGE_BYTES {
+        return Err(invalid("it is not one page of memory that exists"));
+    }
+    Ok(())
+}
+
+/// Checks a page that another process sent, and maps it.
+fn open_page(fd: &OwnedFd, required: &[(Seals, &str)], access: Access) -> Result<Mapping> {
+    check_page(fd, required)?;
+    let page = Mapping::shared(fd, PAGE_BYTES as usize, access)?;
+    page.dont_fork()?;
+    Ok(page)
 }
 
 /// A new page and its descriptor; its length is sealed.
@@ -98,6 +129,7 @@ fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
     let fd = reservation::memory_file(name, PAGE_BYTES)?;
     let mapping = Mapping::shared(&fd, PAGE_BYTES as usize, Access::ReadWrite)?;
     mapping.prefault()?;
+    mapping.dont_fork()?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;
     Ok((fd, mapping))
 }

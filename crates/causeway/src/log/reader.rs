@@ -123,6 +123,22 @@ impl<M: Memory> Reader<M> {
         Ok(())
     }
 
+    /// Advances past whole frames until `position` or beyond, as far as they are complete, and returns what was skipped.
+    pub fn skip_to(&mut self, position: u64) -> Result<Loss, Corrupt> {
+        let (from, before) = (self.position, self.messages);
+        for _ in 0..=self.memory.capacity_bytes() / GRANULE_BYTES {
+            if self.position >= position {
+                break;
+            }
+            match self.peek()? {
+                Peek::Frame(frame) => self.advance(&frame),
+                Peek::Lost(_) => {}
+                Peek::Empty(_) | Peek::Sealed => break,
+            }
+        }
+        Ok(Loss { messages: self.messages.wrapping_sub(before), bytes: self.position - from })
+    }
+
     /// What lies at this reader's position. Advances past padding, and past what was lost.
     #[inline]
     pub fn peek(&mut self) -> Result<Peek, Corrupt> {

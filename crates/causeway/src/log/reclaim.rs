@@ -134,6 +134,14 @@ fn walk<M: Memory>(memory: &M, from: (u64, u64), wanted: u64, lowest: u64) -> Re
     Ok((position, messages))
 }
 
+/// Whether a subscriber whose cursor is `cursor`, and not an unfinished frame, keeps the floor where it is.
+pub fn is_held_by<M: Memory>(memory: &M, cursor: u64) -> bool {
+    let floor = memory.tail().floor.load(Ordering::Acquire);
+    let word = Word(memory.header(floor).load(Ordering::Acquire));
+    let finished = matches!(word.state(), Some(State::Done | State::Pad)) && word.lap() == memory.lap(floor);
+    finished && cursor < floor.saturating_add(word.span_bytes())
+}
+
 /// Publishes `boundary` as the mark, so that no reader ever uses half of it.
 fn publish_mark<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     let tail = memory.tail();
@@ -147,65 +155,4 @@ fn publish_mark<M: Memory>(memory: &M, current: usize, boundary: (u64, u64)) {
     mark.messages.store(boundary.1, Ordering::Relaxed);
     // … then to the finished one.
     tail.mark_index.store(back + 1, Ordering::Release); // PAIR mark: Acquire in `Reader::mark`
-}
-
-/// Turns every unfinished frame of a publisher that is gone into padding, and releases the lock if that publisher held it.
-/// Returns how many frames were decided. May be called again, and while others publish.
-pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
-    let tail = memory.tail();
-    let locked = u32::from(owner) + 1;
-    let _ = tail.reclaim_lock.compare_exchange(locked, 0, Ordering::AcqRel, Ordering::Relaxed);
-    tail.publishers_waiting.fetch_and(!(1 << owner), Ordering::Relaxed);
-    let (mut position, mut decided) = (tail.floor.load(Ordering::Acquire), 0);
-    while position <= tail.limit.load(Ordering::Acquire) {
-        let word = Word(memory.header(position).load(Ordering::Acquire));
-        fence(Ordering::Acquire);
-        let floor = tail.floor.load(Ordering::Relaxed);
-        if floor > position {
-            position = floor; // overtaken; an unfinished frame cannot be: the floor stops at it
-            continue;
-        }
-        if word.lap() != memory.lap(position) || word.state().is_none() {
-            return Err(Corrupt { position, word });
-        }
-        if word.state() == Some(State::Busy) && word.owner() == owner {
-            let pad = word.with_state(State::Pad).0;
-            let header = memory.header(position);
-            decided += usize::from(
-                header.compare_exchange(word.0, pad, Ordering::SeqCst, Ordering::Relaxed).is_ok(),
-            );
-        }
-        match word.state() {
-            Some(State::Free | State::Sealed) | None => break,
-            Some(_) if word.span_bytes() == 0 => return Err(Corrupt { position, word }),
-            Some(_) => position += word.span_bytes(),
-        }
-    }
-    Ok(decided)
-}
-
-/// Ends a shared log: every publisher and subscriber that reaches its end finds it sealed. Frames claimed before stay valid
-/// and lie before the end.
-pub fn end_log<M: Memory>(memory: &M) -> Result<(), Corrupt> {
-    let tail = memory.tail();
-    let mut position = tail.hint.load(Ordering::Acquire);
-    loop {
-        let free = memory.free(position);
-        let sealed = free.with_state(State::Sealed);
-        let header = memory.header(position);
-        let found = match header.compare_exchange(free.0, sealed.0, Ordering::SeqCst, Ordering::Acquire) {
-            Ok(_) => return Ok(()),
-            Err(found) => Word(found),
-        };
-        fence(Ordering::Acquire); // PAIR floor-payload
-        if tail.floor.load(Ordering::Relaxed) > position {
-            position = tail.hint.load(Ordering::Acquire);
-        } else if found == sealed {
-            return Ok(());
-        } else if found.lap() != memory.lap(position) || found.span_bytes() == 0 {
-            return Err(Corrupt { position, word: found });
-        } else {
-            position += found.span_bytes();
-        }
-    }
 }

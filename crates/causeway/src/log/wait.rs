@@ -2,8 +2,12 @@
 //!
 //! A subscriber stores that it is armed, executes a full fence, checks the log once more, and only then sleeps. A publisher
 //! commits, executes a full fence (part of the commit), and loads which subscribers are armed. In every interleaving one of
-//! the two sees the other. A publisher that notifies a subscriber stores that afterwards: a publisher that dies in between
-//! causes a second notification at worst.
+//! the two sees the other. Each publisher notes in its own memory for which wait it has notified a subscriber, so that it
+//! notifies once for each wait.
+//!
+//! Where a subscriber sleeps depends on who else could reach that place. Any process that maps a word, even for reading only,
+//! can wake, move or block the threads that sleep on it. So the word in the log, which all subscribers map, serves subscribers
+//! that trust each other, with one system call for all of them. Others sleep on the armed word of their own page.
 
 use super::atomic::{Ordering, fence};
 use super::layout::{SubscriberWords, Tail};
@@ -12,29 +16,35 @@ use super::layout::{SubscriberWords, Tail};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitTarget {
     /// The futex that all subscribers of a group share.
-    Futex = 1,
+    SharedFutex = 1,
     /// The subscriber's own file descriptor.
     Doorbell = 2,
+    /// The armed word of the subscriber's own page.
+    OwnFutex = 3,
 }
 
 /// A subscriber's own side of waiting.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Waiter {
     /// Number of the present wait, in the upper thirty bits.
     count: u32,
     armed: bool,
 }
 
-/// The value of the futex word with which a wait began: the kernel sleeps only while the word still has it.
+/// The values of the words with which a wait began: the kernel sleeps only while they still have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "check the log once more after arming, then sleep or disarm"]
-pub struct Armed(pub u32);
+pub struct Armed {
+    /// The counter of wake-ups in the log.
+    pub wake_seq: u32,
+    /// The armed word of the subscriber's page.
+    pub arm: u32,
+}
 
 impl Waiter {
-    /// `generation` distinguishes subscribers that use the same slot one after the other: a notification of the previous one
-    /// must not suppress a notification of this one.
-    pub fn new(generation: u32) -> Waiter {
-        Waiter { count: generation.wrapping_shl(20) << 2, armed: false }
+    /// A subscriber that does not wait.
+    pub fn new() -> Waiter {
+        Waiter { count: 0, armed: false }
     }
 
     /// Announces a wait. After this the caller must check the log again before it sleeps.
@@ -42,9 +52,10 @@ impl Waiter {
         let wake_seq = tail.wake_seq.load(Ordering::Acquire); // PAIR wake-seq: before arming, or the wake is missed
         self.count = self.count.wrapping_add(4);
         self.armed = true;
-        own.arm.store(self.count | target as u32, Ordering::Relaxed);
+        let arm = self.count | target as u32;
+        own.arm.store(arm, Ordering::Relaxed);
         fence(Ordering::SeqCst); // PAIR log-armed: the fence after the commit in `Writer`
-        Armed(wake_seq)
+        Armed { wake_seq, arm }
     }
 
     /// Ends the wait: no notification is needed.
@@ -63,59 +74,87 @@ impl Waiter {
 
 /// A subscriber as the process that wakes it sees it.
 pub trait WaitingSubscriber {
-    /// Its slot.
-    fn slot(&self) -> usize;
     /// The words of its page.
     fn words(&self) -> &SubscriberWords;
-    /// Makes its file descriptor readable. Never blocks.
-    fn ring_doorbell(&self);
-    /// Scratch of [`wake_waiters`]: the armed word for which this call notifies the subscriber, 0 for none.
-    fn notified(&mut self) -> &mut u32;
+    /// Makes its file descriptor readable. Never blocks. Returns whether it is readable now.
+    fn ring_doorbell(&mut self) -> bool;
+    /// Wakes the threads that sleep on its armed word. Returns whether the kernel did it, which includes that none slept.
+    fn wake_own_futex(&mut self) -> bool;
+    /// What this process remembers of it.
+    fn notes(&mut self) -> &mut Notes;
 }
 
-/// Wakes every subscriber that waits. To be called after the commit, which ends with a full fence. `wake_all` wakes all
-/// threads on the shared futex word. Returns whether any subscriber was woken.
+/// What one process that wakes remembers of one subscriber. Private to the process and to one generation of a slot: what
+/// a subscriber writes can suppress no notification but its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Notes {
+    /// The last armed word for which this process notified the subscriber, 0 for none.
+    notified: u32,
+    /// The armed word that the present call of [`wake_waiters`] found, if the shared futex is to be woken for it.
+    on_shared_futex: u32,
+}
+
+/// Wakes every subscriber that waits. To be called after the commit, which ends with a full fence. `wake_shared` wakes all
+/// threads on the shared futex word, and returns whether the kernel did it. Returns whether any subscriber was woken.
 #[inline(always)]
 pub fn wake_waiters<S: WaitingSubscriber>(
     tail: &Tail,
     subscribers: &mut [S],
-    wake_all: impl FnOnce(),
+    wake_shared: impl FnOnce() -> bool,
 ) -> bool {
     let mut any_armed = false;
     for subscriber in subscribers.iter() {
         any_armed |= subscriber.words().arm.load(Ordering::Relaxed) & 3 != 0;
     }
-    any_armed && wake_waiters_slow(tail, subscribers, wake_all)
+    any_armed && wake_waiters_slow(tail, subscribers, wake_shared)
 }
 
 #[cold]
 fn wake_waiters_slow<S: WaitingSubscriber>(
     tail: &Tail,
     subscribers: &mut [S],
-    wake_all: impl FnOnce(),
+    wake_shared: impl FnOnce() -> bool,
 ) -> bool {
-    let (mut any_on_futex, mut any_woken) = (false, false);
+    let (mut changed, mut any_shared, mut any_woken) = (false, false, false);
+    // Before any futex is woken, once: a subscriber that the kernel has not queued yet finds the word changed.
+    let mut change = || {
+        if !std::mem::replace(&mut changed, true) {
+            tail.wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
+        }
+    };
     for subscriber in subscribers.iter_mut() {
         let arm = subscriber.words().arm.load(Ordering::Relaxed);
-        *subscriber.notified() = 0;
-        if arm & 3 == 0 || tail.woken[subscriber.slot()].load(Ordering::Relaxed) == arm {
+        subscriber.notes().on_shared_futex = 0;
+        if arm & 3 == 0 || subscriber.notes().notified == arm {
             continue;
         }
-        *subscriber.notified() = arm;
         any_woken = true;
-        match arm & 3 {
-            1 => any_on_futex = true,
-            _ => subscriber.ring_doorbell(),
+        let done = match arm & 3 {
+            1 => {
+                any_shared = true;
+                subscriber.notes().on_shared_futex = arm;
+                false
+            }
+            2 => subscriber.ring_doorbell(),
+            _ => {
+                change();
+                subscriber.wake_own_futex()
+            }
+        };
+        // A notification that failed is repeated after the next commit.
+        if done {
+            subscriber.notes().notified = arm;
         }
     }
-    if any_on_futex {
-        tail.wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
-        wake_all();
-    }
-    for subscriber in subscribers.iter_mut() {
-        let (slot, notified) = (subscriber.slot(), *subscriber.notified());
-        if notified != 0 {
-            tail.woken[slot].store(notified, Ordering::Relaxed);
+    if any_shared {
+        change();
+        if wake_shared() {
+            for subscriber in subscribers.iter_mut() {
+                let notes = subscriber.notes();
+                if notes.on_shared_futex != 0 {
+                    notes.notified = notes.on_shared_futex;
+                }
+            }
         }
     }
     any_woken
@@ -134,14 +173,21 @@ pub fn stop_awaiting_space(tail: &Tail, owner: u8) {
 }
 
 /// Publishes a subscriber's cursor. Returns whether publishers may sleep on it and must be woken: checked only when the
-/// cursor crosses an eighth of the ring, because a publisher that sleeps is at least that far away.
+/// cursor crosses an eighth of the ring, because a publisher that sleeps is at least that far away. `on_eighth` is called then.
 #[inline(always)]
-pub fn advance_cursor(tail: &Tail, own: &SubscriberWords, capacity_bytes: u64, from: u64, to: u64) -> bool {
+pub fn advance_cursor(
+    tail: &Tail,
+    own: &SubscriberWords,
+    capacity_bytes: u64,
+    (from, to): (u64, u64),
+    on_eighth: impl FnOnce(),
+) -> bool {
     own.cursor.store(to, Ordering::Release); // PAIR cursor: Acquire in `Gate::lowest`
     let shift = capacity_bytes.trailing_zeros() - 3;
     if from >> shift == to >> shift {
         return false;
     }
+    on_eighth();
     fence(Ordering::SeqCst); // PAIR space
     tail.publishers_waiting.load(Ordering::Relaxed) != 0
 }

@@ -6,6 +6,7 @@
 
 use super::Corrupt;
 use super::atomic::{Ordering, fence, fence_after_exchange, full_fence};
+use super::layout::PublisherWords;
 use super::memory::Memory;
 use super::reclaim::{self, Gate, Reclaimed};
 use super::word::{GRANULE_BYTES, State, Word, span_of};
@@ -74,7 +75,8 @@ pub struct Writer<M> {
     next: u64,
     /// A limit seen earlier. It only grows, so an old value is safe.
     limit: u64,
-    sequence: u32,
+    /// Messages published through this slot, also by publishers before this one: subscribers see its low half.
+    published: u64,
     hint_shift: u32,
     /// `sw`: where a free word lies that no frame has been written over since.
     stamped: u64,
@@ -85,7 +87,8 @@ impl<M: Memory> Writer<M> {
     pub fn new(memory: M, kind: Kind, owner: u8) -> Writer<M> {
         let hint_shift = (memory.capacity_bytes().trailing_zeros() - 2).min(12);
         let next = memory.tail().hint.load(Ordering::Acquire);
-        Writer { memory, kind, owner, next, limit: 0, sequence: 0, hint_shift, stamped: u64::MAX }
+        let published = memory.tail().publishers[usize::from(owner)].published.load(Ordering::Relaxed);
+        Writer { memory, kind, owner, next, limit: 0, published, hint_shift, stamped: u64::MAX }
     }
 
     /// The memory that this writer writes to.
@@ -101,6 +104,11 @@ impl<M: Memory> Writer<M> {
     /// The longest payload: a quarter of the capacity.
     pub fn payload_bytes_max(&self) -> usize {
         (self.memory.capacity_bytes() / 4) as usize
+    }
+
+    #[inline(always)]
+    fn own_words(&self) -> &PublisherWords {
+        &self.memory.tail().publishers[usize::from(self.owner)]
     }
 
     /// Claims a frame for `payload_bytes`, which must not exceed [`Writer::payload_bytes_max`].
@@ -130,6 +138,12 @@ impl<M: Memory> Writer<M> {
         fence(Ordering::Release); // PAIR floor-payload: the fence before the floor check in `Reader`
         self.stamp(self.next + span);
         Some(Claim { position: self.next, payload_bytes: payload_bytes as u64, word })
+    }
+
+    /// Makes the next claim look at the shared words again.
+    #[cold]
+    pub fn forget_limit(&mut self) {
+        self.limit = 0;
     }
 
     fn claim_single(&mut self, payload_bytes: usize, gate: &mut impl Gate) -> Result<Claimed, Corrupt> {
@@ -171,6 +185,8 @@ impl<M: Memory> Writer<M> {
             let free = self.memory.free(position);
             let busy = Word::busy(free.lap(), self.owner, span / GRANULE_BYTES);
             let header = self.memory.header(position);
+            // Before the claim, so that a publisher that dies at any instruction has said where its frame is.
+            self.own_words().claim.store(position, Ordering::Relaxed);
             // PAIR log-claim: other publishers follow the chain over this word. However long this publisher was stopped
             // before it, the exchange fails unless the frame is free in this very lap.
             match header.compare_exchange(free.0, busy.0, Ordering::AcqRel, Ordering::Acquire) {
@@ -235,11 +251,10 @@ impl<M: Memory> Writer<M> {
     pub fn commit(&mut self, claim: Claim, label: Label) -> Result<u64, Evicted> {
         let meta = self.memory.meta(claim.position);
         meta[0].store(claim.payload_bytes, Ordering::Relaxed);
-        meta[1].store(u64::from(label.topic) | (u64::from(self.sequence) << 32), Ordering::Relaxed);
+        meta[1].store(u64::from(label.topic) | (self.published << 32), Ordering::Relaxed);
         meta[2].store(label.correlation, Ordering::Relaxed);
         let position = claim.position;
         self.decide(claim, State::Done)?;
-        self.sequence = self.sequence.wrapping_add(1);
         Ok(position)
     }
 
@@ -273,7 +288,14 @@ impl<M: Memory> Writer<M> {
             }
         }
         self.next = end;
+        self.published = self.published.wrapping_add(u64::from(state == State::Done));
+        if self.kind == Kind::Shared {
+            self.own_words().published.store(self.published, Ordering::Relaxed);
+        }
         if end >> self.hint_shift != claim.position >> self.hint_shift {
+            if self.kind == Kind::Single {
+                self.own_words().published.store(self.published, Ordering::Relaxed);
+            }
             self.memory.tail().hint.fetch_max(end, Ordering::Release);
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::state::{Role, State};
 use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::wait::WaitingSubscriber;
-use crate::log::{Memory, Reader};
+use crate::log::{Memory, server};
 use crate::options::Policy;
 use crate::wire::{Message, Op};
 
@@ -62,14 +62,9 @@ pub struct SubscriberReport {
 
 impl Report {
     pub(super) fn of(state: &State, log: &MappedLog) -> Result<Report> {
-        let mut end = Reader::join(log)?;
-        end.skip_to_end()?;
-        let mut report = Report {
-            capacity_bytes: log.capacity_bytes(),
-            position: end.position(),
-            messages: end.messages_before(),
-            ..Report::default()
-        };
+        let (position, messages) = server::end_of(log, log.kind())?;
+        let mut report =
+            Report { capacity_bytes: log.capacity_bytes(), position, messages, ..Report::default() };
         for connection in state.connections.values() {
             let (pid, uid) = (connection.peer.pid, connection.peer.uid);
             match connection.role {
@@ -80,6 +75,9 @@ impl Report {
                     else {
                         continue;
                     };
+                    if !subscriber.placed {
+                        continue;
+                    }
                     let words = subscriber.words();
                     report.subscribers.push(SubscriberReport {
                         slot: slot as u32,
@@ -92,7 +90,7 @@ impl Report {
                         lost_messages: words.lost_messages.load(Ordering::Relaxed),
                     });
                 }
-                Role::Client => {}
+                Role::Client | Role::Waiting | Role::Joining { .. } => {}
             }
         }
         Ok(report)

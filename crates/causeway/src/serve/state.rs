@@ -1,31 +1,41 @@
 //! The state of a server: the group, and the peer at the other end of each socket. Requests are answered here; how a peer
 //! becomes a publisher or a subscriber is in [`admission`](super::admission).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use causeway_os::futex;
-use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_pair};
+use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_pair, set_send_buffer_bytes};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::listener::Listener;
+use super::places::{Places, Share};
 use super::report::Report;
-use super::{Listener, PIDFD, SOCKET};
+use super::{PIDFD, SOCKET};
 use crate::error::{Error, Refusal, Result};
+use crate::foreign::ForeignSocket;
 use crate::log::Memory;
-use crate::log::layout::SUBSCRIBERS_MAX;
+use crate::log::layout::{ABI, SUBSCRIBERS_MAX};
 use crate::log::mapped::MappedLog;
 use crate::log::pages::StatusPage;
 use crate::log::wait::wake_waiters;
-use crate::log::word::PUBLISHERS_MAX;
 use crate::options::{GroupOptions, Policy};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{Incoming, Message, Op, receive};
+use crate::wire::{Incoming, Message, Op};
 
-/// Connections beyond this number are refused: every slot twice, and some that only request reports.
-const CONNECTIONS_MAX: usize = 2 * (SUBSCRIBERS_MAX + PUBLISHERS_MAX) + 64;
+/// A visitor that requests nothing for this long is disconnected.
+const VISIT_TIME: Duration = Duration::from_secs(1);
+
+/// Answers that may wait for a subscriber of another user, as the kernel counts them: half of what it then allows. Enough for
+/// a report with all publishers. Publishers need the usual size, for their notices.
+const STRANGER_BUFFER_BYTES: usize = 32 << 10;
+
+/// After this many requests that are not understood, a peer is not listened to any more; only its end is noticed.
+const MISTAKES_MAX: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -37,6 +47,11 @@ pub(super) struct State {
     listeners: BTreeMap<u64, Listener>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) subscribers: Vec<SubscriberHandle>,
+    /// Subscribers that are not ready yet, by connection, with the descriptors of their pages.
+    pub(super) joining: BTreeMap<u64, (SubscriberHandle, OwnedFd)>,
+    pub(super) lifeline: Lifeline,
+    /// Publishers that have said that they leave.
+    leaving: BTreeSet<u64>,
     /// The descriptor of each subscriber's page, for publishers that join later.
     pub(super) pages: BTreeMap<usize, OwnedFd>,
     pub(super) generations: Vec<u32>,
@@ -46,17 +61,54 @@ pub(super) struct State {
     pub(super) admits_local_publishers: bool,
     /// Subscribers that joined before the log was sealed: token and policy.
     pub(super) waiting: Vec<(u64, Policy)>,
+    /// Users whose subscribers missed a deadline and left, and until when that is remembered.
+    pub(super) late_users: Vec<(Share, Instant)>,
     next_token: u64,
+}
+
+/// A pipe that nobody writes to. The server and all publishers hold its writing end, subscribers the other one, which hangs
+/// up when no process is left that could publish.
+#[derive(Debug)]
+pub(super) struct Lifeline {
+    pub(super) alive: OwnedFd,
+    pub(super) watched: OwnedFd,
+}
+
+impl Lifeline {
+    fn new() -> Result<Lifeline> {
+        let (watched, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| Error::os("make", "a pipe", error))?;
+        Ok(Lifeline { alive, watched })
+    }
 }
 
 /// A peer at the other end of a socket.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Arc<ForeignSocket>,
     pidfd: Option<OwnedFd>,
     pub(super) peer: Credentials,
     pub(super) local: bool,
+    /// Whose share of the places this connection takes; `None` for this process, its user and root.
+    pub(super) share: Option<Share>,
+    /// When the connection ends unless a request comes before.
+    deadline: Option<Instant>,
+    /// Requests that were not understood.
+    mistakes: u32,
     pub(super) role: Role,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Origin {
+    /// This process, for itself.
+    Local,
+    /// This process, for another one.
+    Invitation,
+    /// A socket in the file system.
+    Path,
+    /// The connection with this token, which asked for another one.
+    Asked(u64),
 }
 
 /// What a peer has become.
@@ -67,6 +119,12 @@ pub(super) enum Role {
     Publisher {
         slot: u8,
         mapped: bool,
+    },
+    /// A subscriber that waits for publishers.
+    Waiting,
+    /// A subscriber that is not ready yet.
+    Joining {
+        slot: usize,
     },
     Subscriber {
         slot: usize,
@@ -96,9 +154,13 @@ impl State {
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
             subscribers: Vec::new(),
+            joining: BTreeMap::new(),
+            lifeline: Lifeline::new()?,
+            leaving: BTreeSet::new(),
             pages: BTreeMap::new(),
             generations: vec![0; SUBSCRIBERS_MAX],
             waiting: Vec::new(),
+            late_users: Vec::new(),
             next_token: 1,
         };
         if state.awaited_publishers == 0 {
@@ -124,74 +186,163 @@ impl State {
         self.next_token
     }
 
-    pub(super) fn add_listener(&mut self, socket: OwnedFd, path: std::path::PathBuf) -> u64 {
+    pub(super) fn add_listener(&mut self, listener: Listener) -> u64 {
         let token = self.token();
-        self.listeners.insert(token, Listener { socket, path });
+        self.listeners.insert(token, listener);
         token
     }
 
-    pub(super) fn listener(&self, token: u64) -> Option<&OwnedFd> {
-        self.listeners.get(&token).map(|listener| &listener.socket)
+    pub(super) fn listener(&self, token: u64) -> Option<&Listener> {
+        self.listeners.get(&token)
     }
 
-    /// Adds a connection. `like` is the connection that requested it, if one did: a pair of sockets does not show which
-    /// process will use it, so the new one inherits its credentials.
-    pub(super) fn connect(
-        &mut self,
-        epoll: &OwnedFd,
-        socket: OwnedFd,
-        local: bool,
-        like: Option<u64>,
-    ) -> Result<()> {
-        if self.connections.len() >= CONNECTIONS_MAX {
-            let _ = Message::refusal(Refusal::TooMany).send(&socket, &[]);
-            return Err(Error::Refused(Refusal::TooMany));
-        }
+    /// Adds a connection, if the rules admit its user and there is a place for it. A refused peer is told the reason.
+    pub(super) fn connect(&mut self, epoll: &OwnedFd, socket: OwnedFd, origin: Origin) -> Result<()> {
+        let socket = ForeignSocket::new(socket);
         let failed = |error: Errno| Error::os("watch", "a connection", error);
         rustix::io::ioctl_fionbio(&socket, true).map_err(failed)?;
-        let (peer, pidfd) = match like.and_then(|token| self.connections.get(&token)) {
-            Some(other) => (other.peer, other.pidfd.as_ref().and_then(|pidfd| pidfd.try_clone().ok())),
-            None => {
+        let (peer, share) = match origin {
+            Origin::Local | Origin::Invitation => (peer_credentials(&socket)?, None),
+            Origin::Path => {
                 let peer = peer_credentials(&socket)?;
-                // A pair of sockets shows the process that made it, which is this one, not the process that uses it later.
-                // So only the end of the connection tells that the peer is gone.
-                let own = peer.pid == std::process::id();
-                let by_number = || causeway_os::process::pidfd_open(peer.pid);
-                (peer, (!own).then(|| peer_pidfd(&socket).or_else(|_| by_number()).ok()).flatten())
+                (peer, Share::of(peer))
+            }
+            Origin::Asked(token) => {
+                let other = self.connections.get(&token).ok_or(Error::ServerGone)?;
+                // Which process will use it is not known: a pair of sockets shows the process that made it.
+                (other.peer, Some(other.share.unwrap_or(Share::Invited)))
             }
         };
+        let local = matches!(origin, Origin::Local);
+        if let Err(refusal) = self.check_visitor(peer, share, local) {
+            let _ = Message::refusal(refusal).send(&socket, &[]);
+            return Err(Error::Refused(refusal));
+        }
+        if matches!(share, Some(Share::User(_))) && !self.options.publishers.admits(peer) {
+            // What it requests and does not read lies in this process's memory. A failure leaves the usual size.
+            let _ = set_send_buffer_bytes(&socket, STRANGER_BUFFER_BYTES);
+        }
+        // Only a process that connected by itself is known; the end of the others' connections tells that they are gone.
+        let pidfd = match origin {
+            Origin::Path if peer.pid != std::process::id() => {
+                peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(peer.pid)).ok()
+            }
+            _ => None,
+        };
         let token = self.token();
-        epoll::add(epoll, &socket, EventData::new_u64((token << 2) | SOCKET), EventFlags::IN)
+        epoll::add(epoll, &socket, EventData::new_u64((token << 2) | SOCKET), events(&socket))
             .map_err(failed)?;
         if let Some(pidfd) = &pidfd {
             epoll::add(epoll, pidfd, EventData::new_u64((token << 2) | PIDFD), EventFlags::IN)
                 .map_err(failed)?;
         }
-        self.connections.insert(token, Connection { socket, pidfd, peer, local, role: Role::Client });
+        // A socket that was made for another process may wait until that one starts.
+        let deadline = matches!(origin, Origin::Path).then(|| Instant::now() + VISIT_TIME);
+        let (socket, role) = (Arc::new(socket), Role::Client);
+        let connection = Connection { socket, pidfd, peer, local, share, deadline, mistakes: 0, role };
+        self.connections.insert(token, connection);
         Ok(())
     }
 
-    /// Answers a request of a peer.
-    pub(super) fn serve(&mut self, epoll: &OwnedFd, token: u64) {
-        let Some(connection) = self.connections.get(&token) else { return };
-        // Descriptors of a peer are not received: closing one could block.
-        let message = match receive(&connection.socket, 0) {
+    /// Asks the rules whether this user may join in any way, and whether there is a place for another connection.
+    fn check_visitor(&self, peer: Credentials, share: Option<Share>, local: bool) -> Answer {
+        if local {
+            return Ok(());
+        }
+        let is_stranger = matches!(share, Some(Share::User(_)));
+        if is_stranger && !self.options.publishers.admits(peer) && !self.options.subscribers.admits(peer) {
+            return Err(Refusal::Forbidden);
+        }
+        let remote = self.connections.values().filter(|connection| !connection.local);
+        Places::now().check(remote.map(|connection| connection.share), share)
+    }
+
+    /// When the next visitor's time is over.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.connections.values().filter_map(Connection::visit_ends).min()
+    }
+
+    /// Disconnects the visitors whose time is over.
+    pub(super) fn end_visits(&mut self, epoll: &OwnedFd) {
+        let now = Instant::now();
+        let is_over = |connection: &Connection| connection.visit_ends().is_some_and(|end| end <= now);
+        let over: Vec<u64> =
+            self.connections.iter().filter(|(_, it)| is_over(it)).map(|(token, _)| *token).collect();
+        for token in over {
+            self.send_to(token, Message::refusal(Refusal::TooLate));
+            self.disconnect(epoll, token);
+        }
+    }
+
+    /// The socket of a connection, to be read.
+    pub(super) fn socket(&self, token: u64) -> Option<Arc<ForeignSocket>> {
+        self.connections.get(&token).map(|connection| Arc::clone(&connection.socket))
+    }
+
+    /// Waits for the next request on a socket that is read by a thread of its own.
+    pub(super) fn watch_again(&mut self, epoll: &OwnedFd, token: u64) {
+        if let Some(connection) = self.connections.get(&token) {
+            let (socket, data) = (&connection.socket, EventData::new_u64((token << 2) | SOCKET));
+            let events = if connection.mistakes > MISTAKES_MAX { EventFlags::RDHUP } else { events(socket) };
+            let _ = epoll::modify(epoll, socket, data, events);
+        }
+    }
+
+    /// Answers what was read from a peer.
+    pub(super) fn serve(&mut self, epoll: &OwnedFd, token: u64, incoming: Result<Incoming>) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let message = match incoming {
+            // What is left to hear of it is its end.
+            _ if connection.mistakes > MISTAKES_MAX => return self.disconnect(epoll, token),
             Ok(Incoming::Message(message, _)) => message,
             Ok(Incoming::Nothing) => return,
-            Ok(Incoming::Malformed) => return self.send_to(token, Message::refusal(Refusal::NotUnderstood)),
+            Ok(Incoming::OtherVersion(version)) => return self.note_mistake(epoll, token, version),
+            Ok(Incoming::Malformed) => return self.note_mistake(epoll, token, ABI),
             Ok(Incoming::End) | Err(_) => return self.disconnect(epoll, token),
         };
+        connection.extend_visit();
         let answer = match (message.op, connection.role) {
             (Op::Publish, Role::Client) => self.grant_publisher(token),
             (Op::Mapped, Role::Publisher { slot, mapped: false }) => self.publisher_mapped(token, slot),
-            (Op::Subscribe, Role::Client) => self.subscribe(token, [message.words[0], message.words[1]]),
+            (Op::Subscribe, Role::Client | Role::Waiting) => {
+                self.subscribe(token, [message.words[0], message.words[1]])
+            }
+            (Op::Ready, Role::Joining { slot }) => self.register(token, slot),
+            (Op::Placed, Role::Subscriber { slot }) => self.note_placed(token, slot),
+            (Op::Fetch, Role::Publisher { .. }) => {
+                self.send_what_it_lacks(token, [message.words[0], message.words[1], message.words[2]]);
+                return;
+            }
+            (Op::Missed, Role::Publisher { .. }) => {
+                if let Some(subscriber) = self.connection_of([message.words[0], message.words[1]]) {
+                    self.disconnect(epoll, subscriber);
+                }
+                return;
+            }
+            (Op::Leave, Role::Publisher { .. }) => {
+                self.leaving.insert(token);
+                return;
+            }
+            (Op::Wake, Role::Publisher { .. }) => return self.wake_all_subscribers(),
             (Op::Stat, _) => self.send_report(token),
             // Not for a subscriber: a hostile one would use up all connections.
             (Op::Connect, Role::Client) => self.connect_another(epoll, token),
-            _ => Err(Refusal::NotUnderstood),
+            _ => return self.note_mistake(epoll, token, ABI),
         };
         if let Err(refusal) = answer {
             self.send_to(token, Message::refusal(refusal));
+        }
+    }
+
+    /// Refuses a request that is not understood, in the version of the protocol that the peer used. A peer that goes on and on costs no more than its place.
+    fn note_mistake(&mut self, epoll: &OwnedFd, token: u64, version: u32) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        Message::refuse_version(&connection.socket, version);
+        connection.mistakes += 1;
+        if connection.mistakes > MISTAKES_MAX {
+            let (socket, data) = (&connection.socket, EventData::new_u64((token << 2) | SOCKET));
+            // Its end is reported all the same.
+            let _ = epoll::modify(epoll, socket, data, EventFlags::RDHUP);
         }
     }
 
@@ -204,7 +355,11 @@ impl State {
 
     fn connect_another(&mut self, epoll: &OwnedFd, token: u64) -> Answer {
         let (near, far) = seqpacket_pair().map_err(|_| Refusal::Exhausted)?;
-        self.connect(epoll, near, false, Some(token)).map_err(|_| Refusal::TooMany)?;
+        self.connect(epoll, near, Origin::Asked(token)).map_err(|error| match error {
+            // The far end was dropped with what it was told.
+            Error::Refused(refusal) => refusal,
+            _ => Refusal::Exhausted,
+        })?;
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
         let _ = Message::new(Op::Granted, &[]).send(&connection.socket, &[far.as_fd()]);
         Ok(())
@@ -222,7 +377,12 @@ impl State {
 
     fn send_report(&self, token: u64) -> Answer {
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
-        for row in self.report().map_err(|_| Refusal::NotUnderstood)?.to_messages() {
+        let mut report = self.report().map_err(|_| Refusal::NotUnderstood)?;
+        // Of other subscribers, a stranger learns nothing.
+        if let Some(Share::User(uid)) = connection.share {
+            report.subscribers.retain(|subscriber| subscriber.uid == uid);
+        }
+        for row in report.to_messages() {
             // A client that does not read gets part of a report, without its end.
             if row.send(&connection.socket, &[]).is_err() {
                 break;
@@ -241,18 +401,22 @@ impl State {
         }
         self.waiting.retain(|(waiting, _)| *waiting != token);
         match connection.role {
-            Role::Client => {}
-            Role::Publisher { slot, .. } => self.remove_publisher(slot),
-            Role::Subscriber { slot } => self.remove_subscriber(slot),
+            Role::Client | Role::Waiting => {}
+            Role::Publisher { slot, .. } => {
+                if !self.leaving.remove(&token) {
+                    self.status.words().killed_publishers.fetch_add(1, Ordering::Relaxed);
+                }
+                self.remove_publisher(slot);
+            }
+            Role::Joining { .. } => drop(self.joining.remove(&token)),
+            Role::Subscriber { slot } => self.remove_subscriber(slot, connection.share),
         }
     }
 
     pub(super) fn wake_all_subscribers(&mut self) {
         std::sync::atomic::fence(Ordering::SeqCst); // PAIR log-armed: as a publisher after its commit
         let tail = self.log.tail();
-        wake_waiters(tail, &mut self.subscribers, || {
-            let _ = futex::wake(&tail.wake_seq, u32::MAX);
-        });
+        wake_waiters(tail, &mut self.subscribers, || futex::wake(&tail.wake_seq, u32::MAX).is_ok());
     }
 
     /// Stops serving. If other processes publish, messages still flow.
@@ -264,5 +428,26 @@ impl State {
         }
         self.wake_all_subscribers();
         self.connections.clear();
+    }
+}
+
+impl Connection {
+    /// Starts the time of a visit again, if it is limited.
+    pub(super) fn extend_visit(&mut self) {
+        self.deadline = self.deadline.map(|_| Instant::now() + VISIT_TIME);
+    }
+
+    /// When this visit ends unless a request comes before. A subscriber that joins is a visitor until it is ready; publishers
+    /// and subscribers are none, nor is a subscriber that waits for publishers.
+    fn visit_ends(&self) -> Option<Instant> {
+        self.deadline.filter(|_| matches!(self.role, Role::Client | Role::Joining { .. }))
+    }
+}
+
+/// What to wait for on a socket. One that a thread of its own reads is watched again when that thread has read it.
+fn events(socket: &ForeignSocket) -> EventFlags {
+    match socket.refuses_descriptors() {
+        true => EventFlags::IN,
+        false => EventFlags::IN | EventFlags::ONESHOT,
     }
 }

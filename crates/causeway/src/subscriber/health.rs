@@ -1,14 +1,13 @@
 //! The state of a subscriber and of its group.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use causeway_os::process::poll;
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::Timespec;
 
 use super::Subscriber;
 use crate::error::Result;
-use crate::log::Peek;
+use crate::log::{Memory, Peek};
 
 /// The state of a subscriber and of its group: why no message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +21,13 @@ pub struct Health {
     pub publishers: u32,
     /// Whether this subscriber missed its deadline, so that publishers no longer wait for it.
     pub demoted: bool,
+    /// How often a publisher found the log full and gave a message up
+    /// ([`Publisher::try_publish`](crate::Publisher::try_publish) and [`publish_timeout`](crate::Publisher::publish_timeout);
+    /// each attempt counts). These messages are in no subscriber's [`Received::Lost`](crate::Received::Lost).
+    pub given_up: u64,
+    /// Publishers that ended without leaving, as far as the server has noticed: killed, and not dropped. 0 at the end of a group
+    /// that ended as it should.
+    pub killed_publishers: u64,
 }
 
 impl Subscriber {
@@ -31,7 +37,10 @@ impl Subscriber {
     /// [`Error::Corrupt`](crate::Error::Corrupt) when a publisher violated the protocol, and
     /// [`Error::MissedDeadline`](crate::Error::MissedDeadline) when the policy disconnects this subscriber.
     pub fn health(&mut self) -> Result<Health> {
-        let hung_up = poll(&[self.socket.as_fd()], Some(Duration::ZERO))?[0];
+        // Its end, not anything to read: a server may say something.
+        let mut socket = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
+        let polled = rustix::event::poll(&mut socket, Some(&Timespec::default()));
+        let hung_up = polled.is_ok_and(|ready| ready > 0);
         let unfinished_by = match self.lost {
             Some(_) => None,
             None => match self.reader.peek()? {
@@ -48,6 +57,8 @@ impl Subscriber {
             unfinished_by,
             publishers: self.status.words().publishers.load(Ordering::Acquire).count_ones(),
             demoted: self.is_demoted(),
+            given_up: self.log.tail().given_up.load(Ordering::Relaxed),
+            killed_publishers: self.status.words().killed_publishers.load(Ordering::Relaxed),
         })
     }
 }

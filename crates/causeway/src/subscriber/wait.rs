@@ -1,8 +1,8 @@
 //! How a subscriber waits: it polls for a while, then sleeps on the futex that all share or on a descriptor of its own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use causeway_os::futex;
@@ -12,8 +12,9 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 use super::Subscriber;
 use crate::error::{Error, Result};
 use crate::log::Memory;
-use crate::log::wait::WaitTarget;
+use crate::log::wait::{Armed, WaitTarget};
 use crate::spin::Spin;
+use crate::trust::Trust;
 use crate::watch::Watch;
 
 /// How a wait ended. Both are expected.
@@ -29,6 +30,9 @@ pub enum Waited {
 /// Reads that empty a full doorbell: a notification is one byte, and takes some hundred of the 208 KiB that the buffer of a
 /// socket usually has. What is left after them makes one wait end early.
 pub(crate) const DRAIN_READS_MAX: usize = 4096;
+
+/// How long the kernel may take from closing one descriptor of a process that ends to closing the next.
+const EXIT_TIME: Duration = Duration::from_millis(50);
 
 /// Polls of [`Subscriber::spin`] between two reads of the clock.
 const POLLS_PER_CLOCK_READ: u32 = 64;
@@ -108,15 +112,20 @@ impl Subscriber {
 
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Waited> {
         loop {
-            let target = if self.server_is_gone() { WaitTarget::Doorbell } else { self.wait_target };
-            if target == WaitTarget::Futex && self.watch.is_none() {
-                self.watch = Some(Watch::start(&self.socket, &self.doorbell, Arc::clone(&self.log))?);
+            self.check_deadline()?;
+            // A doorbell that is closed is rung no more.
+            let target = if self.doorbell_closed { futex_of(self.trust) } else { self.wait_target };
+            if target != WaitTarget::Doorbell && self.watch.is_none() {
+                let (log, page) = (Arc::clone(&self.log), Arc::clone(&self.page));
+                self.watch = Some(Watch::start(&self.socket, &self.lifeline, log, page)?);
             }
+            // Before the log is checked, which takes account of it.
+            let seen = self.watch.as_ref().map_or(0, |watch| watch.watched().gone());
             let armed = self.waiter.arm(self.log.tail(), self.page.words(), target);
             let ready = self.poll_ready();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = match ready {
-                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed.0, left),
+                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed, left, seen),
                 _ => Ok(()),
             };
             self.waiter.disarm(self.page.words());
@@ -130,16 +139,22 @@ impl Subscriber {
         }
     }
 
-    fn sleep(&mut self, target: WaitTarget, wake_seq: u32, left: Option<Duration>) -> Result<()> {
+    fn sleep(&mut self, target: WaitTarget, armed: Armed, left: Option<Duration>, seen: u32) -> Result<()> {
         match (target, &self.watch) {
-            (WaitTarget::Futex, Some(watch)) => {
+            (WaitTarget::SharedFutex | WaitTarget::OwnFutex, Some(watch)) => {
                 let watched = watch.watched();
-                watched.set_sleeping(true);
-                let slept = match watched.server_is_gone() {
+                let slept = match !watched.begin_sleep(seen) {
                     true => Ok(()),
-                    false => futex::wait(&self.log.tail().wake_seq, wake_seq, left).map(drop),
+                    false if target == WaitTarget::SharedFutex => {
+                        futex::wait(&self.log.tail().wake_seq, armed.wake_seq, left).map(drop)
+                    }
+                    false => {
+                        let own = (&*self.page.words().arm, armed.arm);
+                        let changes = (&*self.log.tail().wake_seq, armed.wake_seq);
+                        futex::wait_and_compare(own, changes, left).map(drop)
+                    }
                 };
-                watched.set_sleeping(false);
+                watched.end_sleep();
                 slept.map_err(|error| Error::os("wait for", "a message", error))
             }
             _ => {
@@ -155,19 +170,21 @@ impl Subscriber {
     fn drain_doorbell(&mut self) {
         let mut notifications = [0; 64];
         for _ in 0..DRAIN_READS_MAX {
-            match rustix::net::recv(&*self.doorbell, &mut notifications[..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
-                    self.doorbell_closed = true;
-                    return;
-                }
+            match rustix::net::recv(&self.doorbell, &mut notifications[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return self.note_closed_doorbell(),
                 Ok((_, length)) if length == notifications.len() => {}
-                Err(rustix::io::Errno::CONNRESET) => {
-                    self.doorbell_closed = true;
-                    return;
-                }
+                Err(rustix::io::Errno::CONNRESET) => return self.note_closed_doorbell(),
                 _ => return,
             }
         }
+    }
+
+    /// Nobody can ring any more. When all processes of the group end at once, their ends of the lifeline close too.
+    #[cold]
+    fn note_closed_doorbell(&mut self) {
+        let first = !std::mem::replace(&mut self.doorbell_closed, true);
+        let time = if first { EXIT_TIME } else { Duration::ZERO };
+        self.lifeline_closed |= poll(&[self.lifeline.as_fd()], Some(time)).is_ok_and(|closed| closed[0]);
     }
 
     /// Prepares a wait in an event loop: after `Ok(true)` the next message makes [`Subscriber::as_fd`] readable.
@@ -178,7 +195,8 @@ impl Subscriber {
     /// The descriptor also becomes readable (and hung up) when the last publisher leaves or is killed.
     ///
     /// # Errors
-    /// As [`Subscriber::recv`]: whichever call comes next reports the end of the group.
+    /// As [`Subscriber::recv`]: whichever call comes next reports the end of the group. [`Error::ServerGone`] when the server
+    /// is gone and no publisher can ring this descriptor, although some live: use [`Subscriber::wait`] instead.
     ///
     /// ```
     /// # use causeway::{Group, GroupOptions, Policy, Received, TryRecvError};
@@ -208,6 +226,12 @@ impl Subscriber {
             return Ok(false);
         }
         self.drain_doorbell();
+        if self.doorbell_closed {
+            return match self.poll_ready() {
+                Ok(false) => Err(Error::ServerGone),
+                ready => ready.map(|_| false),
+            };
+        }
         let _ = self.waiter.arm(self.log.tail(), self.page.words(), WaitTarget::Doorbell);
         if self.poll_ready()? {
             self.waiter.disarm(self.page.words());
@@ -228,10 +252,10 @@ impl Subscriber {
         self.spin = Spin::up_to(longest);
     }
 
-    /// Whether [`Subscriber::wait`] sleeps on this subscriber's own descriptor (`true`) or on the futex that all subscribers
-    /// share (`false`, the default): for measurements, and for sandboxes that forbid futexes on shared memory.
+    /// Whether [`Subscriber::wait`] sleeps on this subscriber's own descriptor (`true`) or on a futex (`false`, the default;
+    /// see [`Trust`](crate::Trust)): for measurements, and for sandboxes that forbid futexes on shared memory.
     pub fn sleep_on_descriptor(&mut self, own: bool) {
-        self.wait_target = if own { WaitTarget::Doorbell } else { WaitTarget::Futex };
+        self.wait_target = if own { WaitTarget::Doorbell } else { futex_of(self.trust) };
     }
 }
 
@@ -242,6 +266,24 @@ impl AsFd for Subscriber {
     }
 }
 
+/// Where a subscriber of such a group sleeps.
+pub(super) fn futex_of(trust: Trust) -> WaitTarget {
+    match trust {
+        Trust::SameUser => WaitTarget::SharedFutex,
+        Trust::Strangers if compares_a_second_word() => WaitTarget::OwnFutex,
+        Trust::Strangers => WaitTarget::Doorbell,
+    }
+}
+
+/// Whether this kernel has, and this process may use, [`futex::wait_and_compare`].
+fn compares_a_second_word() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let words = [AtomicU32::new(0), AtomicU32::new(0)];
+        futex::wait_and_compare((&words[0], 0), (&words[1], 1), None).is_ok()
+    })
+}
+
 /// Rejects a doorbell of another type, which could make every wait return at once.
 pub(super) fn check_doorbell(doorbell: &OwnedFd) -> Result<()> {
     let kind = sockopt::socket_type(doorbell).ok().zip(sockopt::socket_domain(doorbell).ok());
@@ -249,4 +291,11 @@ pub(super) fn check_doorbell(doorbell: &OwnedFd) -> Result<()> {
         return Err(Error::invalid("doorbell descriptor", "it is not a Unix stream socket"));
     }
     Ok(())
+}
+
+/// Rejects a lifeline of another type, which could end the group for this subscriber at once.
+pub(super) fn check_lifeline(lifeline: &OwnedFd) -> Result<()> {
+    let is_pipe = rustix::fs::fstat(lifeline)
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo);
+    if is_pipe { Ok(()) } else { Err(Error::invalid("lifeline descriptor", "it is not a pipe")) }
 }

@@ -74,6 +74,11 @@ impl Peer {
         let _ = self.child.kill();
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end; fails after [`LONG`].
     pub fn wait(&mut self) -> ExitStatus {
         let start = Instant::now();

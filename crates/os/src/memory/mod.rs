@@ -7,7 +7,7 @@
 mod load;
 mod mapping;
 
-pub use load::{LoadU32, LoadU64};
+pub use load::{LoadU32, LoadU64, WAIT_ANY_MAX, wait_any};
 pub use mapping::{Access, Mapping};
 
 use std::ops::BitOr;

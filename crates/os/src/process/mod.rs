@@ -15,7 +15,7 @@ mod launch;
 mod signals;
 
 pub use child::{Child, Exit, Spawn, Stderr};
-pub use signals::{block_signals, read_signal};
+pub use signals::{block_signals, read_signal, without_signals};
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

@@ -38,6 +38,26 @@ pub fn block_signals(signals: &[i32]) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Runs `start` with every signal blocked that is not a fault of the thread itself: a thread that is started there runs no
+/// signal handler of the program. Afterwards this thread's signals are as before.
+pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the whole set; the numbers are those of signals; both sets outlive the calls, which fail
+    // only for a first argument that is none of the three.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
+            libc::sigdelset(set.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+    }
+    let started = start();
+    // SAFETY: the call above has written the set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    started
+}
+
 /// The next waiting signal, or `None` when none waits.
 ///
 /// # Errors

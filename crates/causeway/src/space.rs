@@ -1,0 +1,144 @@
+//! Waiting for space on behalf of every async publisher of this process.
+//!
+//! A full log has no descriptor to wait for, because subscribers must not write to memory that a publisher uses. So one thread
+//! sleeps on the cursors of all subscribers that such publishers wait for, however many publishers there are.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use causeway_os::futex;
+use causeway_os::memory::wait_any;
+
+use crate::error::{Error, Result};
+use crate::log::Memory;
+use crate::log::mapped::MappedLog;
+use crate::log::pages::SubscriberPage;
+use crate::log::wait::{await_space, stop_awaiting_space};
+
+/// What a publisher waits for: the slowest subscriber, if one is in the way, beyond this cursor.
+#[derive(Debug)]
+pub struct Space {
+    /// The log.
+    pub log: Arc<MappedLog>,
+    /// The slot of the publisher.
+    pub owner: u8,
+    /// The page of the slowest subscriber, and its cursor.
+    pub on: Option<(Arc<SubscriberPage>, u64)>,
+}
+
+/// A wait ends after this time in any case: then the publisher checks deadlines and whether the server lives.
+const SLICE: Duration = Duration::from_millis(10);
+/// The same where the unfinished message of another publisher is in the way, whose end no event announces; and between two
+/// looks at the cursors where the kernel cannot wait for several (`futex_waitv`, Linux 5.16).
+const SHORT_SLICE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+struct Entry {
+    on: Option<(Arc<SubscriberPage>, u64)>,
+    due: Instant,
+    waker: Waker,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Waits {
+    entries: Option<HashMap<u64, Entry>>,
+    next_id: u64,
+}
+
+/// `entries` is there once the thread runs.
+static WAITS: Mutex<Waits> = Mutex::new(Waits { entries: None, next_id: 0 });
+/// Changes with every new entry: the thread sleeps on it too.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+fn waits() -> MutexGuard<'static, Waits> {
+    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A wait for space. Dropped, it leaves no trace.
+#[derive(Debug)]
+pub struct SpaceWait {
+    id: u64,
+    log: Arc<MappedLog>,
+    owner: u8,
+}
+
+impl SpaceWait {
+    /// Announces that the publisher waits. It must try once more after this, and wait only if that fails.
+    ///
+    /// # Errors
+    /// [`Error::Os`] without threads or mappings.
+    pub fn start(space: Space, waker: &Waker) -> Result<SpaceWait> {
+        await_space(space.log.tail(), space.owner);
+        let due = Instant::now() + if space.on.is_some() { SLICE } else { SHORT_SLICE };
+        let mut waits = waits();
+        waits.next_id += 1;
+        let id = waits.next_id;
+        let wait = SpaceWait { id, log: space.log, owner: space.owner };
+        if waits.entries.is_none() {
+            if let Err(error) = crate::reservation::spawn("causeway-space", run) {
+                drop(waits); // the drop of `wait` takes the lock
+                return Err(Error::os("start", "the thread that waits for space", error));
+            }
+            waits.entries = Some(HashMap::new());
+        }
+        let entry = Entry { on: space.on, due, waker: waker.clone(), is_over: false };
+        waits.entries.as_mut().map(|entries| entries.insert(id, entry));
+        drop(waits);
+        CHANGES.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(&CHANGES, 1);
+        Ok(wait)
+    }
+
+    /// Whether the publisher should try again. If not, `waker` is woken when it should.
+    pub fn is_over(&self, waker: &Waker) -> bool {
+        let mut waits = waits();
+        let entry = waits.entries.as_mut().and_then(|entries| entries.get_mut(&self.id));
+        entry.is_none_or(|entry| {
+            entry.waker.clone_from(waker);
+            entry.is_over
+        })
+    }
+}
+
+impl Drop for SpaceWait {
+    fn drop(&mut self) {
+        if let Some(entries) = &mut waits().entries {
+            entries.remove(&self.id);
+        }
+        stop_awaiting_space(self.log.tail(), self.owner);
+    }
+}
+
+fn run() {
+    loop {
+        let changes = CHANGES.load(Ordering::SeqCst);
+        let now = Instant::now();
+        let (mut cursors, mut wakers, mut due) = (Vec::new(), Vec::new(), None::<Instant>);
+        if let Some(entries) = &mut waits().entries {
+            for entry in entries.values_mut().filter(|entry| !entry.is_over) {
+                let cursor = |page: &SubscriberPage| page.words().cursor.load(Ordering::Acquire);
+                let advanced = entry.on.as_ref().is_some_and(|(page, seen)| cursor(page) > *seen);
+                if advanced || now >= entry.due {
+                    entry.is_over = true;
+                    wakers.push(entry.waker.clone());
+                    continue;
+                }
+                due = Some(due.map_or(entry.due, |due| due.min(entry.due)));
+                // A cursor that went back is that of a hostile subscriber: sleeping on it would not be one.
+                cursors.extend(entry.on.clone().filter(|(page, seen)| cursor(page) == *seen));
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        let words: Vec<_> =
+            cursors.iter().map(|(page, seen)| (page.cursor_to_wait_for(), *seen as u32)).collect();
+        let left = due.map(|due| due.saturating_duration_since(now));
+        if wait_any((&CHANGES, changes), &words, left).is_err() {
+            let left = if words.is_empty() { left } else { left.map(|left| left.min(SHORT_SLICE)) };
+            let _ = futex::wait(&CHANGES, changes, left);
+        }
+    }
+}
