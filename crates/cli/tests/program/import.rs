@@ -22,7 +22,7 @@ fn what_other_tools_wrote_becomes_a_record_that_report_shows() {
         .args(["--out", "record.jsonl", "--commit", "1a2b3c4"])
         .assert()
         .success();
-    let reading = valid_record(&folder.path().join("record.jsonl"));
+    let reading = valid_record(folder.path().join("record.jsonl"));
     assert!(reading.lines.len() > 10);
     for format in ["table", "markdown", "csv", "json", "html"] {
         let output =
@@ -54,7 +54,7 @@ fn files_that_cannot_be_used_are_named_and_the_others_kept() {
     assert!(stderr.contains("`letter.txt`, line 1: not the output of a tool"), "{stderr}");
     assert!(stderr.contains("`cut.json`, line ") && stderr.contains("ends in the middle"), "{stderr}");
     assert!(stderr.contains("cannot read `missing`"), "{stderr}");
-    valid_record(&folder.path().join("record.jsonl"));
+    valid_record(folder.path().join("record.jsonl"));
     let nothing =
         weighbridge(folder.path()).args(["import", "letter.txt", "--out", "none.jsonl"]).output().unwrap();
     assert_eq!(nothing.status.code(), Some(2));

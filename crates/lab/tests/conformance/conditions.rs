@@ -8,7 +8,7 @@ use crate::runs::{self, SHORT};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::planner::Timing;
 
-pub const TESTS: &[(&str, fn(&Host))] = &[
+pub const TESTS: &[crate::Test] = &[
     ("conditions/a_run_that_is_as_its_case_says_is_valid", as_said),
     ("conditions/a_role_on_another_cpu_makes_a_run_void", elsewhere),
     ("conditions/threads_in_place_of_processes_make_a_run_void", not_apart),
