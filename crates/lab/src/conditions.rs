@@ -3,35 +3,11 @@
 //! Checked here are conditions, not counts ([`counter_check`](crate::counter_check) judges those): the CPU of each role before
 //! and after the timed part, processes or threads, policy and nice value, and operations that were reported but not counted.
 
-use std::io;
-
-use causeway_os::sched;
-use serde::{Deserialize, Serialize};
-
 use crate::axis::{self, Peers};
 use crate::contract::Prepared;
 use crate::coordinator::Measured;
-use crate::ctx::Time;
+use crate::ctx::{Time, Whereabouts};
 use crate::peer::RoleReport;
-
-/// Where a role runs at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whereabouts {
-    /// CPUs that it may run on.
-    pub allowed: Vec<u32>,
-    /// The CPU that it runs on.
-    pub cpu: u32,
-}
-
-impl Whereabouts {
-    /// Of the calling thread.
-    ///
-    /// # Errors
-    /// That of the kernel.
-    pub fn now() -> io::Result<Whereabouts> {
-        Ok(Whereabouts { allowed: sched::allowed_cpus()?, cpu: sched::current_cpu() })
-    }
-}
 
 /// Everything in which a run differs from what its case says, a sentence each. Any of it makes the run void.
 pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {

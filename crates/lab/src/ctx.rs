@@ -49,7 +49,7 @@ mod time;
 mod windows;
 
 pub use concurrent::Concurrent;
-pub use counted::Counted;
+pub use counted::{Counted, Whereabouts};
 pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
 pub use interval::{Follower, Leader};

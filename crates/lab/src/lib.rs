@@ -27,6 +27,7 @@ pub mod duet;
 pub mod fan_in;
 pub mod fan_out;
 pub mod host;
+pub mod hub;
 pub mod interrupt;
 pub mod lock;
 pub mod machine;

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use libtest_mimic::Trial;
 use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
-use weighbridge_lab::duet;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::planner::Timing;
+use weighbridge_lab::{duet, hub};
 use weighbridge_record::CaseId;
 
 use runs::{prepare, trial};
@@ -109,7 +109,7 @@ fn measure_with(host: &Host, ids: &[CaseId], timing: Timing) -> Option<Vec<Measu
 fn takes_turns(host: &Host, id: &str) {
     let id: CaseId = id.parse().unwrap();
     let Ok(case) = prepare(host, &id).inspect_err(|why| eprintln!("skipped: {id}: {why}")) else { return };
-    let hub = duet::hub_of(&case).expect("a case that takes turns");
+    let hub = hub::of(&case).expect("a case that takes turns");
     if let Some(measured) = measure(host, &[id, hub]) {
         check_turns(&measured);
     }

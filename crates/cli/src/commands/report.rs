@@ -16,6 +16,10 @@ const MOST_PROBLEMS: usize = 5;
 
 /// Shows records.
 pub fn report(args: &args::Report) -> Result<Exit, Failure> {
+    let old = args.baseline.as_deref().filter(|word| !Path::new(word).exists());
+    if let Some(renamed) = old.and_then(old_spellings::in_case) {
+        return Err(Failure::new(format!("--baseline: {renamed}")));
+    }
     if args.format == ReportFormat::Html && args.out.is_none() && io::stdout().is_terminal() {
         return Err(Failure::new("an HTML page is not written to a terminal; give --out FILE"));
     }
@@ -55,9 +59,6 @@ fn compared(report: Report, baseline: &str) -> Result<Report, Failure> {
     let path = Path::new(baseline);
     if path.exists() {
         return report.with_baseline_record(baseline, read(path)?).map_err(Failure::new);
-    }
-    if let Some(renamed) = old_spellings::in_case(baseline) {
-        return Err(Failure::new(renamed));
     }
     let case: CaseId = baseline.parse().map_err(|error: ParseCaseIdError| {
         Failure::new(format!(

@@ -208,7 +208,7 @@ mod tests {
         for (word, why) in [
             ("", "empty"),
             ("///", "empty"),
-            ("roundtrip/[pipe", "is no glob"),
+            ("roundtrip/[pipe", "is not a glob"),
             ("w*=poll", "name of the axis in full"),
             ("pipe/wait=", "name of the axis in full"),
             ("roundtrip/touch=none/pipe", "comes after an axis"),

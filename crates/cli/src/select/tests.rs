@@ -107,7 +107,7 @@ fn the_harness_and_the_mock_are_selected_by_name_only() {
     assert!(all.len() > 300, "{}", all.len());
     assert!(selected(&["mock"]).contains(&"stream/mock/1/two-cpus".into()));
     assert!(selected(&["roundtrip/noop"]).iter().all(|id| id.starts_with("roundtrip/noop/")));
-    assert!(refused(&["mo[c]k"], None, &Changes::default()).contains("name those in full"));
+    assert!(refused(&["mo[c]k"], None, &Changes::default()).contains("write a case id of theirs in full"));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn what_selects_nothing_is_refused_with_what_is_near() {
     assert!(why("carrier-pigeon").contains("weighbridge list"));
     assert!(why("roundtrip/pipe/4K/same-cpu").contains("write 4096 for `4K`"));
     assert!(why("roundtrip/pipe/many/same-cpu").contains("is no case id: the third part is the payload"));
-    assert!(why("roundtrip/[pipe").contains("is no glob"));
+    assert!(why("roundtrip/[pipe").contains("is not a glob"));
     assert!(why("/").contains("empty"));
     assert_eq!(why("akbench"), "`akbench` is a suite; write --suite akbench");
     assert!(why("receivers").contains("is an axis; give it a value, as in receivers=VALUE"));

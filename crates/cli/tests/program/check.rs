@@ -320,7 +320,7 @@ fn a_supervisor_is_for_the_program_itself() {
     for argument in ["__supervisor", "__child"] {
         let output = weighbridge(folder().path()).arg(argument).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        assert!(String::from_utf8(output.stderr).unwrap().contains("is for this program itself"));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("only this program itself uses"));
     }
     // A parent that is not ours: the number may be that of any process by now.
     let output =

@@ -127,7 +127,7 @@ fn folders_and_files_can_be_listed_too_and_what_is_no_record_is_said() {
     assert!(stdout.lines().any(|line| line.ends_with("results/b.jsonl")), "{stdout}");
     assert!(stdout.lines().any(|line| line.ends_with("cut.jsonl (ended early)")), "{stdout}");
     assert!(stderr.contains("warning: `results/not.jsonl` is not a record; left out"), "{stderr}");
-    assert!(stderr.contains("warning: `results/newer.jsonl` was written with schema 99;"), "{stderr}");
+    assert!(stderr.contains("warning: `results/newer.jsonl` was written with schema 99, "), "{stderr}");
     assert!(stderr.contains("error: `missing` cannot be read: No such file"), "{stderr}");
 }
 

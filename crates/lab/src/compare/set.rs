@@ -6,7 +6,8 @@ use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 use super::Pair;
 use crate::contract::Prepared;
 use crate::coordinator::{self, Coordinator, Measured, PeerStart, SetOutcome, SliceTiming};
-use crate::duet::{self, LEAST_BLOCKS, Random, WARM_BLOCKS};
+use crate::duet::{LEAST_BLOCKS, Random, WARM_BLOCKS};
+use crate::hub;
 use crate::planner::Timing;
 use crate::session::hubs;
 use crate::summary;
@@ -43,8 +44,8 @@ pub(super) fn expected_ns(timing: Timing) -> u64 {
 /// # Errors
 /// Why they cannot take turns.
 pub(super) fn slice_ns(pair: &Pair) -> Result<u64, String> {
-    duet::hub_of(&pair.a)?;
-    duet::hub_of(&pair.b)?;
+    hub::of(&pair.a)?;
+    hub::of(&pair.b)?;
     Ok(hubs::slice_ns(&pair.a).max(hubs::slice_ns(&pair.b)))
 }
 

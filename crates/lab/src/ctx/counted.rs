@@ -5,12 +5,31 @@ use std::collections::BTreeMap;
 use std::io;
 
 use causeway_os::counters::{EventCounts, TaskSwitches, ThreadCounters, ThreadMigrations};
+use causeway_os::sched;
 use serde::{Deserialize, Serialize};
 use weighbridge_record::Latencies;
 
 use super::Ctx;
-use crate::conditions::Whereabouts;
 use crate::shared::Step;
+
+/// Where a role runs at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// CPUs that it may run on.
+    pub allowed: Vec<u32>,
+    /// The CPU that it runs on.
+    pub cpu: u32,
+}
+
+impl Whereabouts {
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    pub fn now() -> io::Result<Whereabouts> {
+        Ok(Whereabouts { allowed: sched::allowed_cpus()?, cpu: sched::current_cpu() })
+    }
+}
 
 /// What a role counted between the beginning of its first counted batch and the end of its last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

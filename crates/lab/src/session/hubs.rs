@@ -6,8 +6,9 @@ use weighbridge_stats::duet::{self as estimate, Party, Slice};
 use crate::catalogue::{self, Refusal};
 use crate::contract::{Prepared, Unit};
 use crate::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
-use crate::duet::{self, LEAST_BLOCKS, Random, WARM_BLOCKS};
+use crate::duet::{LEAST_BLOCKS, Random, WARM_BLOCKS};
 use crate::host::Host;
+use crate::hub;
 use crate::planner::Timing;
 use crate::shared::Sample;
 
@@ -50,7 +51,7 @@ impl Hubs {
     }
 
     fn index_of(&mut self, case: &Prepared, host: &Host) -> Result<usize, String> {
-        let id = duet::hub_of(case)?;
+        let id = hub::of(case)?;
         if let Some(index) = self.hubs.iter().position(|hub| hub.case.params.id == id) {
             return Ok(index);
         }

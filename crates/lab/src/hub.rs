@@ -1,0 +1,42 @@
+//! Which case others take turns with: a yardstick must feel the same noise, so there is one for each kind of work.
+
+use weighbridge_record::CaseId;
+
+use crate::contract::{Caps, Prepared};
+use crate::params::{CaseParams, Wait};
+
+/// The yardstick of a case.
+///
+/// # Errors
+/// Why the case cannot take turns with another one; it is then measured by itself.
+pub fn of(case: &Prepared) -> Result<CaseId, String> {
+    let params = &case.params;
+    let id = &params.id;
+    if case.target.caps.has(Caps::HARNESS) || case.target.caps.has(Caps::VIRTUAL_TIME) {
+        return Err("it exchanges nothing, so nothing that disturbs others disturbs it".into());
+    }
+    if params.axes.get("time").is_some_and(|time| time == "each")
+        || params.axes.get("rate").is_some_and(|rate| rate != "default")
+    {
+        return Err("single operations are timed, and a pause between slices would be seen as a delay".into());
+    }
+    let hub = |pattern: &str, target: &str, bytes| CaseId::new(pattern, target, bytes, &id.placement);
+    match id.pattern.as_str() {
+        "roundtrip" | "pingpong" | "fan-out" if spins(params) => Ok(hub("pingpong", "atomic", 0)),
+        "roundtrip" | "pingpong" | "fan-out" => Ok(hub("roundtrip", "pipe", 1)),
+        "stream" if case.target.caps.has(Caps::LOSSY) => {
+            Err("it may lose messages, so a slice has no known end".into())
+        }
+        "stream" => Ok(hub("stream", "pipe", 65536)),
+        "solo" if case.target.caps.has(Caps::PAYLOAD) && id.payload_bytes > 0 => {
+            Ok(hub("solo", "memcpy", 4096))
+        }
+        "solo" => Ok(hub("solo", "getppid", 0)),
+        pattern => Err(format!("{pattern} has windows that its roles do not share with another case")),
+    }
+}
+
+/// Do the roles of a case keep their CPUs while they wait?
+fn spins(params: &CaseParams) -> bool {
+    !params.same_cpu() && matches!(params.wait, Wait::Spin | Wait::SpinBlock | Wait::Yield)
+}
