@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 
+pub use crate::values::TextOrJson;
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
 use crate::{mistakes, output};
 
@@ -145,7 +146,7 @@ Examples:
     #[command(after_help = AFTER_CHECK_HELP)]
     Check(Check),
     /// Record and analyse the traffic of a D-Bus; find costly match rules
-    Dbus(crate::commands::dbus::Dbus),
+    Dbus(crate::dbus_args::Dbus),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"
@@ -472,16 +473,6 @@ pub enum By {
     Kernel,
     /// The machine
     Machine,
-}
-
-/// For people or for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TextOrJson {
-    /// For people
-    #[value(alias = "table")]
-    Text,
-    /// For programs
-    Json,
 }
 
 /// Reads the command line. Help and mistakes have been printed when there is no command; the code is the program's.

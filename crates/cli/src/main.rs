@@ -7,6 +7,7 @@
 mod args;
 mod check;
 mod commands;
+mod dbus_args;
 mod destination;
 mod harness;
 mod mistakes;

@@ -2,6 +2,7 @@
 //!
 //! Every parser returns a sentence that says what the text is not, and how it is written.
 
+use clap::ValueEnum;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -184,6 +185,16 @@ pub fn spoken_size(bytes: u64) -> String {
         _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
         _ => format!("{bytes} B"),
     }
+}
+
+/// For people or for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TextOrJson {
+    /// For people
+    #[value(alias = "table")]
+    Text,
+    /// For programs
+    Json,
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use weighbridge_dbus::capture::Writer;
 use weighbridge_dbus::lint::Finding;
 use weighbridge_dbus::traffic::{Analyser, Analysis, Facts, Options};
 
-use super::args::{Analyse, Format};
 use super::read::{Captures, Source};
 use super::{document, page, sections};
 use crate::commands::report::write_new;
+use crate::dbus_args::{Analyse, Format};
 use crate::destination::cannot_create;
 use crate::{Exit, Failure, output};
 

@@ -15,7 +15,7 @@ use weighbridge_dbus_client::{
 };
 use weighbridge_lab::interrupt::Interrupt;
 
-use super::args::Capture;
+use crate::dbus_args::Capture;
 use crate::destination::cannot_create;
 use crate::{Exit, Failure, output};
 

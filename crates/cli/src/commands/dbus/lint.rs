@@ -6,10 +6,10 @@ use weighbridge_dbus::traffic::{Analyser, Options};
 use weighbridge_dbus::wire::Header;
 use weighbridge_dbus_client::{Connection, Error, rules_and_processes};
 
-use super::args::Lint;
 use super::document::plain;
 use super::read::Captures;
-use crate::args::TextOrJson;
+use crate::dbus_args::Lint;
+use crate::values::TextOrJson;
 use crate::{Exit, Failure, output};
 
 /// Findings shown as text; JSON has all.

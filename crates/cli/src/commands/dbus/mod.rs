@@ -1,7 +1,6 @@
 //! `weighbridge dbus`: what a D-Bus does, who gets what, and which match rules are to blame.
 
 mod analyse;
-mod args;
 mod capture;
 mod chart;
 mod document;
@@ -10,9 +9,9 @@ mod page;
 mod read;
 mod sections;
 
-pub use args::Dbus;
+pub use crate::dbus_args::Dbus;
 
-use args::Command;
+use crate::dbus_args::Command;
 
 use crate::{Exit, Failure};
 

@@ -7,8 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_dbus::lint::Level;
 
 use crate::Failure;
-use crate::args::TextOrJson;
-use crate::values;
+use crate::values::{self, TextOrJson};
 
 /// `weighbridge dbus`
 #[derive(Debug, Args)]
