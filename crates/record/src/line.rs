@@ -388,9 +388,9 @@ pub struct SliceSeries {
 pub struct ToHub {
     /// The hub.
     pub hub: CaseId,
-    /// Cost of the case over cost of the hub: the estimate over the sets. Above 1 the case costs more, whatever its unit.
+    /// Cost of the case over cost of the hub: the median over the sets. Above 1 the case costs more, whatever its unit.
     pub median: f64,
-    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    /// Its interval at 95 %, with the set as the unit, as the session stopped by it; absent below six sets.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Number of sets.
@@ -469,7 +469,8 @@ pub struct Summary {
     pub runs: u32,
     /// Median over the runs' values.
     pub median: f64,
-    /// Exact order-statistic interval of the median, at least 95 %; absent below six runs.
+    /// Interval of the median at 95 %, widened by the correlation of neighbouring runs: the one by which the case stopped. Absent
+    /// below six runs.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Lowest and highest run.

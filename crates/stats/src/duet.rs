@@ -13,11 +13,14 @@
 //! | what is the best state, how much time is slow | [`States`] |
 //! | does the partner disturb the case | [`doubled_slices`] |
 //! | does a pair of processes have modes of its own | [`modes_between_sets`] |
+//! | how long should a set be | [`best_blocks`] |
 
 mod control;
+mod length;
 mod states;
 
 pub use control::{DoubledSlices, doubled_slices, modes_between_sets};
+pub use length::best_blocks;
 pub use states::{HubSession, STATES_APART, States, hub_session, states};
 
 use crate::evidence::Evidence;

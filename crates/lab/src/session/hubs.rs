@@ -19,6 +19,10 @@ const LARGE_SLICE_NS: u64 = 20_000_000;
 const LARGE_BYTES: u64 = 512 << 10;
 /// The slice of a stream on one CPU, whose ends take turns of some milliseconds by themselves.
 const TURNS_SLICE_NS: u64 = 24_000_000;
+/// What a set costs beside its slices, about: start of the peers, calibration, end.
+const SET_NS: u64 = 40_000_000;
+/// Fewest blocks of a set that may have more: what the case does within a set must stay visible.
+const FEW_BLOCKS: usize = 12;
 /// In one set of this many, slices are twice as long: a ratio that moves with their length is not the case's own.
 const DOUBLED_EVERY: usize = 8;
 
@@ -69,21 +73,21 @@ impl Hubs {
         &self.hubs[hub].case.params.id
     }
 
-    /// One set: the case and its hub, fresh processes both. `number` counts the sets of the case.
+    /// One set: the case and its hub, fresh processes both. `before` are the sets of the case until now, `index` is its own.
     pub(super) fn run(
         &mut self,
         hub: usize,
         case: &Prepared,
-        number: usize,
+        before: &[Vec<Slice>],
+        index: usize,
         coordinator: &mut Coordinator<'_>,
         timing: Timing,
     ) -> Set {
         let hub = &mut self.hubs[hub];
-        let factor = if number % DOUBLED_EVERY == DOUBLED_EVERY - 1 { 2 } else { 1 };
-        let slice_ns = slice_ns(case).max(slice_ns(&hub.case)) * factor;
+        let is_doubled = is_doubled(before.len(), index);
+        let slice_ns = slice_ns(case).max(slice_ns(&hub.case)) * if is_doubled { 2 } else { 1 };
         let timing = Timing { run_ns: set_ns(timing), ..timing };
-        let most = (timing.run_ns / (2 * slice_ns)) as usize;
-        let blocks = WARM_BLOCKS + most.max(LEAST_BLOCKS);
+        let blocks = WARM_BLOCKS + blocks(before, timing.run_ns, 2 * slice_ns);
         let slices = SliceTiming { blocks, slice_ns, seed: self.random.next_u64() };
         let measured = match coordinator.run_set(&[case, &hub.case], timing, slices) {
             SetOutcome::Interrupted => return Set::Interrupted,
@@ -128,6 +132,22 @@ impl Hubs {
             })
         })
     }
+}
+
+/// Does the set with this number of the case with this index have slices of double length? One in [`DOUBLED_EVERY`], and in a
+/// session of many cases not the same of each, so that a session of few sets has some.
+fn is_doubled(number: usize, index: usize) -> bool {
+    (number + index) % DOUBLED_EVERY == DOUBLED_EVERY - 1
+}
+
+/// Blocks of the next set: as many as its time holds, or fewer where the sets before show that further sets tell more than longer
+/// ones.
+fn blocks(before: &[Vec<Slice>], run_ns: u64, block_ns: u64) -> usize {
+    let most = ((run_ns / block_ns) as usize).max(LEAST_BLOCKS);
+    let logs: Vec<Vec<f64>> =
+        before.iter().map(|set| estimate::block_log_ratios(set, Party::Case(0), Party::Hub)).collect();
+    let best = estimate::best_blocks(&logs, SET_NS as f64, block_ns as f64).unwrap_or(f64::INFINITY);
+    (best.min(most as f64) as usize).max(FEW_BLOCKS.min(most))
 }
 
 /// What the slices of a set take together: somewhat more than a run of the case alone, which both parties share. More sets are
