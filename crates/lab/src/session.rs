@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use weighbridge_record as record;
 use weighbridge_record::{CaseId, Line, StoppedBy};
 use weighbridge_stats::correlation::pooled_lag1;
-use weighbridge_stats::duet::Slice;
 use weighbridge_stats::stopping::{CorrelatedRule, LOOKS};
 use weighbridge_stats::{Decision, Stop, StoppingRule};
 
@@ -29,7 +28,7 @@ use crate::planner::Timing;
 use crate::summary;
 use follow_up::Candidate;
 use hubs::{Hubs, Set};
-use open::{CaseState, Open};
+use open::{CaseState, Open, Turns};
 
 /// What is asked of a session.
 #[derive(Clone, Debug)]
@@ -285,10 +284,10 @@ impl<'a> Session<'a> {
                     sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
                 }
                 let run = summary::run_line(&open.case, *measured, open.runs.len() as u32, round);
-                let (slices, of_both) = slices.unzip();
+                let (slices, turns) = slices.unzip();
                 let run = record::Run { slices, ..run };
                 sink.line(Line::Run(run.clone()))?;
-                open.keep(run, of_both);
+                open.keep(run, turns);
                 if open.is_open() {
                     self.decide(index);
                 }
@@ -313,7 +312,7 @@ impl<'a> Session<'a> {
     }
 
     /// One run of a case, alone or in turn with its hub; then with the slices of both, as the record has them and as they are.
-    fn measure(&mut self, index: usize) -> (Outcome, Option<(record::Slices, Vec<Slice>)>) {
+    fn measure(&mut self, index: usize) -> (Outcome, Option<(record::Slices, Turns)>) {
         let open = &self.cases[index];
         let timing = self.settings.timing;
         let Ok(hub) = open.hub else { return (self.coordinator.run(&open.case, timing), None) };
@@ -366,8 +365,10 @@ impl<'a> Session<'a> {
             }
             sink.line(Line::Summary(line))?;
         }
-        for hub in self.hubs.lines() {
-            sink.line(Line::Hub(hub))?;
+        for (index, hub) in self.hubs.lines() {
+            let cases = self.cases.iter().filter(|open| open.hub == Ok(index));
+            let doubled_slices = figures::doubled_slices(cases);
+            sink.line(Line::Hub(record::Hub { doubled_slices, ..hub }))?;
         }
         for open in by_id.values() {
             let baseline = figures::baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id));

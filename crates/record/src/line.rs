@@ -410,6 +410,21 @@ pub struct Hub {
     pub range: [f64; 2],
     /// Number of sets.
     pub sets: u32,
+    /// What slices of twice the length did to the ratios to it; absent where no case had sets of both lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubled_slices: Option<DoubledSlices>,
+}
+
+/// A control: does a case cost the same where it is interrupted by its hub half as often?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DoubledSlices {
+    /// Ratio to the hub with slices of twice the length over that with slices of the usual length, over all cases that had both.
+    pub factor: f64,
+    /// Its interval at 95 %, with the case as the unit; absent below six cases.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Number of cases.
+    pub cases: u32,
 }
 
 /// Why no further runs were made.
@@ -801,6 +816,7 @@ mod tests {
                 median: 1.0,
                 range: [1.0, 2.0],
                 sets: 6,
+                doubled_slices: Some(DoubledSlices { factor: 1.0, ci95: Some([1.0, 1.0]), cases: 6 }),
             }),
             Line::Comparison(Comparison {
                 case: case.clone(),

@@ -12,6 +12,8 @@ use crate::hub;
 use crate::planner::Timing;
 use crate::shared::Sample;
 
+use super::open::Turns;
+
 /// A slice: long against a switch between parties, short against what disturbs a machine.
 const SLICE_NS: u64 = 2_000_000;
 /// The slice of a case whose messages do not stay in a second-level cache: the partner's turn empties it.
@@ -43,7 +45,7 @@ pub(super) struct Hubs {
 pub(super) enum Set {
     Interrupted,
     Failed { step: String, why: String },
-    Measured { measured: Box<Measured>, slices: Box<record::Slices>, of_both: Vec<Slice> },
+    Measured { measured: Box<Measured>, slices: Box<record::Slices>, of_both: Turns },
 }
 
 impl Hubs {
@@ -111,6 +113,7 @@ impl Hubs {
             of_hub: series(Party::Hub),
         };
         hub.sets.push(of_the_hub);
+        let of_both = Turns { slices: of_both, is_doubled };
         Set::Measured { measured: Box::new(measured), slices: Box::new(slices), of_both }
     }
 
@@ -119,17 +122,19 @@ impl Hubs {
         estimate::hub_session(&self.hubs[hub].sets)
     }
 
-    /// A line of each hub that was measured.
-    pub(super) fn lines(&self) -> impl Iterator<Item = record::Hub> + '_ {
-        self.hubs.iter().filter_map(|hub| {
+    /// A line of each hub that was measured, with its index.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, record::Hub)> + '_ {
+        self.hubs.iter().enumerate().filter_map(|(index, hub)| {
             let session = estimate::hub_session(&hub.sets)?;
-            Some(record::Hub {
+            let line = record::Hub {
                 case: hub.case.params.id.clone(),
                 unit: cost_unit(&hub.case),
                 median: session.median_ns,
                 range: session.range_ns,
                 sets: hub.sets.len() as u32,
-            })
+                doubled_slices: None,
+            };
+            Some((index, line))
         })
     }
 }
@@ -209,5 +214,49 @@ pub(super) fn value_of_cost(case: &Prepared, cost_ns: f64) -> f64 {
     match case.pattern.unit {
         Unit::NanosPer(_) => cost_ns,
         Unit::BytesPerSecond | Unit::PerSecond(_) => 1e9 / cost_ns,
+    }
+}
+
+#[cfg(test)]
+impl Hubs {
+    /// A single hub with these sets.
+    pub(super) fn of_sets(case: Prepared, sets: Vec<Vec<Slice>>) -> Hubs {
+        Hubs { hubs: vec![Hub { case, sets }], random: Random::new(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_set_in_eight_of_a_case_is_doubled_and_one_case_in_eight_has_it_in_its_first_set() {
+        let doubled = |index: usize| (0..40).filter(|number| is_doubled(*number, index)).count();
+        assert!((0..16).all(|index| doubled(index) == 5));
+        assert_eq!((0..80).filter(|index| is_doubled(0, *index)).count(), 10);
+    }
+
+    /// Sets of 24 blocks whose costs are drawn around `own(set)` and scatter by `scatter` from block to block.
+    fn sets(own: impl Fn(usize) -> f64, scatter: f64) -> Vec<Vec<Slice>> {
+        let set = |set: usize| {
+            let slice = |index: usize| {
+                let party = if index.is_multiple_of(2) { Party::Hub } else { Party::Case(0) };
+                let noise = 1.0 + scatter * ((index * 7 % 48) as f64 / 48.0);
+                let cost = if party == Party::Hub { 1.0 } else { own(set) * noise };
+                let elapsed_ns = (cost * 1e6) as u64;
+                Slice { start_ns: index as u64 * 10_000_000, elapsed_ns, ops: 100, party }
+            };
+            (0..48).map(slice).collect()
+        };
+        (0..8).map(set).collect()
+    }
+
+    #[test]
+    fn sets_get_shorter_where_fresh_processes_differ_and_keep_their_length_where_slices_do() {
+        let (run_ns, block_ns) = (112_000_000, 4_000_000);
+        assert_eq!(blocks(&[], run_ns, block_ns), 28);
+        assert_eq!(blocks(&sets(|set| 1.0 + 0.1 * (set * 3 % 8) as f64, 0.02), run_ns, block_ns), FEW_BLOCKS);
+        assert_eq!(blocks(&sets(|_| 1.0, 0.02), run_ns, block_ns), 28);
+        assert_eq!(blocks(&[], 1, block_ns), LEAST_BLOCKS, "slow operations");
     }
 }

@@ -17,11 +17,19 @@ pub(super) struct Open {
     /// What the decision to stop and the interval rest on, a value for each run: the ratio to the hub where the case has
     /// one, else the value of the run.
     pub(super) evidence: Vec<f64>,
+    /// Of each of these: is it of a set with slices of double length?
+    pub(super) doubled: Vec<bool>,
     /// What the dearest run took, so that the budget holds.
     pub(super) dearest: Duration,
     /// What all runs took.
     pub(super) spent: Duration,
     pub(super) state: CaseState,
+}
+
+/// The slices of a set in which a case and its hub took turns.
+pub(super) struct Turns {
+    pub(super) slices: Vec<Slice>,
+    pub(super) is_doubled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +48,7 @@ impl Open {
             sets: Vec::new(),
             runs: Vec::new(),
             evidence: Vec::new(),
+            doubled: Vec::new(),
             dearest: expected,
             spent: Duration::ZERO,
             state: CaseState::Open,
@@ -56,16 +65,25 @@ impl Open {
     }
 
     /// Keeps a run, with the slices of its set if it was one.
-    pub(super) fn keep(&mut self, run: record::Run, slices: Option<Vec<Slice>>) {
-        match slices {
-            Some(set) => {
-                let ratio = set_log_ratio(&set, Party::Case(0), Party::Hub);
-                self.evidence.extend(ratio.map(f64::exp));
-                self.sets.push(set);
+    pub(super) fn keep(&mut self, run: record::Run, set: Option<Turns>) {
+        let (value, is_doubled) = match &set {
+            Some(Turns { slices, is_doubled }) => {
+                (set_log_ratio(slices, Party::Case(0), Party::Hub).map(f64::exp), *is_doubled)
             }
-            None => self.evidence.push(run.value),
+            None => (Some(run.value), false),
+        };
+        if let Some(value) = value {
+            self.evidence.push(value);
+            self.doubled.push(is_doubled);
         }
+        self.sets.extend(set.map(|set| set.slices));
         self.runs.push(run);
+    }
+
+    /// The logarithms of the ratios to the hub, of sets with slices of double length or of the others.
+    pub(super) fn log_ratios(&self, doubled: bool) -> Vec<f64> {
+        let pairs = self.evidence.iter().zip(&self.doubled);
+        pairs.filter(|(_, is_doubled)| **is_doubled == doubled).map(|(ratio, _)| ratio.ln()).collect()
     }
 
     /// Notes what a run took.
