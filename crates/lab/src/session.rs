@@ -7,6 +7,7 @@
 mod figures;
 mod follow_up;
 pub(crate) mod hubs;
+mod meetings;
 mod open;
 
 use std::collections::BTreeMap;
@@ -27,7 +28,8 @@ use crate::interrupt::Interrupt;
 use crate::planner::Timing;
 use crate::summary;
 use follow_up::Candidate;
-use hubs::{Hubs, Set};
+use hubs::{Hubs, Met, Set};
+use meetings::Meetings;
 use open::{CaseState, Open, Turns};
 
 /// What is asked of a session.
@@ -108,6 +110,7 @@ pub struct Session<'a> {
     interrupt: &'a Interrupt,
     cases: Vec<Open>,
     hubs: Hubs,
+    meetings: Meetings,
     rule: StoppingRule,
     random: Random,
     /// The case that ran last.
@@ -129,10 +132,13 @@ impl<'a> Session<'a> {
         if !settings.duet {
             hub_of.fill(Err("the session measures every case by itself".into()));
         }
+        let cases: Vec<Open> =
+            cases.into_iter().zip(hub_of).map(|(case, hub)| Open::new(case, hub, cost)).collect();
         Session {
             rule: StoppingRule { precision: settings.precision, max_runs: settings.max_runs },
             random: Random::new(settings.seed),
-            cases: cases.into_iter().zip(hub_of).map(|(case, hub)| Open::new(case, hub, cost)).collect(),
+            meetings: Meetings::of(&cases),
+            cases,
             last: None,
             hubs,
             settings,
@@ -156,7 +162,7 @@ impl<'a> Session<'a> {
             if order.is_empty() {
                 break;
             }
-            match self.round(round, &order, sink) {
+            match self.meet(sink).and_then(|goes_on| Ok(goes_on && self.round(round, &order, sink)?)) {
                 Ok(true) => {}
                 Ok(false) => {
                     ended = Ok(Ended::Interrupted);
@@ -208,7 +214,7 @@ impl<'a> Session<'a> {
     /// hub, in itself.
     fn reference(&self, index: usize) -> Option<usize> {
         let of = &self.cases[index];
-        let id = of.hub.is_err().then(|| figures::baseline_of(&of.case.params.id))??;
+        let id = of.hub.is_err().then(|| open::baseline_of(&of.case.params.id))??;
         self.cases.iter().position(|other| {
             let has_failed = matches!(other.state, CaseState::Skipped | CaseState::Stopped(StoppedBy::Error));
             other.case.params.id == id && other.hub.is_err() && !other.runs.is_empty() && !has_failed
@@ -252,6 +258,31 @@ impl<'a> Session<'a> {
             sink.progress(&self.progress(index, round));
             if !self.run_once(index, round, sink)? {
                 return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sets of hubs that are due to meet. `false` when the user has had enough.
+    fn meet(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        let cost = expected_run(self.settings.timing);
+        for pair in self.meetings.due(self.runs) {
+            if self.began.elapsed() + cost > self.settings.budget {
+                break;
+            }
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            let hubs = self.meetings.hubs(pair);
+            match self.hubs.meet(hubs, &mut self.coordinator, self.settings.timing) {
+                Met::Interrupted => return Ok(false),
+                Met::LogRatio(log_ratio) => self.meetings.keep(pair, log_ratio),
+                Met::Failed { step, why } => {
+                    self.meetings.give_up(pair);
+                    let (case, with) = (self.hubs.id(hubs.0).clone(), self.hubs.id(hubs.1));
+                    let why = format!("it could not take turns with the hub {with}: {why}");
+                    sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+                }
             }
         }
         Ok(true)
@@ -368,12 +399,14 @@ impl<'a> Session<'a> {
         for (index, hub) in self.hubs.lines() {
             let cases = self.cases.iter().filter(|open| open.hub == Ok(index));
             let doubled_slices = figures::doubled_slices(cases);
-            sink.line(Line::Hub(record::Hub { doubled_slices, ..hub }))?;
+            let meetings = self.meetings.lines(index, &self.hubs);
+            sink.line(Line::Hub(record::Hub { doubled_slices, meetings, ..hub }))?;
         }
         for open in by_id.values() {
-            let baseline = figures::baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id));
+            let baseline = open::baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id));
             let Some(baseline) = baseline else { continue };
-            if let Some(line) = figures::compare(baseline, open, self.correlation(open.hub.is_ok())) {
+            let correlation = self.correlation(open.hub.is_ok());
+            if let Some(line) = figures::compare(baseline, open, correlation, &self.meetings) {
                 sink.line(Line::Comparison(line))?;
             }
         }

@@ -413,6 +413,23 @@ pub struct Hub {
     /// What slices of twice the length did to the ratios to it; absent where no case had sets of both lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubled_slices: Option<DoubledSlices>,
+    /// Sets in which it took turns with other hubs; each pair of hubs stands once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meetings: Vec<HubMeeting>,
+}
+
+/// Two hubs that took turns with each other, so that their cases can be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HubMeeting {
+    /// The other hub.
+    pub with: CaseId,
+    /// Cost of this hub over cost of the other one: the Hodges–Lehmann estimate over the sets.
+    pub ratio: f64,
+    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// The ratio of each set, in the order of time.
+    pub ratios: Vec<f64>,
 }
 
 /// A control: does a case cost the same where it is interrupted by its hub half as often?
@@ -817,6 +834,12 @@ mod tests {
                 range: [1.0, 2.0],
                 sets: 6,
                 doubled_slices: Some(DoubledSlices { factor: 1.0, ci95: Some([1.0, 1.0]), cases: 6 }),
+                meetings: vec![HubMeeting {
+                    with: case.clone(),
+                    ratio: 1.0,
+                    ci95: Some([1.0, 1.0]),
+                    ratios: vec![1.0; 6],
+                }],
             }),
             Line::Comparison(Comparison {
                 case: case.clone(),

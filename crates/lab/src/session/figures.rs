@@ -7,9 +7,10 @@ use weighbridge_stats::correlation::{widened, widening};
 use weighbridge_stats::duet::{Party, Slice};
 use weighbridge_stats::regime::{self, CaseRegime};
 use weighbridge_stats::stopping::printed_interval;
-use weighbridge_stats::{self as stats, Evidence, duet};
+use weighbridge_stats::{self as stats, Evidence, Interval, duet};
 
 use super::hubs::{self, Hubs};
+use super::meetings::Meetings;
 use super::open::Open;
 use crate::summary;
 
@@ -102,15 +103,6 @@ pub(super) fn doubled_slices<'a>(cases: impl Iterator<Item = &'a Open>) -> Optio
     })
 }
 
-/// The baseline of all comparisons of a session: the plain pipe.
-const BASELINE: &str = "pipe";
-
-/// The baseline of a case: the same case with a pipe, unless it is that case itself.
-pub(super) fn baseline_of(id: &CaseId) -> Option<CaseId> {
-    let baseline = CaseId::new(&id.pattern, BASELINE, id.payload_bytes, &id.placement);
-    (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)
-}
-
 pub(super) fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option<String> {
     let id = &open.case.params.id;
     let twin_id = crate::counter_check::equivalent_case(id)?;
@@ -118,31 +110,48 @@ pub(super) fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>
     if pairs.is_empty() { None } else { crate::counter_check::disagree(id, &twin_id, &pairs) }
 }
 
-/// How much faster a case is than its baseline: through their common hub where they have one, else by runs of the same
+/// How much faster a case is than its baseline: through their hub, or their hubs where these met, else by runs of the same
 /// round. `correlation` is that of neighbouring sets.
-pub(super) fn compare(baseline: &Open, candidate: &Open, correlation: f64) -> Option<record::Comparison> {
+pub(super) fn compare(
+    baseline: &Open,
+    candidate: &Open,
+    correlation: f64,
+    meetings: &Meetings,
+) -> Option<record::Comparison> {
     let (a, b) = (&baseline.case.params.id, &candidate.case.params.id);
-    if let (Ok(hub), Ok(other)) = (&baseline.hub, &candidate.hub)
-        && hub == other
+    if let (Ok(from), Ok(to)) = (&candidate.hub, &baseline.hub)
+        && let Some((speedup, interval, units)) = through_hubs(baseline, candidate, meetings, (*from, *to))
     {
-        let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
-        // A speed-up is the baseline's cost over the case's.
-        let evidence = duet::apart(&base, &of_case);
-        let speedup = evidence.ratio()?;
-        let interval = evidence
-            .interval(0.95)
-            .map(|interval| widened(interval, speedup, widening(evidence.units(), correlation)));
+        let interval = interval.map(|interval| widened(interval, speedup, widening(units, correlation)));
         return Some(record::Comparison {
             case: b.clone(),
             baseline: a.clone(),
             speedup,
             ci95: interval.map(|interval| [interval.low, interval.high]),
-            pairs: evidence.units() as u32,
+            pairs: units as u32,
         });
     }
     let pairs = pairs(baseline, candidate);
     let higher_is_better = candidate.case.pattern.unit.higher_is_better();
     (!pairs.is_empty()).then(|| summary::comparison_line(a, b, &pairs, higher_is_better))
+}
+
+/// The baseline's cost over the candidate's, its interval, and the number of sets behind it.
+fn through_hubs(
+    baseline: &Open,
+    candidate: &Open,
+    meetings: &Meetings,
+    (from, to): (usize, usize),
+) -> Option<(f64, Option<Interval>, usize)> {
+    let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
+    if from == to {
+        let evidence = duet::apart(&base, &of_case);
+        return Some((evidence.ratio()?, evidence.interval(0.95), evidence.units()));
+    }
+    let cost = duet::through(&of_case, &meetings.path(from, to)?, &base)?;
+    let inverse =
+        |interval: Interval| Interval { low: 1.0 / interval.high, high: 1.0 / interval.low, ..interval };
+    Some((1.0 / cost.ratio, cost.interval.map(inverse), cost.units))
 }
 
 /// The values of two cases in the rounds in which both ran.

@@ -48,6 +48,13 @@ pub(super) enum Set {
     Measured { measured: Box<Measured>, slices: Box<record::Slices>, of_both: Turns },
 }
 
+/// How a meeting of two hubs ended.
+pub(super) enum Met {
+    Interrupted,
+    Failed { step: String, why: String },
+    LogRatio(Option<f64>),
+}
+
 impl Hubs {
     /// The hubs of these cases: for each case the index of its hub, or why it has none.
     pub(super) fn of(cases: &[Prepared], host: &Host, seed: u64) -> (Hubs, Vec<Result<usize, String>>) {
@@ -117,6 +124,30 @@ impl Hubs {
         Set::Measured { measured: Box::new(measured), slices: Box::new(slices), of_both }
     }
 
+    /// One set of two hubs: the logarithm of the cost of the first over that of the second, if it has enough blocks.
+    pub(super) fn meet(
+        &mut self,
+        (one, other): (usize, usize),
+        coordinator: &mut Coordinator<'_>,
+        timing: Timing,
+    ) -> Met {
+        let (one, other) = (&self.hubs[one].case, &self.hubs[other].case);
+        let slice_ns = slice_ns(one).max(slice_ns(other));
+        let timing = Timing { run_ns: set_ns(timing), ..timing };
+        let blocks = WARM_BLOCKS + blocks(&[], timing.run_ns, 2 * slice_ns);
+        let slices = SliceTiming { blocks, slice_ns, seed: self.random.next_u64() };
+        let measured = match coordinator.run_set(&[one, other], timing, slices) {
+            SetOutcome::Interrupted => return Met::Interrupted,
+            SetOutcome::Failed { step, why, .. } => return Met::Failed { step, why },
+            SetOutcome::Measured(measured) => measured,
+        };
+        let parties = [(one, Party::Case(0)), (other, Party::Hub)].into_iter().zip(&measured);
+        let mut slices: Vec<Slice> =
+            parties.flat_map(|((case, party), measured)| slices_of(case, &measured.samples, party)).collect();
+        slices.sort_by_key(|slice| slice.start_ns);
+        Met::LogRatio(estimate::set_log_ratio(&slices, Party::Case(0), Party::Hub))
+    }
+
     /// What a hub comes to over all sets of the session; `None` before its first set.
     pub(super) fn session(&self, hub: usize) -> Option<estimate::HubSession> {
         estimate::hub_session(&self.hubs[hub].sets)
@@ -133,6 +164,7 @@ impl Hubs {
                 range: session.range_ns,
                 sets: hub.sets.len() as u32,
                 doubled_slices: None,
+                meetings: Vec::new(),
             };
             Some((index, line))
         })

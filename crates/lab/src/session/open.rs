@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weighbridge_record::{self as record, StoppedBy};
+use weighbridge_record::{self as record, CaseId, StoppedBy};
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 
 use crate::contract::{Caps, Prepared};
@@ -96,4 +96,13 @@ impl Open {
     pub(super) fn stop(&mut self, by: StoppedBy) {
         self.state = if self.runs.is_empty() { CaseState::Skipped } else { CaseState::Stopped(by) };
     }
+}
+
+/// The baseline of all comparisons of a session: the plain pipe.
+const BASELINE: &str = "pipe";
+
+/// The baseline of a case: the same case with a pipe, unless it is that case itself.
+pub(super) fn baseline_of(id: &CaseId) -> Option<CaseId> {
+    let baseline = CaseId::new(&id.pattern, BASELINE, id.payload_bytes, &id.placement);
+    (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)
 }
