@@ -25,6 +25,7 @@
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation |
 //! | `ctx/windows.rs` | once a window, with the role's switches | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
+//! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
 //! | `fan_out/sender.rs` | twice a burst, and the role's switches once a batch | the sender's own share of a message is a series of its own |
 //! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
@@ -46,6 +47,7 @@ mod each;
 mod end_of_run;
 mod interval;
 mod time;
+mod turns;
 mod windows;
 
 pub use concurrent::Concurrent;

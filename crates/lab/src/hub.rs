@@ -32,6 +32,19 @@ pub fn of(case: &Prepared) -> Result<CaseId, String> {
             Ok(hub("solo", "memcpy", 4096))
         }
         "solo" => Ok(hub("solo", "getppid", 0)),
+        "fan-in" if params.axes.get("wait").is_some_and(|wait| wait == "none") => {
+            Err("its reader blocks on a stream that a writer at rest does not write to".into())
+        }
+        "fan-in" => Ok(hub("stream", "pipe", 65536)),
+        "contend" if params.same_cpu() => Ok(hub("solo", "getppid", 0)),
+        "contend" => Ok(hub("pingpong", "atomic", 0)),
+        "parallel" if case.target.caps.has(Caps::PAYLOAD) && id.payload_bytes > 0 => {
+            Ok(hub("parallel", "memcpy", 4096))
+        }
+        "parallel" => Ok(hub("parallel", "getppid", 0)),
+        "all-to-all" => {
+            Err("its receivers wait until the senders close their ends, so only the run ends it".into())
+        }
         pattern => Err(format!("{pattern} has windows that its roles do not share with another case")),
     }
 }

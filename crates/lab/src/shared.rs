@@ -39,6 +39,7 @@ const LEFT: usize = 0x480;
 const COUNTED_OPS: usize = 0x500;
 const RUN_DEADLINE_NS: usize = 0x580;
 const SLICE: usize = 0x600;
+const PARKED: usize = 0x680;
 const STEPS: usize = 0x1000;
 const PLAN: usize = STEPS + MAX_ROLES * 128;
 const SAMPLES: usize = PLAN + MAX_BATCHES * 8;
@@ -236,12 +237,23 @@ impl Shared {
         }
     }
 
+    /// A role that works for a time has seen that its slice is over, and is about to sleep until the next one.
+    pub fn park(&self) {
+        self.u32(PARKED).fetch_add(1, Release); // PAIR park
+    }
+
+    /// How often that was, of all roles together.
+    pub fn parked(&self) -> u32 {
+        self.u32(PARKED).load(Acquire) // PAIR park
+    }
+
     /// How far the receiver of a stream has come.
     pub fn phase(&self) -> Phase {
         match self.u32(PHASE).load(Acquire) {
             0 => Phase::Warm,
             1 => Phase::Timed,
-            _ => Phase::Over,
+            2 => Phase::Over,
+            _ => Phase::Parked,
         }
     }
 
@@ -423,7 +435,7 @@ mod tests {
     fn a_crowd_goes_one_at_a_time_until_told_otherwise() {
         let shared = Shared::create().unwrap();
         assert_eq!(shared.pace(), Pace::Go { ops: 1, counted: false });
-        for pace in [Pace::Go { ops: 300, counted: true }, Pace::Stop] {
+        for pace in [Pace::Go { ops: 300, counted: true }, Pace::Park, Pace::Stop] {
             shared.set_pace(pace);
             assert_eq!(shared.pace(), pace);
         }

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     runs::main(trials)
 }
 
-const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 10, least_samples: 3, run_ns: 2_000_000_000 };
+const TIMING: Timing = Timing { sample_ns: 2_000_000, samples: 10, least_samples: 3, run_ns: 20_000_000_000 };
 const SLICES: SliceTiming = SliceTiming { blocks: 12, slice_ns: 1_000_000, seed: 3 };
 
 /// Cases of every kind that takes turns.
@@ -45,6 +45,15 @@ const DUETTED: &[&str] = &[
     "stream/causeway-sw/64/same-cpu",
     "fan-out/unix-stream/64/same-cpu/receivers=3",
     "fan-out/ring-broadcast/64/two-cpus/receivers=2",
+    "fan-in/pipe/1/same-cpu/streams=50",
+    "fan-in/unix-stream/64/two-cpus/streams=60/writers=3",
+    "fan-in/tcp/1/free/peers=thread/streams=20/wait=poll",
+    "fan-in/causeway-sw/64/free/writers=2",
+    "contend/mutex/0/two-cpus",
+    "contend/spin-lock/0/two-cpus",
+    "contend/futex-mutex/0/same-cpu/roles=3",
+    "parallel/getppid/0/two-cpus/roles=2",
+    "parallel/memcpy/65536/free/peers=thread",
     "solo/getppid/0/same-cpu",
     "solo/memcpy/65536/same-cpu",
 ];

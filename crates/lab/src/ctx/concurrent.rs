@@ -18,7 +18,7 @@ use crate::planner::Timing;
 use crate::shared::{Pace, Progress, Sample};
 
 /// Chunks of a window, at least, unless one operation takes longer.
-const CHUNKS: u64 = 256;
+pub(super) const CHUNKS: u64 = 256;
 
 /// What must be known of the work of roles that all do the same.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,9 @@ pub struct Concurrent {
 
 /// The end of a window, which is the beginning of the next.
 #[derive(Clone, Debug)]
-struct Edge {
-    at_ns: u64,
-    progress: Vec<Progress>,
+pub(super) struct Edge {
+    pub(super) at_ns: u64,
+    pub(super) progress: Vec<Progress>,
     counters: ThreadCounters,
 }
 
@@ -53,18 +53,24 @@ impl Ctx<'_> {
         common: Concurrent,
         mut work: impl FnMut(u64) -> io::Result<u64>,
     ) -> io::Result<Vec<u64>> {
-        match self.role {
-            0 => self.lead_concurrent(common, work),
-            _ => {
-                self.join_concurrent(&mut work)?;
+        match (self.role, self.takes_turns()) {
+            (0, false) => self.lead_concurrent(common, work),
+            (0, true) => self.lead_concurrent_slices(common, &mut work),
+            (_, in_turn) => {
+                self.do_not_watch();
+                self.barrier()?;
+                match in_turn {
+                    false => self.join_concurrent(&mut work)?,
+                    true => self.join_concurrent_slices(&mut work)?,
+                }
+                self.shared.leave();
+                self.await_leader()?;
                 Ok(Vec::new())
             }
         }
     }
 
     fn join_concurrent(&mut self, work: &mut impl FnMut(u64) -> io::Result<u64>) -> io::Result<()> {
-        self.do_not_watch();
-        self.barrier()?;
         let mut progress = Progress::default();
         while let Pace::Go { ops, counted } = self.shared.pace() {
             if counted {
@@ -75,14 +81,12 @@ impl Ctx<'_> {
                 self.count(done, 0);
             }
         }
-        self.end_counting()?;
-        self.shared.leave();
-        self.await_leader()
+        self.end_counting()
     }
 
     /// One chunk, and a note of it.
     #[inline]
-    fn chunk(
+    pub(super) fn chunk(
         &self,
         ops: u64,
         progress: &mut Progress,
@@ -133,6 +137,11 @@ impl Ctx<'_> {
         let windows = edges[1..=last].windows(2);
         let rates: Vec<_> = windows.map(|edges| self.push_window(common, &edges[0], &edges[1])).collect();
         self.note_rates(common, &rates);
+        self.end_concurrent()
+    }
+
+    /// In the leading role: waits until the others have stopped, and says what each has done in all.
+    pub(super) fn end_concurrent(&self) -> io::Result<Vec<u64>> {
         while (self.shared.left() as usize) < self.roles - 1 {
             thread::sleep(Duration::from_micros(50));
         }
@@ -146,13 +155,13 @@ impl Ctx<'_> {
     }
 
     /// How many operations make a chunk.
-    fn calibrate_chunk(
+    pub(super) fn calibrate_chunk(
         &self,
         chunk_ns: u64,
         own: &mut Progress,
         work: &mut impl FnMut(u64) -> io::Result<u64>,
     ) -> io::Result<u64> {
-        let mut ops = 1;
+        let (mut ops, mut was_long) = (1, false);
         loop {
             self.shared.set_pace(Pace::Go { ops, counted: false });
             let began_ns = clock::now_ns();
@@ -160,16 +169,20 @@ impl Ctx<'_> {
             self.chunk(ops, own, work)?;
             self.chunk(ops, own, work)?;
             let elapsed_ns = clock::now_ns() - began_ns;
-            if elapsed_ns / 2 >= chunk_ns || ops > u64::MAX / 64 {
-                return Ok(ops);
+            let is_long = elapsed_ns / 2 >= chunk_ns || ops > u64::MAX / 64;
+            match (is_long, was_long) {
+                (true, true) => return Ok(ops),
+                // Once may be an accident: a role that is preempted makes any chunk a long one.
+                (true, false) => {}
+                (false, _) => ops *= 2,
             }
-            ops *= 2;
+            was_long = is_long;
         }
     }
 
     /// Works until the window is over, from the first of two edges to the second. It is not over before every role has
     /// finished a chunk in it, unless one starves.
-    fn window(
+    pub(super) fn window(
         &self,
         window_ns: u64,
         ops: u64,
@@ -192,7 +205,7 @@ impl Ctx<'_> {
         }
     }
 
-    fn edge(&self) -> Edge {
+    pub(super) fn edge(&self) -> Edge {
         Edge {
             at_ns: 0,
             progress: vec![Progress::default(); self.roles],
@@ -201,7 +214,7 @@ impl Ctx<'_> {
     }
 
     /// Notes how far everybody is.
-    fn look(&self, edge: &mut Edge) {
+    pub(super) fn look(&self, edge: &mut Edge) {
         for (role, progress) in edge.progress.iter_mut().enumerate() {
             *progress = self.shared.progress(role);
         }
@@ -210,7 +223,7 @@ impl Ctx<'_> {
     }
 
     /// Makes a sample of a window, and returns the rate of each role that counts, in operations a second.
-    fn push_window(&self, common: Concurrent, then: &Edge, now: &Edge) -> Vec<f64> {
+    pub(super) fn push_window(&self, common: Concurrent, then: &Edge, now: &Edge) -> Vec<f64> {
         let window_ns = now.at_ns - then.at_ns;
         let done = |role: usize| (now.progress[role].ops - then.progress[role].ops) * self.ops_each;
         let rate = |role: &usize| {
@@ -218,29 +231,25 @@ impl Ctx<'_> {
             let elapsed_ns = if from_ns > 0 && to_ns > from_ns { to_ns - from_ns } else { window_ns };
             done(*role) as f64 * 1e9 / elapsed_ns.max(1) as f64
         };
-        let counting: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
-        let rates: Vec<f64> = counting.iter().map(rate).collect();
-        let ops: u64 = counting.into_iter().map(done).sum();
+        let counting_roles: Vec<usize> = (0..self.roles).filter(|role| (common.counts)(*role)).collect();
+        let rates: Vec<f64> = counting_roles.iter().map(rate).collect();
+        let ops: u64 = counting_roles.iter().map(|role| done(*role)).sum();
         // The time in which all roles together do that number at the sum of their rates: each role starts and ends by itself.
         let elapsed_ns = match rates.iter().sum::<f64>() {
             total if total > 0.0 => (ops as f64 * 1e9 / total).round() as u64,
             _ => window_ns,
         };
+        // A role that notes its own times began when it finished the chunk before.
+        let noted = counting_roles.iter().map(|role| then.progress[*role].at_ns).filter(|at_ns| *at_ns > 0);
+        let start_ns = noted.fold(then.at_ns, u64::min);
         let preemptions = now.counters.since(&then.counters).involuntary_switches;
         let bytes = ops / self.ops_each * common.op_bytes;
-        self.shared.push_sample(Sample {
-            start_ns: then.at_ns,
-            elapsed_ns,
-            ops,
-            bytes,
-            preemptions,
-            extra: 0,
-        });
+        self.shared.push_sample(Sample { start_ns, elapsed_ns, ops, bytes, preemptions, extra: 0 });
         rates
     }
 
     /// Jain's index over the roles, and the rate of each.
-    fn note_rates(&mut self, common: Concurrent, rates: &[Vec<f64>]) {
+    pub(super) fn note_rates(&mut self, common: Concurrent, rates: &[Vec<f64>]) {
         if rates.first().is_none_or(|rates| rates.len() < 2) {
             return;
         }

@@ -44,6 +44,31 @@ impl Balance {
 }
 
 impl Ctx<'_> {
+    /// At the end of a slice: takes what is still on its way, until all other roles have parked so many times.
+    pub(super) fn drain_turn(&self, times: usize, leader: &mut impl Leader) -> io::Result<()> {
+        let wanted = (self.roles - 1) * times;
+        let mut stall = Stall::new(Instant::now());
+        loop {
+            // Before the look: what a role has sent before it parked is there to be taken.
+            let parked = self.shared.parked() as usize;
+            let balance = leader.catch_up()?;
+            if parked == wanted && balance.arrived.0 >= balance.sent.0 {
+                return Ok(());
+            }
+            if stall.has_passed((parked, balance.sent.0, balance.arrived.0), Instant::now()) {
+                return Err(io::Error::other(format!(
+                    "nothing has moved for {} s at the end of a slice: {} of {} {} have arrived, and {} other roles still work",
+                    STALL_TIMEOUT.as_secs(),
+                    balance.arrived.0,
+                    balance.sent.0,
+                    balance.unit,
+                    wanted - parked
+                )));
+            }
+            thread::yield_now();
+        }
+    }
+
     /// Takes what is still on its way, and checks that nothing is missing.
     pub(super) fn drain_until_balanced(&self, leader: &mut impl Leader) -> io::Result<()> {
         let followers = self.roles - 1;

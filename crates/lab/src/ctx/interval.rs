@@ -18,10 +18,10 @@ const ALONE_NS: u64 = 5_000_000;
 /// Shortest interval of roles that share a CPU, or may: they take turns of some milliseconds.
 const TURNS_NS: u64 = 20_000_000;
 /// Number of intervals after which the warm-up ends even where not everything has been used once.
-const LONGEST_WARM_UP: u32 = 20;
+pub(super) const LONGEST_WARM_UP: u32 = 20;
 /// So much later than intervals should be over, a warm-up ends, and a run ends with the fewest samples that are enough: among
 /// hundreds of roles on one CPU the leading one may look at the clock once in a second.
-const LATE_NS: u64 = 4_000_000_000;
+pub(super) const LATE_NS: u64 = 4_000_000_000;
 
 /// What the leading role does between two looks at the clock, and what it has done so far.
 pub trait Leader {
@@ -45,6 +45,15 @@ pub trait Leader {
     /// # Errors
     /// Whatever ends the run.
     fn balance(&mut self) -> io::Result<Balance>;
+
+    /// The followers have been told to sleep until the next slice: takes what has arrived meanwhile without waiting for more, as
+    /// [`balance`](Leader::balance), but so that work can go on.
+    ///
+    /// # Errors
+    /// Whatever ends the run.
+    fn catch_up(&mut self) -> io::Result<Balance> {
+        self.balance()
+    }
 
     /// Once as much has arrived as was sent: checks beyond that and the sum.
     ///
@@ -76,6 +85,9 @@ impl Ctx<'_> {
     /// # Errors
     /// That of the leader.
     pub fn lead_intervals(&mut self, leader: &mut impl Leader) -> io::Result<()> {
+        if self.takes_turns() {
+            return self.lead_interval_slices(leader);
+        }
         self.barrier()?;
         let interval_ns = self.interval_ns();
         let late_ns = self.now_ns() + LATE_NS;
@@ -125,7 +137,10 @@ impl Ctx<'_> {
     pub fn follow_intervals(&mut self, follower: &mut impl Follower) -> io::Result<()> {
         self.do_not_watch();
         self.barrier()?;
-        self.until_over(|| follower.step().map(|()| 0))?;
+        match self.takes_turns() {
+            true => self.follow_interval_slices(follower)?,
+            false => self.until_over(|| follower.step().map(|()| 0))?,
+        }
         follower.end()?;
         self.shared.leave();
         self.await_leader()?;
@@ -140,7 +155,7 @@ impl Ctx<'_> {
     }
 
     /// Steps until `end_ns` has passed; returns when that was seen.
-    fn interval(&self, leader: &mut impl Leader, end_ns: u64) -> io::Result<u64> {
+    pub(super) fn interval(&self, leader: &mut impl Leader, end_ns: u64) -> io::Result<u64> {
         loop {
             let mut calls = 0;
             while calls < LOOK_CALLS {

@@ -135,6 +135,10 @@ impl<W: Waiter> Leader for Reader<W> {
             self.intake.stop_blocking()?;
             self.is_draining = true;
         }
+        self.catch_up()
+    }
+
+    fn catch_up(&mut self) -> io::Result<Balance> {
         self.intake.take_all()?;
         Ok(Balance {
             unit: "bytes",
@@ -165,8 +169,10 @@ impl<W: Waiter> Reader<W> {
 
 /// The figures of each interval, by name.
 pub(super) fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
+    // A slice has edges of its own; intervals that follow each other without a gap share them.
+    let step = if cx.takes_turns() { 2 } else { 1 };
     let series = |of: &dyn Fn(&Edge, &Edge) -> f64| -> Vec<f64> {
-        edges.windows(2).map(|pair| of(&pair[0], &pair[1])).collect()
+        edges.windows(2).step_by(step).map(|pair| of(&pair[0], &pair[1])).collect()
     };
     let per_second = |of: fn(&Edge) -> u64| {
         series(&|a, b| (of(b) - of(a)) as f64 * 1e9 / (b.now_ns - a.now_ns).max(1) as f64)

@@ -1,5 +1,7 @@
 //! The hubs of a session: which case takes turns with which, one set of the two, and what the hubs come to over all sets.
 
+use std::num::NonZero;
+
 use weighbridge_record::{self as record, CaseId, SliceSeries};
 use weighbridge_stats::duet::{self as estimate, Party, Slice};
 
@@ -9,6 +11,7 @@ use crate::coordinator::{Coordinator, Measured, SetOutcome, SliceTiming};
 use crate::duet::{LEAST_BLOCKS, Random, WARM_BLOCKS};
 use crate::host::Host;
 use crate::hub;
+use crate::lock::contend;
 use crate::planner::Timing;
 use crate::shared::Sample;
 
@@ -16,10 +19,11 @@ use super::open::Turns;
 
 /// A slice: long against a switch between parties, short against what disturbs a machine.
 const SLICE_NS: u64 = 2_000_000;
-/// The slice of a case whose messages do not stay in a second-level cache: the partner's turn empties it.
+/// The slice of a case whose messages do not stay in a second-level cache, or that has thousands of streams: the partner's turn empties
+/// it.
 const LARGE_SLICE_NS: u64 = 20_000_000;
 const LARGE_BYTES: u64 = 512 << 10;
-/// The slice of a stream on one CPU, whose ends take turns of some milliseconds by themselves.
+/// The slice of roles that share a CPU and do not wait for each other's messages: they take turns of some milliseconds by themselves.
 const TURNS_SLICE_NS: u64 = 24_000_000;
 /// What a set costs beside its slices, about: start of the peers, calibration, end.
 const SET_NS: u64 = 40_000_000;
@@ -197,13 +201,24 @@ pub(crate) fn set_ns(timing: Timing) -> u64 {
 pub(crate) fn slice_ns(case: &Prepared) -> u64 {
     let id = &case.params.id;
     let working_set = case.params.axes.get("working-set").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
-    if id.pattern == "stream" && case.params.same_cpu() {
+    let takes_turns = match id.pattern.as_str() {
+        "stream" => case.params.same_cpu(),
+        "fan-in" | "contend" | "parallel" => shares_cpus(case),
+        _ => false,
+    };
+    if takes_turns {
         TURNS_SLICE_NS
-    } else if id.payload_bytes.max(working_set) >= LARGE_BYTES {
+    } else if id.pattern == "fan-in" || id.payload_bytes.max(working_set) >= LARGE_BYTES {
         LARGE_SLICE_NS
     } else {
         SLICE_NS
     }
+}
+
+/// Has a case more roles than CPUs for them?
+fn shares_cpus(case: &Prepared) -> bool {
+    let allowed = std::thread::available_parallelism().map_or(1, NonZero::get);
+    contend::cpus(allowed, &case.params) < case.role_names().len()
 }
 
 /// Does a case count bytes, and not operations?

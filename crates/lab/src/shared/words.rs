@@ -1,6 +1,7 @@
 //! What the roles of a run tell each other, and how each of it is put into a word of shared memory.
 
 const PACE_STOP: u64 = u64::MAX;
+const PACE_PARK: u64 = u64::MAX - 1;
 
 /// Where a peer is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +109,8 @@ pub enum Phase {
     Timed,
     /// The last window is over.
     Over,
+    /// The slice is over: the others sleep until the next one.
+    Parked,
 }
 
 /// What each of several concurrent roles does next.
@@ -120,6 +123,8 @@ pub enum Pace {
         /// Past the warm-up?
         counted: bool,
     },
+    /// The slice is over: sleep until the next one.
+    Park,
     /// No further batch: the role ends.
     Stop,
 }
@@ -128,6 +133,7 @@ impl Pace {
     pub(super) fn to_word(self) -> u64 {
         match self {
             Pace::Go { ops, counted } => ops << 1 | u64::from(counted),
+            Pace::Park => PACE_PARK,
             Pace::Stop => PACE_STOP,
         }
     }
@@ -137,6 +143,7 @@ impl Pace {
     pub(super) fn from_word(word: u64) -> Pace {
         match word {
             PACE_STOP => Pace::Stop,
+            PACE_PARK => Pace::Park,
             0 => Pace::Go { ops: 1, counted: false },
             word => Pace::Go { ops: word >> 1, counted: word & 1 != 0 },
         }
