@@ -193,13 +193,15 @@ impl<'a> Session<'a> {
 
     /// The open cases that gain most, and with those that are measured alone the baselines that they are compared with.
     fn follow_up(&self, open: &[usize]) -> Vec<usize> {
+        let correlations = [false, true].map(|in_turn| self.correlation(in_turn));
         let candidate = |&index: &usize| {
             let of = &self.cases[index];
             let references = std::iter::once(index).chain(self.reference(index));
             let cost = references
                 .map(|index| self.cases[index].spent / self.cases[index].runs.len().max(1) as u32)
                 .sum();
-            let expected_stop = self.rule(of).expected_stop(&of.evidence);
+            let correlation = correlations[usize::from(of.hub.is_ok())];
+            let expected_stop = self.rule(of, correlation).expected_stop(&of.evidence);
             Candidate { index, made: of.runs.len(), expected_stop, cost }
         };
         let mut chosen = follow_up::best(open.iter().map(candidate).collect(), FOLLOW_UP);
@@ -221,16 +223,17 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// When a case has enough runs: by the correlation of runs over the whole session, which those of one case do not tell.
-    fn rule(&self, of: &Open) -> CorrelatedRule {
+    /// When a case has enough runs, which have this correlation.
+    fn rule(&self, of: &Open, correlation: f64) -> CorrelatedRule {
         // The harness is looked at once: its cost is known to far less than what it is compared with.
         let is_beside = of.is_harness() && self.cases.iter().any(|open| !open.is_harness());
         let max_runs = if is_beside { self.rule.max_runs.min(LOOKS[0]) } else { self.rule.max_runs };
         let rule = StoppingRule { max_runs, ..self.rule };
-        CorrelatedRule { rule, correlation: self.correlation(of.hub.is_ok()) }
+        CorrelatedRule { rule, correlation }
     }
 
-    /// The correlation of neighbouring runs of a case: of ratios to hubs, or of values of cases that are measured alone.
+    /// The correlation of neighbouring runs of a case: of ratios to hubs, or of values of cases that are measured alone. Over the
+    /// whole session, as the runs of one case do not tell it.
     fn correlation(&self, in_turn: bool) -> f64 {
         let is_alike = |open: &&Open| open.hub.is_ok() == in_turn && !open.is_harness();
         let series: Vec<&[f64]> = self.cases.iter().filter(is_alike).map(|open| &open.evidence[..]).collect();
@@ -332,7 +335,7 @@ impl<'a> Session<'a> {
         let of = &self.cases[index];
         // A set may have too few blocks for a ratio: it is a run all the same.
         let has_all = of.runs.len() >= self.rule.max_runs;
-        let stop = match self.rule(of).decide(&of.evidence) {
+        let stop = match self.rule(of, self.correlation(of.hub.is_ok())).decide(&of.evidence) {
             Decision::Stop(Stop::Precision) => Some(StoppedBy::Precision),
             Decision::Stop(Stop::MaxRuns) => Some(StoppedBy::MaxRuns),
             Decision::Continue { .. } => has_all.then_some(StoppedBy::MaxRuns),
