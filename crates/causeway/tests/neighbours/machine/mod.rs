@@ -196,6 +196,9 @@ fn attacked(options: GroupOptions, seed: u64) {
     slowest.delivery = received.1;
     assert_eq!(received.0, published, "the reliable subscriber did not get every message");
     eprintln!("{published} messages beside {} attackers; slowest: {slowest:?}", attackers.started);
+    // A sleeper that nobody wakes goes on at its time-out and finds its message: that is half of it at least.
+    let longest = slowest.publish.max(slowest.delivery).max(slowest.report);
+    assert!(longest < LONG / 2, "somebody was kept asleep until its time-out: {slowest:?}");
     drop(attackers);
     process.succeed();
 }
