@@ -258,6 +258,7 @@ fn what_cannot_be_set_is_said_before_anything_is_measured() {
 
 /// Killed at any time, it leaves the machine as it was.
 #[test]
+#[allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 fn a_setting_of_the_machine_changes_from_side_to_side_and_is_put_back_whatever_happens() {
     let before = setting();
     if let Err(error) = std::fs::write(SETTING, &before) {
