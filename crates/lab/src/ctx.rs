@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
 //! | `ctx/time.rs` | – | the clock itself |
-//! | `ctx/batches.rs` | – | switches of the role before and after each batch, outside of the readings of the clock |
+//! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
 //! | `ctx/counted.rs` | – | counters of the role, before the first counted batch and after the last |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation |
 //! | `ctx/windows.rs` | once a window, with the role's switches | windows follow each other without a gap, so a reading cannot stand outside of them |
@@ -49,7 +49,7 @@ mod time;
 mod windows;
 
 pub use concurrent::Concurrent;
-pub use counted::{Counted, Whereabouts};
+pub use counted::{Counted, Sampled, Whereabouts};
 pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
 pub use interval::{Follower, Leader};

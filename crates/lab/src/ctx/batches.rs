@@ -40,7 +40,7 @@ impl Ctx<'_> {
         let mut current = plan.decide(self);
         self.shared.publish_batch(0, current);
         self.barrier()?;
-        let (mut index, mut first) = (0, 0);
+        let (mut index, mut first, mut ended_ns) = (0, 0, 0);
         while let Planned::Batch { ops, counted, timed, parks } = current {
             let next = if index + 2 < Shared::max_batches() { plan.decide(self) } else { Planned::End };
             self.shared.publish_batch(index + 1, next);
@@ -55,7 +55,7 @@ impl Ctx<'_> {
             let before = ThreadCounters::read();
             let start_ns = self.now_ns();
             let (tally, elapsed_ns) = self.sample(|| work(batch))?;
-            let preemptions = ThreadCounters::read().since(&before).involuntary_switches;
+            let spent = ThreadCounters::read().since(&before);
             plan.learn(ops, elapsed_ns);
             check(batch, tally, expect(batch))?;
             let counted_ns = note(Noted { batch, elapsed_ns, is_sample: timed })?;
@@ -63,15 +63,18 @@ impl Ctx<'_> {
                 self.count(ops, tally.bytes);
             }
             if timed {
+                // Nothing goes before a batch that parks: the other roles sleep until it begins.
+                self.count_sample(ops, spent.cpu_ns, if parks { 0 } else { start_ns - ended_ns });
                 self.shared.push_sample(Sample {
                     start_ns,
                     elapsed_ns: self.without_loop(ops, counted_ns),
                     ops: ops * self.ops_each,
                     bytes: tally.bytes,
-                    preemptions,
+                    preemptions: spent.involuntary_switches,
                     extra: counted_ns,
                 });
             }
+            ended_ns = start_ns + elapsed_ns;
             first += ops;
             current = next;
         }
@@ -93,7 +96,7 @@ impl Ctx<'_> {
         self.barrier()?;
         let mut first = 0;
         for index in 0.. {
-            let Planned::Batch { ops, counted, parks, .. } = self.await_batch(index) else { break };
+            let Planned::Batch { ops, counted, timed, parks } = self.await_batch(index) else { break };
             if parks {
                 self.pause_counting()?;
                 self.shared.await_slice(index)?;
@@ -102,7 +105,11 @@ impl Ctx<'_> {
                 self.begin_counting()?;
             }
             let batch = Batch { first, ops };
+            let before = ThreadCounters::read();
             let tally = work(batch)?;
+            if timed {
+                self.count_sample(ops, ThreadCounters::read().since(&before).cpu_ns, 0);
+            }
             check(batch, tally, expect(batch))?;
             if counted {
                 self.count(ops, tally.bytes);

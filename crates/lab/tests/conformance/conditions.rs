@@ -14,6 +14,8 @@ pub const TESTS: &[crate::Test] = &[
     ("conditions/threads_in_place_of_processes_make_a_run_void", not_apart),
     ("conditions/another_policy_or_nice_value_makes_a_run_void", mislabelled),
     ("conditions/operations_that_nobody_counted_make_a_run_void", uncounted),
+    ("conditions/operations_that_the_other_role_did_not_count_make_a_run_void", counted_by_one),
+    ("conditions/cpu_time_without_room_in_the_reported_time_makes_a_run_void", overspent),
 ];
 
 fn case(host: &Host, id: &str) -> Prepared {
@@ -80,5 +82,32 @@ fn uncounted(host: &Host) {
         sample.ops *= 2;
     }
     let found = violations(&case, &measured);
-    assert!(matches!(&found[..], [why] if why.contains("only")), "{found:?}");
+    assert!(found.iter().any(|why| why.contains("only")), "{found:?}");
+}
+
+fn counted_by_one(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    for sample in &mut measured.samples {
+        sample.ops += sample.ops.div_ceil(10);
+    }
+    measured.roles[0].counted.ops *= 2;
+    let found = violations(&case, &measured);
+    assert!(found.iter().any(|why| why.contains("of which client has counted")), "{found:?}");
+}
+
+/// Times that are too short by more than a loaded machine takes from the roles.
+fn overspent(host: &Host) {
+    const LONGER: Timing = Timing { sample_ns: 4_000_000, samples: 8, least_samples: 8, run_ns: 32_000_000 };
+    for id in ["roundtrip/pipe/1/same-cpu", "solo/getppid/0/same-cpu", "pingpong/atomic/0/two-cpus"] {
+        let Some(case) = runs::prepare_or_skip(host, &id.parse().unwrap()) else { continue };
+        let mut measured = measured(host, &case, LONGER);
+        assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+        for sample in &mut measured.samples {
+            sample.elapsed_ns /= 20;
+            sample.extra /= 20;
+        }
+        let found = violations(&case, &measured);
+        assert!(found.iter().any(|why| why.contains("of CPU time for an operation")), "{id}: {found:?}");
+    }
 }
