@@ -32,6 +32,21 @@ impl Ctx<'_> {
     /// As [`Ctx::lead`].
     pub fn lead_noting(
         &mut self,
+        work: impl FnMut(Batch) -> io::Result<Tally>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+        note: impl FnMut(Noted) -> io::Result<u64>,
+    ) -> io::Result<()> {
+        self.lead_batches(work, expect, note)?;
+        self.end_leading()
+    }
+
+    /// As [`Ctx::lead_noting`], but the role keeps the attention of all others until it calls [`Ctx::end_leading`]: what it does
+    /// until then is neither counted nor seen by another party of a set.
+    ///
+    /// # Errors
+    /// As [`Ctx::lead`].
+    pub fn lead_batches(
+        &mut self,
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
         mut note: impl FnMut(Noted) -> io::Result<u64>,
@@ -40,7 +55,9 @@ impl Ctx<'_> {
         let mut current = plan.decide(self);
         self.shared.publish_batch(0, current);
         self.barrier()?;
-        let (mut index, mut first, mut ended_ns) = (0, 0, 0);
+        let (mut index, mut first) = (0, 0);
+        // When the batch before ended, and what of it the other roles may have taken for their part of the next one.
+        let (mut ended_ns, mut tail_ns) = (0, 0);
         while let Planned::Batch { ops, counted, timed, parks } = current {
             let next = if index + 2 < Shared::max_batches() { plan.decide(self) } else { Planned::End };
             self.shared.publish_batch(index + 1, next);
@@ -64,7 +81,8 @@ impl Ctx<'_> {
             }
             if timed {
                 // Nothing goes before a batch that parks: the other roles sleep until it begins.
-                self.count_sample(ops, spent.cpu_ns, if parks { 0 } else { start_ns - ended_ns });
+                let gap_ns = if parks { 0 } else { start_ns - ended_ns + tail_ns };
+                self.count_sample(ops, spent.cpu_ns, gap_ns);
                 self.shared.push_sample(Sample {
                     start_ns,
                     elapsed_ns: self.without_loop(ops, counted_ns),
@@ -75,10 +93,23 @@ impl Ctx<'_> {
                 });
             }
             ended_ns = start_ns + elapsed_ns;
+            // The others are done with a batch by an operation earlier, or by more where this role was preempted at its end.
+            tail_ns = match spent.involuntary_switches {
+                _ if timed => 0,
+                0 => elapsed_ns / ops.max(1),
+                _ => elapsed_ns,
+            };
             first += ops;
             current = next;
         }
-        self.end_counting()?;
+        self.end_counting()
+    }
+
+    /// In a leading role whose samples are taken: lets the other roles end, and other parties of a set go on.
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    pub fn end_leading(&mut self) -> io::Result<()> {
         self.end_turns()?;
         self.shared.finish()
     }
@@ -88,6 +119,28 @@ impl Ctx<'_> {
     /// # Errors
     /// As [`Ctx::lead`].
     pub fn follow(
+        &mut self,
+        work: impl FnMut(Batch) -> io::Result<Tally>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+    ) -> io::Result<()> {
+        self.follow_batches(work, expect)?;
+        self.end_following()
+    }
+
+    /// In a role that follows: sleeps until the leading role has called [`Ctx::end_leading`].
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    pub fn end_following(&mut self) -> io::Result<()> {
+        self.await_leader()
+    }
+
+    /// As [`Ctx::follow`], without waiting at its end: the role calls [`Ctx::end_following`] when it has done what comes after
+    /// the batches.
+    ///
+    /// # Errors
+    /// As [`Ctx::lead`].
+    pub fn follow_batches(
         &mut self,
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
@@ -116,8 +169,7 @@ impl Ctx<'_> {
             }
             first += ops;
         }
-        self.end_counting()?;
-        self.await_leader()
+        self.end_counting()
     }
 
     /// What the leading role has planned; it is one batch ahead, so this hardly ever waits.

@@ -75,8 +75,7 @@ pub struct Sampled {
     pub ops: u64,
     /// CPU time of the role in them.
     pub cpu_ns: u64,
-    /// In the leading role: time between the end of the batch before and the beginning of each, which the other roles may
-    /// already spend on it.
+    /// In the leading role: time before the beginning of each that the other roles may already spend on it.
     pub gaps_ns: u64,
 }
 

@@ -101,13 +101,16 @@ fn overspent(host: &Host) {
     const LONGER: Timing = Timing { sample_ns: 4_000_000, samples: 8, least_samples: 8, run_ns: 32_000_000 };
     for id in ["roundtrip/pipe/1/same-cpu", "solo/getppid/0/same-cpu", "pingpong/atomic/0/two-cpus"] {
         let Some(case) = runs::prepare_or_skip(host, &id.parse().unwrap()) else { continue };
-        let mut measured = measured(host, &case, LONGER);
-        assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
-        for sample in &mut measured.samples {
-            sample.elapsed_ns /= 20;
-            sample.extra /= 20;
-        }
-        let found = violations(&case, &measured);
-        assert!(found.iter().any(|why| why.contains("of CPU time for an operation")), "{id}: {found:?}");
+        // A role that other programs keep from its CPU uses little of it; then once more.
+        let is_void = || {
+            let mut measured = measured(host, &case, LONGER);
+            assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+            for sample in &mut measured.samples {
+                sample.elapsed_ns /= 20;
+                sample.extra /= 20;
+            }
+            violations(&case, &measured).iter().any(|why| why.contains("of CPU time for an operation"))
+        };
+        assert!((0..20).any(|_| is_void()), "{id}: a twentieth of the time has room for all CPU time");
     }
 }

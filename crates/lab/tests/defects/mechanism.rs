@@ -13,14 +13,16 @@ use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern;
 
 /// What the laboratory is handed.
-pub const FAMILIES: &[Family] = &[Family { targets: &[DEFECTIVE], cleanup: || {} }];
+pub const FAMILIES: &[Family] = &[Family { targets: &[DEFECTIVE, DEAR_HARNESS], cleanup: || {} }];
 
 const DEFECTIVE: Target = pattern::target::<Defective>();
+
+const DEAR_HARNESS: Target = pattern::target::<DearHarness>();
 
 const DEFECT: Axis = Axis {
     name: "defect",
     default: "none",
-    values: Values::OneOf(&["none", "spins", "damages-late", "carries-nothing"]),
+    values: Values::OneOf(&["none", "spins", "damages-late"]),
     about: "what is wrong with it",
 };
 
@@ -34,8 +36,6 @@ enum Defect {
     Spins,
     /// One bit of each message is wrong, once some have been right.
     DamagesLate,
-    /// One byte stands for each message once some have been whole.
-    CarriesNothing,
 }
 
 struct Defective;
@@ -63,7 +63,6 @@ impl Mechanism for Defective {
         let defect = match params.axis(DEFECT.name) {
             "spins" => Defect::Spins,
             "damages-late" => Defect::DamagesLate,
-            "carries-nothing" => Defect::CarriesNothing,
             _ => Defect::None,
         };
         if defect == Defect::Spins {
@@ -75,7 +74,6 @@ impl Mechanism for Defective {
             outgoing: vec![0; params.payload_bytes],
             incoming: vec![0; params.payload_bytes],
             sent: 0,
-            taken: 0,
             defect,
         })
     }
@@ -87,16 +85,7 @@ struct DefectiveEnd {
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
     sent: u64,
-    taken: u64,
     defect: Defect,
-}
-
-impl DefectiveEnd {
-    /// How much of a message crosses.
-    fn carried(&self, len: usize, messages: u64) -> usize {
-        let is_late = messages > RIGHT_MESSAGES;
-        if self.defect == Defect::CarriesNothing && is_late { len.min(1) } else { len }
-    }
 }
 
 struct Loan<'a> {
@@ -121,16 +110,14 @@ impl Endpoint for DefectiveEnd {
     fn commit(tx: Loan<'_>) -> io::Result<()> {
         let Loan { end, len } = tx;
         end.sent += 1;
-        let carried = end.carried(len, end.sent);
         if end.defect == Defect::DamagesLate && end.sent > RIGHT_MESSAGES {
             end.outgoing[0] ^= 1;
         }
-        end.write.write_all(&end.outgoing[..carried])
+        end.write.write_all(&end.outgoing[..len])
     }
 
     fn take(&mut self, len: usize) -> io::Result<&[u8]> {
-        self.taken += 1;
-        let mut missing = self.carried(len, self.taken);
+        let mut missing = len;
         while missing > 0 {
             let begin = len - missing;
             match self.read.read(&mut self.incoming[begin..begin + missing]) {
@@ -145,5 +132,53 @@ impl Endpoint for DefectiveEnd {
 
     fn facts(&self) -> io::Result<Facts> {
         Ok(Facts::new())
+    }
+}
+
+/// The harness, with a reading of the clock for each message.
+struct DearHarness;
+
+impl Mechanism for DearHarness {
+    const ID: &'static str = "defective-harness";
+    const ABOUT: &'static str = "the harness with a defect";
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::HARNESS);
+    const WAITS: &'static [Wait] = &[Wait::Block];
+    const IN_SUITES: InSuites = InSuites::Never("it is defective");
+    type End = DearEnd;
+
+    fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
+        Ok([EndResources::default(), EndResources::default()])
+    }
+
+    fn attach(_side: Side, _resources: EndResources, params: &CaseParams) -> io::Result<DearEnd> {
+        Ok(DearEnd(vec![0; params.payload_bytes]))
+    }
+}
+
+struct DearEnd(Vec<u8>);
+
+struct DearLoan<'a>(&'a mut [u8]);
+
+impl AsMut<[u8]> for DearLoan<'_> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0
+    }
+}
+
+impl Endpoint for DearEnd {
+    type Tx<'a> = DearLoan<'a>;
+    type Rx<'a> = &'a [u8];
+
+    fn loan(&mut self, len: usize) -> io::Result<DearLoan<'_>> {
+        Ok(DearLoan(&mut self.0[..len]))
+    }
+
+    fn commit(_tx: DearLoan<'_>) -> io::Result<()> {
+        std::hint::black_box(causeway_os::clock::now_ns());
+        Ok(())
+    }
+
+    fn take(&mut self, len: usize) -> io::Result<&[u8]> {
+        Ok(&std::hint::black_box(self).0[..len])
     }
 }
