@@ -18,6 +18,21 @@ use crate::ctx::{Time, Whereabouts};
 use crate::peer::RoleReport;
 use crate::shared::Sample;
 
+/// The step of a run that is void because CPU time was withheld.
+pub const THROTTLED: &str = "throttled";
+
+/// CPU time that a control group withheld during a run, which makes it void: the kernel stops every role of a throttled group.
+pub fn throttled(case: &Prepared, measured: &Measured) -> Option<String> {
+    let throttling = measured.noise.throttling.filter(|throttling| throttling.periods > 0)?;
+    (case.target.time() != Time::Virtual).then(|| {
+        format!(
+            "the control group of this program was throttled in {} periods, for {:.1} ms; give it more CPU time (cpu.max)",
+            throttling.periods,
+            throttling.ns as f64 / 1e6
+        )
+    })
+}
+
 /// Everything in which a run differs from what its case says, a sentence each. Any of it makes the run void.
 pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {
     let mut found = Vec::new();

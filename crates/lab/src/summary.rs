@@ -73,6 +73,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
             interrupts: measured.noise.interrupts,
+            cpu_pressure: measured.noise.cpu_pressure_ns.map(|ns| ns as f64 / 1e6 / measured.elapsed_ms),
             coordinator_switches: measured
                 .roles
                 .iter()
@@ -136,6 +137,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         case: case.params.id.clone(),
         unit: case.pattern.unit.name(case.params.id.payload_bytes),
         runs: runs.len() as u32,
+        attempts: None,
         median: summary.median,
         ci95: summary.ci95.map(|(low, high)| [low, high]),
         range: [summary.range.0, summary.range.1],

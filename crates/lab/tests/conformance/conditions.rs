@@ -1,6 +1,7 @@
 //! A run is void when its roles did not run as its case says. Real runs, judged by cases that say something else.
 
-use weighbridge_lab::conditions::violations;
+use causeway_os::counters::Throttling;
+use weighbridge_lab::conditions::{self, violations};
 use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::host::Host;
 
@@ -16,6 +17,7 @@ pub const TESTS: &[crate::Test] = &[
     ("conditions/operations_that_nobody_counted_make_a_run_void", uncounted),
     ("conditions/operations_that_the_other_role_did_not_count_make_a_run_void", counted_by_one),
     ("conditions/cpu_time_without_room_in_the_reported_time_makes_a_run_void", overspent),
+    ("conditions/a_throttled_control_group_makes_a_run_void", throttled),
 ];
 
 fn case(host: &Host, id: &str) -> Prepared {
@@ -113,4 +115,14 @@ fn overspent(host: &Host) {
         };
         assert!((0..20).any(|_| is_void()), "{id}: a twentieth of the time has room for all CPU time");
     }
+}
+
+fn throttled(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    measured.noise.throttling = Some(Throttling { periods: 0, ns: 0 });
+    assert_eq!(conditions::throttled(&case, &measured), None);
+    measured.noise.throttling = Some(Throttling { periods: 2, ns: 3_500_000 });
+    let why = conditions::throttled(&case, &measured).expect("CPU time was withheld");
+    assert!(why.contains("in 2 periods, for 3.5 ms"), "{why}");
 }
