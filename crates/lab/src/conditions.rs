@@ -18,6 +18,9 @@ use crate::ctx::{Time, Whereabouts};
 use crate::peer::RoleReport;
 use crate::shared::Sample;
 
+/// The step of a run that is void because it is not what its case says.
+pub const STEP: &str = "conditions";
+
 /// The step of a run that is void because CPU time was withheld.
 pub const THROTTLED: &str = "throttled";
 
@@ -31,6 +34,17 @@ pub fn throttled(case: &Prepared, measured: &Measured) -> Option<String> {
             throttling.ns as f64 / 1e6
         )
     })
+}
+
+/// Why a run has no number, with the step in which that was seen.
+pub fn void(case: &Prepared, measured: &Measured) -> Option<(&'static str, String)> {
+    if let Some(why) = throttled(case, measured) {
+        return Some((THROTTLED, format!("the run is void: {why}")));
+    }
+    match &violations(case, measured)[..] {
+        [] => None,
+        found => Some((STEP, format!("the run is void: {}", found.join("; ")))),
+    }
 }
 
 /// Everything in which a run differs from what its case says, a sentence each. Any of it makes the run void.

@@ -434,18 +434,9 @@ fn compare(baseline: &Open, candidate: &Open) -> Option<record::Comparison> {
 /// A run whose roles did not run as the case says has no numbers.
 fn void_unless_as_said(case: &Prepared, outcome: Outcome) -> Outcome {
     let Outcome::Measured(measured) = &outcome else { return outcome };
-    if let Some(why) = conditions::throttled(case, measured) {
-        return Outcome::Failed {
-            step: conditions::THROTTLED.into(),
-            why: format!("the run is void: {why}"),
-        };
-    }
-    match &conditions::violations(case, measured)[..] {
-        [] => outcome,
-        found => Outcome::Failed {
-            step: "conditions".into(),
-            why: format!("the run is void: {}", found.join("; ")),
-        },
+    match conditions::void(case, measured) {
+        None => outcome,
+        Some((step, why)) => Outcome::Failed { step: step.into(), why },
     }
 }
 
