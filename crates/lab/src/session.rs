@@ -84,6 +84,8 @@ pub enum Ended {
 
 /// Runs that stay in one round once every case has its first look.
 const FOLLOW_UP: usize = 12;
+/// A case ends when so many runs in a row were void for a reason that may pass.
+const MOST_VOID: u32 = 3;
 /// What a run costs beyond its samples, before one has been made: start of the peers, calibration.
 const OVERHEAD: Duration = Duration::from_millis(30);
 
@@ -101,6 +103,9 @@ struct Open {
     sets: Vec<Vec<duet::Slice>>,
     runs: Vec<record::Run>,
     rounds: Vec<u32>,
+    attempts: record::Attempts,
+    /// Void runs since the last valid one.
+    void_in_a_row: u32,
     facts: crate::contract::Facts,
     cost: Duration,
     state: CaseState,
@@ -146,6 +151,8 @@ impl<'a> Session<'a> {
             sets: Vec::new(),
             runs: Vec::new(),
             rounds: Vec::new(),
+            attempts: record::Attempts::default(),
+            void_in_a_row: 0,
             facts: Default::default(),
             cost,
             state: CaseState::Open,
@@ -240,13 +247,18 @@ impl<'a> Session<'a> {
         let open = &mut self.cases[index];
         // The dearest run so far, so that the budget holds.
         open.cost = if open.runs.is_empty() { began.elapsed() } else { open.cost.max(began.elapsed()) };
+        open.attempts.begun += u32::from(!matches!(outcome, Outcome::Interrupted));
         let id = open.case.params.id.clone();
         let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
         match outcome {
             Outcome::Interrupted => return Ok(false),
             Outcome::Failed { step, why } => {
-                // A case that has given numbers keeps them; one failure ends it.
+                open.attempts.failed += 1;
+                open.void_in_a_row += 1;
+                // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
+                let may_pass = step == conditions::THROTTLED && open.void_in_a_row < MOST_VOID;
                 open.state = match open.runs.len() {
+                    _ if may_pass => CaseState::Open,
                     0 => CaseState::Skipped,
                     _ => CaseState::Stopped(StoppedBy::Error),
                 };
@@ -257,6 +269,7 @@ impl<'a> Session<'a> {
                 sink.line(skip("batches".into(), "no sample was taken".into()))?;
             }
             Outcome::Measured(measured) => {
+                open.void_in_a_row = 0;
                 if open.runs.is_empty() {
                     open.facts.clone_from(&measured.facts);
                     let alone = open.hub.as_ref().err().cloned();
@@ -327,6 +340,12 @@ impl<'a> Session<'a> {
                 unreachable!("a measured case has stopped")
             };
             let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
+            line.attempts = Some(open.attempts);
+            if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
+                line.anomalies.push(format!(
+                    "{failed} of {begun} runs gave no number; see the lines skipped of the record"
+                ));
+            }
             self.scale_by_hub(open, &mut line);
             if let Some(anomaly) = equivalent_disagrees(open, &by_id) {
                 line.anomalies.push(anomaly);
@@ -415,12 +434,9 @@ fn compare(baseline: &Open, candidate: &Open) -> Option<record::Comparison> {
 /// A run whose roles did not run as the case says has no numbers.
 fn void_unless_as_said(case: &Prepared, outcome: Outcome) -> Outcome {
     let Outcome::Measured(measured) = &outcome else { return outcome };
-    match &conditions::violations(case, measured)[..] {
-        [] => outcome,
-        found => Outcome::Failed {
-            step: "conditions".into(),
-            why: format!("the run is void: {}", found.join("; ")),
-        },
+    match conditions::void(case, measured) {
+        None => outcome,
+        Some((step, why)) => Outcome::Failed { step: step.into(), why },
     }
 }
 

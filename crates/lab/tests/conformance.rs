@@ -14,6 +14,8 @@ mod conditions;
 mod each;
 #[path = "conformance/faults.rs"]
 mod faults;
+#[path = "conformance/idle.rs"]
+mod idle;
 #[path = "conformance/limits.rs"]
 mod limits;
 #[path = "conformance/many.rs"]
@@ -40,7 +42,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
-    for (name, test) in TESTS.iter().chain(conditions::TESTS) {
+    for (name, test) in TESTS.iter().chain(conditions::TESTS).chain(idle::TESTS) {
         trials.push(runs::trial(*name, move || test(host)));
     }
     trials

@@ -316,6 +316,9 @@ pub struct Noise {
     /// Interrupts of all CPUs during the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
+    /// Time for which some task of the machine waited for a CPU, as a share of the run (PSI): roles that share a CPU wait too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_pressure: Option<f64>,
     /// Voluntary context switches of the coordinator during the timed part; must be 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator_switches: Option<u64>,
@@ -458,6 +461,15 @@ pub struct Regime {
     pub levels: Option<[f64; 2]>,
 }
 
+/// How often a run was begun, and how often that gave no number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempts {
+    /// Runs that were begun.
+    pub begun: u32,
+    /// Those of them that failed or were void; each has a `skipped` line.
+    pub failed: u32,
+}
+
 /// What the runs of a case amount to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -467,6 +479,9 @@ pub struct Summary {
     pub unit: String,
     /// Number of runs.
     pub runs: u32,
+    /// Runs that were begun, and those of them that failed or were void; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Attempts>,
     /// Median over the runs' values.
     pub median: f64,
     /// Exact order-statistic interval of the median, at least 95 %; absent below six runs.
@@ -665,7 +680,8 @@ pub struct Turn {
 pub struct Skipped {
     /// The case.
     pub case: CaseId,
-    /// The step in which it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), or the step of a peer's life
+    /// The step in which it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), `throttled` (a control group
+    /// withheld CPU time), or the step of a peer's life
     /// (`hello`, `pin`, `attach`, `prefault`, `verify`,
     /// `ready`, `calibrate`, `batches`, `report`).
     pub step: String,
@@ -758,6 +774,7 @@ mod tests {
                     marked_samples: 0,
                     steal_ms: Some(0.0),
                     interrupts: Some(0),
+                    cpu_pressure: Some(0.0),
                     coordinator_switches: Some(0),
                 },
                 startup_ms: 1.0,
@@ -768,6 +785,7 @@ mod tests {
                 case: case.clone(),
                 unit: "ns/roundtrip".into(),
                 runs: 6,
+                attempts: Some(Attempts { begun: 7, failed: 1 }),
                 median: 1.0,
                 ci95: Some([1.0, 1.0]),
                 range: [1.0, 1.0],

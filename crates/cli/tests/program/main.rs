@@ -7,6 +7,7 @@
 mod captures;
 mod check;
 mod compare;
+mod conditions;
 mod dbus;
 mod death;
 mod disk;

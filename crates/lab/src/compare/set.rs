@@ -5,6 +5,8 @@ use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 
 use super::Pair;
 use super::machine::MachineSettings;
+use crate::axis::Idle;
+use crate::conditions;
 use crate::contract::Prepared;
 use crate::coordinator::{self, Coordinator, Measured, PeerStart, SetOutcome, SliceTiming};
 use crate::duet::{LEAST_BLOCKS, Random, WARM_BLOCKS};
@@ -47,6 +49,9 @@ pub(super) fn expected_ns(timing: Timing) -> u64 {
 pub(super) fn slice_ns(pair: &Pair) -> Result<u64, String> {
     hub::of(&pair.a)?;
     hub::of(&pair.b)?;
+    if pair.a.params.choice::<Idle>() != pair.b.params.choice() {
+        return Err("what the CPUs do while they are idle differs, and the sides share them".into());
+    }
     Ok(hubs::slice_ns(&pair.a).max(hubs::slice_ns(&pair.b)))
 }
 
@@ -98,6 +103,11 @@ fn in_turn(
         }
         SetOutcome::Measured(measured) => measured,
     };
+    for (party, ((case, _), measured)) in parties.iter().zip(&measured).enumerate() {
+        if let Some((step, why)) = conditions::void(case, measured) {
+            return Outcome::Failed { side: side_of(party), step: step.into(), why };
+        }
+    }
     let mut all: Vec<Slice> = Vec::new();
     for (party, ((case, _), measured)) in parties.iter().zip(&measured).enumerate() {
         all.extend(hubs::slices_of(case, &measured.samples, Party::Case(party)));
@@ -148,7 +158,10 @@ fn one_after_the_other(
             coordinator::Outcome::Measured(measured) if measured.samples.is_empty() => {
                 return failed("batches".into(), "no sample was taken".into());
             }
-            coordinator::Outcome::Measured(measured) => sides[party] = Some(side(case, *measured, which)),
+            coordinator::Outcome::Measured(measured) => match conditions::void(case, &measured) {
+                Some((step, why)) => return failed(step.into(), why),
+                None => sides[party] = Some(side(case, *measured, which)),
+            },
         }
     }
     let sides: Vec<SideOfSet> = sides.into_iter().flatten().collect();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use weighbridge_lab::catalogue::{self, Refusal};
+use weighbridge_lab::conditions;
 use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
@@ -116,6 +117,7 @@ pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     };
     assert!(!measured.samples.is_empty(), "{id}: no samples");
     assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
+    assert_eq!(conditions::violations(case, &measured), [] as [&str; 0], "{id}");
     assert!(measured.facts.contains_key("policy"), "{id}: {:?}", measured.facts);
     let own_facts = measured.facts.keys().filter(|name| !["policy", "nice"].contains(&name.as_str()));
     assert!(own_facts.count() >= 2, "{id}: {:?}", measured.facts);

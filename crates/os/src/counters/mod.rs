@@ -1,7 +1,8 @@
 //! What the kernel counts: switches, faults and time of a thread, events of the processor, noise of the machine.
 //!
 //! Readings are plain numbers that only grow; `since` gives the difference. [`ThreadCounters`] and [`TaskSwitches`]
-//! are here, what `perf_event_open` counts is in [`Events`], what the machine does beside us in [`SystemNoise`].
+//! are here, what `perf_event_open` counts is in [`Events`], what the machine does beside us in [`SystemNoise`], what limits
+//! withhold from us in [`Throttling`].
 //!
 //! # Safety
 //!
@@ -10,9 +11,11 @@
 
 mod events;
 mod noise;
+mod pressure;
 
 pub use events::{EventCounts, Events};
 pub use noise::SystemNoise;
+pub use pressure::{Throttling, cpu_pressure_ns};
 
 use std::fs::File;
 use std::io;

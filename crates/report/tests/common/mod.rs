@@ -121,6 +121,7 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
         case: id.clone(),
         unit: unit.into(),
         runs: 9,
+        attempts: None,
         median,
         ci95: Some([median * (1.0 - width), median * (1.0 + width * 1.25)]),
         range: [median * (1.0 - 2.0 * width), median * (1.0 + 3.0 * width)],
