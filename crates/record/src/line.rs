@@ -391,9 +391,9 @@ pub struct SliceSeries {
 pub struct ToHub {
     /// The hub.
     pub hub: CaseId,
-    /// Cost of the case over cost of the hub: the estimate over the sets. Above 1 the case costs more, whatever its unit.
+    /// Cost of the case over cost of the hub: the median over the sets. Above 1 the case costs more, whatever its unit.
     pub median: f64,
-    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    /// Its interval at 95 %, with the set as the unit, as the session stopped by it; absent below six sets.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Number of sets.
@@ -413,6 +413,38 @@ pub struct Hub {
     pub range: [f64; 2],
     /// Number of sets.
     pub sets: u32,
+    /// What slices of twice the length did to the ratios to it; absent where no case had sets of both lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubled_slices: Option<DoubledSlices>,
+    /// Sets in which it took turns with other hubs; each pair of hubs stands once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meetings: Vec<HubMeeting>,
+}
+
+/// Two hubs that took turns with each other, so that their cases can be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HubMeeting {
+    /// The other hub.
+    pub with: CaseId,
+    /// Cost of this hub over cost of the other one: the Hodges–Lehmann estimate over the sets.
+    pub ratio: f64,
+    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// The ratio of each set, in the order of time.
+    pub ratios: Vec<f64>,
+}
+
+/// A control: does a case cost the same where it is interrupted by its hub half as often?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DoubledSlices {
+    /// Ratio to the hub with slices of twice the length over that with slices of the usual length, over all cases that had both.
+    pub factor: f64,
+    /// Its interval at 95 %, with the case as the unit; absent below six cases.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Number of cases.
+    pub cases: u32,
 }
 
 /// Why no further runs were made.
@@ -484,7 +516,8 @@ pub struct Summary {
     pub attempts: Option<Attempts>,
     /// Median over the runs' values.
     pub median: f64,
-    /// Exact order-statistic interval of the median, at least 95 %; absent below six runs.
+    /// Interval of the median at 95 %, widened by the correlation of neighbouring runs: the one by which the case stopped. Absent
+    /// below six runs.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Lowest and highest run.
@@ -818,6 +851,13 @@ mod tests {
                 median: 1.0,
                 range: [1.0, 2.0],
                 sets: 6,
+                doubled_slices: Some(DoubledSlices { factor: 1.0, ci95: Some([1.0, 1.0]), cases: 6 }),
+                meetings: vec![HubMeeting {
+                    with: case.clone(),
+                    ratio: 1.0,
+                    ci95: Some([1.0, 1.0]),
+                    ratios: vec![1.0; 6],
+                }],
             }),
             Line::Comparison(Comparison {
                 case: case.clone(),
