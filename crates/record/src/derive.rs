@@ -1,11 +1,15 @@
-//! Lines that follow from other lines: ratios between cases, the size at which two costs are equal, figures beside published ones.
+//! Lines that follow from other lines: ratios between cases, the order of cases that differ in the mechanism, the size at which
+//! two costs are equal, figures beside published ones.
 //!
 //! A session writes the comparisons that it planned; a report derives by these functions what is asked for afterwards. Both
 //! put lines into the record's form, so that a number in a report is a line of a record. All statistics are
 //! `weighbridge-stats`'.
 
+mod contests;
+
 use std::collections::BTreeMap;
 
+pub use contests::{Entry, FALSE_DISCOVERY_RATE, contests, log_ratio_to_hub};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::curve::{Both, Meeting, meeting};
 use weighbridge_stats::ranks::factor;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
 use crate::compare::{CaseVerdict, Claims, ComparedSet};
+use crate::contest::{Contest, Findings};
 use crate::latency::{Distribution, Latencies};
 
 /// One line of a record.
@@ -24,6 +25,10 @@ pub enum Line {
     Hub(Hub),
     /// Two cases of one record, interleaved, as a ratio of their costs.
     Comparison(Comparison),
+    /// Cases that differ in the mechanism, and which order of them is sure.
+    Contest(Contest),
+    /// All contests of a record, judged together.
+    Findings(Findings),
     /// How many times a figure of a baseline a case has.
     Ratio(Ratio),
     /// The size at which two mechanisms cost the same.
@@ -848,6 +853,7 @@ mod tests {
             Line::End(End { complete: true, elapsed_s: 1.0 }),
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
+        lines.extend(crate::contest::tests::full_lines(&case));
         lines
     }
 

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Crossover, End, Header, Hub, Line, Problem,
-    Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Findings, Header, Hub,
+    Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
-use crate::unfinished;
+use crate::{suite, unfinished};
 
 /// The mechanism that is the harness itself.
 pub const HARNESS: &str = "noop";
@@ -25,6 +25,10 @@ pub struct Report {
     pub cases: Vec<Measured>,
     /// Ratios between cases.
     pub comparisons: Vec<Sourced<Comparison>>,
+    /// Cases that differ in the mechanism, and which order of them is sure: those of the records, or what follows from their runs.
+    pub contests: Vec<Sourced<Contest>>,
+    /// What holds of all contests of a record together.
+    pub findings: Vec<Sourced<Findings>>,
     /// Is the report only about cases as compared with a baseline that was chosen for it?
     pub is_compared: bool,
     /// Figures of cases as multiples of a baseline's: those of the records, or of the baseline chosen.
@@ -171,6 +175,11 @@ impl Report {
         Ok(self)
     }
 
+    /// The ratios that stand in no table of a suite.
+    pub fn free_ratios(&self) -> impl Iterator<Item = &Sourced<Ratio>> {
+        self.ratios.iter().filter(|ratio| self.is_compared || !suite::has_ratios(self, ratio.source))
+    }
+
     /// A case of a record.
     pub fn case(&self, source: usize, id: &CaseId) -> Option<&Measured> {
         self.cases.iter().find(|case| case.source == source && case.id == *id)
@@ -223,6 +232,9 @@ impl Report {
                 }
                 Line::Hub(hub) => from.hubs.push(hub),
                 Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
+                Line::Contest(what) if what.contestants.is_empty() => {}
+                Line::Contest(what) => self.contests.push(Sourced { source, what }),
+                Line::Findings(what) => self.findings.push(Sourced { source, what }),
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
                 Line::Ratio(what) => self.ratios.push(Sourced { source, what }),
                 Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),
@@ -249,6 +261,12 @@ impl Report {
                 summary.series_ci95 = derive::series_intervals(&measured.runs);
             }
         }
+        if !self.findings.iter().any(|findings| findings.source == source) {
+            let (contests, findings) = contests(&self.cases[first..]);
+            self.contests.retain(|contest| contest.source != source);
+            self.contests.extend(contests.into_iter().map(|what| Sourced { source, what }));
+            self.findings.extend(findings.map(|what| Sourced { source, what }));
+        }
     }
 
     fn case_mut(&mut self, source: usize, places: &mut HashMap<CaseId, usize>, id: &CaseId) -> &mut Measured {
@@ -271,6 +289,27 @@ impl Report {
         };
         &mut self.cases[place]
     }
+}
+
+/// The lines that a report of one record shows and that follow from its other lines: the order of mechanisms, and what the tables of
+/// its suite are made of.
+pub fn derived(report: &Report) -> Vec<Line> {
+    let contests = report.contests.iter().map(|contest| Line::Contest(contest.what.clone()));
+    let findings = report.findings.iter().map(|findings| Line::Findings(findings.what));
+    let of_suites = suite::derived(report).into_iter().map(|(_, line)| line);
+    contests.chain(findings).chain(of_suites).collect()
+}
+
+/// What follows from the runs of one record.
+fn contests(cases: &[Measured]) -> (Vec<Contest>, Option<Findings>) {
+    let measured = cases.iter().filter(|case| case.summary.is_some());
+    let entries: Vec<derive::Entry<'_>> = measured
+        .filter_map(|case| {
+            let higher_is_better = case.higher_is_better();
+            Some(derive::Entry { case: &case.id, unit: case.unit()?, higher_is_better, runs: &case.runs })
+        })
+        .collect();
+    derive::contests(&entries)
 }
 
 fn ratios(base: &Measured, case: &Measured, record: Option<&str>) -> Vec<Ratio> {

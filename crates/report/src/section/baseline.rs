@@ -10,7 +10,7 @@ const HEADS: [&str; 6] = ["case", "here", "baseline", "times", "95 % interval", 
 
 /// Nothing where nothing was compared with a baseline.
 pub fn section(report: &Report) -> Option<Section> {
-    let first = &report.ratios.first()?.what;
+    let first = &report.free_ratios().next()?.what;
     let (title, about) = match &first.baseline_record {
         None => (
             format!("Compared with {}", first.baseline),
@@ -26,7 +26,7 @@ pub fn section(report: &Report) -> Option<Section> {
     };
     let mut blocks = vec![Block::Paragraph(about.into())];
     let mut figures: Vec<&str> = Vec::new();
-    for ratio in &report.ratios {
+    for ratio in report.free_ratios() {
         if !figures.contains(&ratio.what.figure.as_str()) {
             figures.push(&ratio.what.figure);
         }
@@ -38,7 +38,7 @@ pub fn section(report: &Report) -> Option<Section> {
 /// One figure of all cases that have it.
 fn table(report: &Report, figure: &str) -> Table {
     let found: Vec<&Sourced<Ratio>> =
-        report.ratios.iter().filter(|ratio| ratio.what.figure == figure).collect();
+        report.free_ratios().filter(|ratio| ratio.what.figure == figure).collect();
     let values = || found.iter().flat_map(|ratio| [ratio.what.here, ratio.what.there]);
     let scaled = |unit: &str, name: &dyn Fn(&str) -> String| {
         let scale = Scale::new(unit, values());

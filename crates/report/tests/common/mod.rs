@@ -233,6 +233,23 @@ fn comparisons(lines: &mut Vec<Line>) {
     }
 }
 
+/// Twelve runs of each of some mechanisms at 4 KiB, which scatter by 10 % to either side, each in its own way.
+fn runs_at_4_kib(lines: &mut Vec<Line>) {
+    for (placement, factor) in [("same-cpu", 1.0), ("two-cpus", 7.5)] {
+        for (own, (mechanism, value)) in
+            [("pipe", 2980.0), ("ring-futex", 2040.0), ("unix-stream", 3060.0), ("tcp", 9520.0)]
+                .into_iter()
+                .enumerate()
+        {
+            let id = id("roundtrip", mechanism, &[], 4096, placement);
+            for index in 0..12u32 {
+                let share = (f64::from((index * 5 + own as u32 * 7) % 12) - 5.5) / 55.0;
+                lines.push(Line::Run(run(&id, index, value * factor * (1.0 + share))));
+            }
+        }
+    }
+}
+
 /// A finished record with two placements, skips, shape violations and regimes.
 pub fn whole() -> Reading {
     let mut lines = vec![header()];
@@ -241,6 +258,7 @@ pub fn whole() -> Reading {
         over_sizes(&mut lines, placement);
     }
     without_sizes(&mut lines);
+    runs_at_4_kib(&mut lines);
     comparisons(&mut lines);
     lines.push(skip(
         id("roundtrip", "ring-futex", &[("wait", "uring")], 1, "same-cpu"),
