@@ -262,6 +262,12 @@ pub struct PerOp {
     pub major_faults: f64,
     /// CPU time, user and system, in nanoseconds.
     pub cpu_ns: f64,
+    /// The part of it in user mode; absent in records from before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<f64>,
+    /// The part of it in the kernel, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_ns: Option<f64>,
     /// Moves of a role to another CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrations: Option<f64>,
@@ -287,6 +293,8 @@ impl PerOp {
             minor_faults: of(|per_op| per_op.minor_faults),
             major_faults: of(|per_op| per_op.major_faults),
             cpu_ns: of(|per_op| per_op.cpu_ns),
+            user_ns: of_known(|per_op| per_op.user_ns),
+            kernel_ns: of_known(|per_op| per_op.kernel_ns),
             migrations: of_known(|per_op| per_op.migrations),
             cycles: of_known(|per_op| per_op.cycles),
             instructions: of_known(|per_op| per_op.instructions),
@@ -697,8 +705,14 @@ mod tests {
     fn full_lines() -> Vec<Line> {
         let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
         let map = || BTreeMap::from([("a".to_owned(), "b".to_owned())]);
-        let per_op =
-            PerOp { migrations: Some(0.0), cycles: Some(1.0), instructions: Some(1.0), ..PerOp::default() };
+        let per_op = PerOp {
+            user_ns: Some(1.0),
+            kernel_ns: Some(1.0),
+            migrations: Some(0.0),
+            cycles: Some(1.0),
+            instructions: Some(1.0),
+            ..PerOp::default()
+        };
         let machine = Machine {
             command_line: Some("x".into()),
             boot_id: Some("x".into()),

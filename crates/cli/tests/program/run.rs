@@ -110,7 +110,9 @@ fn the_record_says_everything_from_its_header_to_its_end() {
         .collect();
     assert_eq!(contests.len(), 1, "{contests:?}");
     assert_eq!((contests[0].sure.len(), contests[0].contestants[1].times_first), (1, 5.0));
-    assert!(lines.iter().any(|line| matches!(line, Line::Findings(of) if (of.contests, of.claimed) == (1, 1))));
+    assert!(
+        lines.iter().any(|line| matches!(line, Line::Findings(of) if (of.contests, of.claimed) == (1, 1)))
+    );
 }
 
 #[test]
