@@ -546,7 +546,10 @@ pub struct Ratio {
     /// The record of the baseline, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_record: Option<String>,
-    /// Which figure: `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
+    /// In what the machine of that record differs from this one; absent where it does not, and within one record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_machine: Option<String>,
+    /// Which figure: `to_hub` (the cost as a multiple of the hub's, of two records), `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
     /// `involuntary_switches_per_op`, or the name of a series.
     pub figure: String,
     /// The figure of the case, in the case's unit for `value`, else in the unit of the figure's name.
@@ -831,6 +834,7 @@ mod tests {
                 case: case.clone(),
                 baseline: case.clone(),
                 baseline_record: Some("before.jsonl".into()),
+                other_machine: Some("hostname: a and b".into()),
                 figure: "value".into(),
                 here: 1.0,
                 there: 1.0,

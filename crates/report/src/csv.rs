@@ -54,11 +54,12 @@ const COLUMNS: [&str; 40] = [
 ];
 
 /// Columns of a report that compares cases with a baseline.
-const RATIOS: [&str; 11] = [
+const RATIOS: [&str; 12] = [
     "record",
     "case",
     "baseline",
     "baseline_record",
+    "other_machine",
     "figure",
     "here",
     "there",
@@ -104,6 +105,7 @@ fn ratios(report: &Report) -> String {
             what.case.to_string(),
             what.baseline.to_string(),
             what.baseline_record.clone().unwrap_or_default(),
+            what.other_machine.clone().unwrap_or_default(),
             what.figure.clone(),
             what.here.to_string(),
             what.there.to_string(),

@@ -101,6 +101,8 @@ pub struct Item {
     pub further: Vec<String>,
     /// Entries below it.
     pub items: Vec<Item>,
+    /// Does it stand for what a fold shows, so that a format with folds leaves it out?
+    pub only_without_folds: bool,
 }
 
 impl From<String> for Item {
@@ -110,6 +112,11 @@ impl From<String> for Item {
 }
 
 impl Item {
+    /// What a format without folds says in place of what they hold.
+    pub fn without_folds(text: String) -> Item {
+        Item { text, only_without_folds: true, ..Item::default() }
+    }
+
     /// On a line of the given width, with `…` for what has no room.
     pub fn fitted(&self, width: usize) -> String {
         use textwrap::core::display_width;

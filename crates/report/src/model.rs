@@ -157,15 +157,33 @@ impl Report {
     }
 
     /// Compares every case with that of the same id of another record, in place of ratios of the records. Such a comparison is
-    /// not interleaved.
+    /// not interleaved. Of cases that took turns with the same hub, the multiples of its cost are compared first.
     ///
     /// # Errors
-    /// A sentence, where the two records have no case in common.
-    pub fn with_baseline_record(mut self, name: &str, baseline: Reading) -> Result<Report, String> {
+    /// A sentence, where the two records have no case in common, or are of different machines and not `across_machines`.
+    pub fn with_baseline_record(
+        mut self,
+        name: &str,
+        baseline: Reading,
+        across_machines: bool,
+    ) -> Result<Report, String> {
         let baseline = Report::from_reading(baseline);
+        let foreign: Vec<Option<String>> =
+            self.sources.iter().map(|source| other_machine(source, &baseline.sources[0])).collect();
+        if let Some(what) = foreign.iter().flatten().next().filter(|_| !across_machines) {
+            return Err(format!(
+                "`{name}` is of another machine ({what}), so a ratio would be one of machines; give --across-machines to compare \
+                 them all the same"
+            ));
+        }
         let of_case = |case: &Measured| {
             let base = baseline.cases.iter().find(|base| base.id == case.id && base.unit() == case.unit());
-            base.map_or(Vec::new(), |base| sourced(case.source, ratios(base, case, Some(name))))
+            let mut found =
+                base.map_or(Vec::new(), |base| sourced(case.source, ratios(base, case, Some(name))));
+            for ratio in &mut found {
+                ratio.what.other_machine = foreign[case.source].clone();
+            }
+            found
         };
         self.ratios = self.cases.iter().flat_map(of_case).collect();
         if self.ratios.is_empty() {
@@ -316,6 +334,22 @@ fn ratios(base: &Measured, case: &Measured, record: Option<&str>) -> Vec<Ratio> 
     let (Some(there), Some(here)) = (&base.summary, &case.summary) else { return Vec::new() };
     let base = derive::Side { summary: there, runs: &base.runs, record };
     derive::ratios(base, derive::Side { summary: here, runs: &case.runs, record: None })
+}
+
+/// In what the machines of two records differ, where both are known and not the same: `hostname: here and there`.
+fn other_machine(here: &Source, there: &Source) -> Option<String> {
+    let identity = |source: &Source| {
+        let machine = &source.header.as_ref()?.machine;
+        Some([
+            ("hostname", machine.hostname.clone()),
+            ("architecture", machine.arch.clone()),
+            ("CPU", machine.cpu_model.clone()),
+            ("number of CPUs", machine.cpus.len().to_string()),
+        ])
+    };
+    let (here, there) = (identity(here)?, identity(there)?);
+    let differs = here.into_iter().zip(there).find(|((_, here), (_, there))| here != there);
+    differs.map(|((name, here), (_, there))| format!("{name}: {here} and {there}"))
 }
 
 fn sourced(source: usize, ratios: Vec<Ratio>) -> Vec<Sourced<Ratio>> {

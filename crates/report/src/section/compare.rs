@@ -40,8 +40,8 @@ pub fn section(report: &Report) -> Option<Section> {
     }
     let remarked = verdicts.iter().filter(|of| !of.remarks.is_empty()).map(|of| Item {
         text: of.case.to_string(),
-        further: Vec::new(),
         items: of.remarks.iter().map(|remark| Item::from(plain(remark))).collect(),
+        ..Item::default()
     });
     let remarked: Vec<Item> = remarked.collect();
     if !remarked.is_empty() {
@@ -187,7 +187,5 @@ fn what_changed(of: &CaseVerdict) -> Item {
         );
     }
     items.push(format!("look closer: weighbridge run {} --set counters=events", of.case).into());
-    Item {
-        text: format!("{}: {}", of.case, of.ratio.map_or("–".into(), ratio)), further: Vec::new(), items
-    }
+    Item { text: format!("{}: {}", of.case, of.ratio.map_or("–".into(), ratio)), items, ..Item::default() }
 }

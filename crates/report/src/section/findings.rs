@@ -3,7 +3,7 @@
 use crate::document::{Block, Item, Section};
 use crate::findings::{by_chance, chosen, contests, line, others, table};
 use crate::model::Report;
-use crate::notes::{FEW, few};
+use crate::notes::{ELSEWHERE, FEW, few};
 use crate::words::many;
 
 const ABOUT: &str = "Mechanisms under the same conditions, compared pair by pair through their ratios to the hub with which they took \
@@ -23,9 +23,7 @@ pub fn section(report: &Report) -> Option<Section> {
     let mut list: Vec<Item> =
         chosen(&contests, FEW).into_iter().map(|contest| line(report, contest).into()).collect();
     let rest = contests.len() - list.len();
-    list.extend(
-        (rest > 0).then(|| Item::from(format!("… {rest} more in the fold of the HTML and Markdown reports"))),
-    );
+    list.extend((rest > 0).then(|| Item::without_folds(format!("… {rest} more; {ELSEWHERE}"))));
     blocks.extend((!list.is_empty()).then_some(Block::List(list)));
     let mut all = Vec::new();
     for contest in &contests {
