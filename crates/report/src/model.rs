@@ -113,7 +113,7 @@ impl Measured {
         self.summary.as_ref().is_some_and(|summary| !summary.regimes.is_empty())
     }
 
-    /// The harness measured against itself; not a mechanism that anyone could choose.
+    /// Is it the harness measured against itself, which is no mechanism?
     pub fn is_harness(&self) -> bool {
         self.id.mechanism == HARNESS
     }
@@ -134,9 +134,8 @@ impl Report {
         report
     }
 
-    /// Compares every case of the sort of `baseline` with it, in all its figures, in place of ratios of the records. A time is a
-    /// time, whatever it is of; a rate is compared with rates of the same unit; payloads must be equal, unless the baseline
-    /// has none.
+    /// Compares every case of the sort of `baseline` with it, in all its figures, in place of ratios of the records. Times are
+    /// compared with times of any unit, rates with rates of the same unit; payloads must be equal, unless the baseline has none.
     ///
     /// # Errors
     /// A sentence, where no record has a figure of that case, or nothing that can be compared with it.
@@ -172,8 +171,8 @@ impl Report {
             self.sources.iter().map(|source| other_machine(source, &baseline.sources[0])).collect();
         if let Some(what) = foreign.iter().flatten().next().filter(|_| !across_machines) {
             return Err(format!(
-                "`{name}` is of another machine ({what}), so a ratio would be one of machines; give --across-machines to compare \
-                 them all the same"
+                "`{name}` is of another machine ({what}), so a ratio would be one of machines; --across-machines compares them \
+                 nevertheless"
             ));
         }
         let of_case = |case: &Measured| {

@@ -15,15 +15,15 @@ pub fn section(report: &Report) -> Option<Section> {
     let (title, about) = match &first.baseline_record {
         None => (
             format!("Compared with {}", first.baseline),
-            "Times: how many times the baseline's figure a case has, the median over pairs of runs of one round, which are \
-             neighbours in time.",
+            "The column times is the figure of the case divided by that of the baseline: the median over pairs of runs of one round, which \
+             are neighbours in time.",
         ),
         Some(record) => (
             format!("Compared with the same cases of {record}"),
             "This comparison is not interleaved: the two records were measured one after the other, so a change of the machine \
              between them is in each ratio, and the intervals do not cover it. Multiples of the hub's cost suffer least from \
-             that, because the hub was measured in the same slices; the ratio of the figures themselves stands beside. Times: \
-             how many times the baseline's figure a case has, the median of the quotients of all runs of both.",
+             that, because the hub was measured in the same slices; the ratio of the figures themselves stands beside. The column times \
+             is the figure of the case divided by that of the baseline: the median of the quotients of all runs of both.",
         ),
     };
     let mut blocks = vec![Block::Paragraph(about.into())];

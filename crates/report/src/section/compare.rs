@@ -12,9 +12,9 @@ use crate::units::{count, with_unit};
 use crate::words::{many, plain};
 
 const HEADS: [&str; 7] = ["case", "A", "B", "cost B/A", "interval", "verdict", "sets"];
-const ABOUT: &str = "Cost B/A: above 1, B costs more, whatever the unit. The interval decides: equivalent inside the margin, regressed \
-                     above 1, improved below 1, otherwise inconclusive. It is at least one of 95 %, wider where the comparison was \
-                     looked at several times or was chosen from many cases.";
+const ABOUT: &str = "Cost B/A is a ratio of costs, for times and for rates: above 1, B costs more. The verdict follows from the interval: equivalent \
+                     inside the margin, regressed above 1, improved below 1, otherwise inconclusive. Its confidence is at least 95 %, and \
+                     higher where the comparison had several looks or was selected from many cases.";
 
 /// Nothing where nothing was compared.
 pub fn section(report: &Report) -> Option<Section> {

@@ -6,10 +6,11 @@ use crate::model::Report;
 use crate::notes::{ELSEWHERE, FEW, few};
 use crate::words::many;
 
-const ABOUT: &str = "Mechanisms under the same conditions, compared pair by pair through their ratios to the hub with which they took \
-                     turns, or by runs of the same round. What is called sure of one comparison holds simultaneously, with all \
-                     comparisons of the record considered.";
-const PAIRS: &str = "Each interval of these pairs is one of 95 % by itself.";
+const ABOUT: &str = "Each line compares the mechanisms of one pattern, payload and placement pair by pair: through their ratios to the hub, \
+                     or by runs of the same round. Everything that a line calls sure holds simultaneously; the confidence accounts for \
+                     the number of lines.";
+const PAIRS: &str =
+    "The interval of each of these pairs has 95 % by itself; the number of pairs is not accounted for.";
 
 /// Nothing where the record compares nothing.
 pub fn section(report: &Report) -> Option<Section> {

@@ -106,7 +106,7 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
         }
     };
     columns.extend([scaled("p50", &percentile(0.5)), scaled("p99", &percentile(0.99))]);
-    // A tool whose output was imported names no roles, and what nobody counted is not zero.
+    // Imported output names no roles; a count that was not made is blank and not 0.
     if matrix.is_counted() {
         let per_op = |head: &str, get: fn(&PerOp) -> f64| {
             over(head.into(), &|summary| Some(get(&summary.per_op)), &count)

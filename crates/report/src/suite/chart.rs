@@ -49,7 +49,7 @@ pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
     let mut notes = vec![
         "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
          descriptor of a memory file that is used again; IBENCH is a pipe each way with poll() before each read, payload \
-         there and back. The sender fills each payload, and no process reads it, as there."
+         there and back. The sender fills each payload and no process reads it, as in 2014."
             .to_string(),
         "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the interval of that \
          one. SPEEDUP is IBENCH over MAX, the median over pairs of runs of one round with its sign-test interval of 95 %: \

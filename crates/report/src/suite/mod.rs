@@ -251,7 +251,8 @@ fn reasons<'a>(found: impl IntoIterator<Item = Found<'a>>) -> Vec<String> {
 }
 
 /// What no ratio to another machine can mean.
-const NOT_A_RACE: &str = "The machines differ: a ratio to a published figure says how far the two tables are apart, not which program is better.";
+const NOT_A_RACE: &str =
+    "The machines differ: a ratio to a published figure compares two machines as well as two programs.";
 
 #[cfg(test)]
 mod tests {
