@@ -272,6 +272,9 @@ pub struct Report {
     /// another record, whose runs were not interleaved with these
     #[arg(long, value_name = "CASE|FILE")]
     pub baseline: Option<String>,
+    /// Compare with a record of another machine too; each line says so
+    #[arg(long, requires = "baseline")]
+    pub across_machines: bool,
     /// Write to this file, which must not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

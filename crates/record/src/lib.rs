@@ -8,6 +8,7 @@
 
 mod case_id;
 mod compare;
+mod contest;
 pub mod derive;
 mod file;
 mod found;
@@ -18,6 +19,7 @@ mod migrate;
 
 pub use case_id::{CaseId, ParseCaseIdError};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
+pub use contest::{Contest, Contestant, Findings, SureOrder};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
 use crate::compare::{CaseVerdict, Claims, ComparedSet};
+use crate::contest::{Contest, Findings};
 use crate::latency::{Distribution, Latencies};
 
 /// One line of a record.
@@ -24,6 +25,10 @@ pub enum Line {
     Hub(Hub),
     /// Two cases of one record, interleaved, as a ratio of their costs.
     Comparison(Comparison),
+    /// Cases that differ in the mechanism, and which order of them is sure.
+    Contest(Contest),
+    /// All contests of a record, judged together.
+    Findings(Findings),
     /// How many times a figure of a baseline a case has.
     Ratio(Ratio),
     /// The size at which two mechanisms cost the same.
@@ -257,6 +262,12 @@ pub struct PerOp {
     pub major_faults: f64,
     /// CPU time, user and system, in nanoseconds.
     pub cpu_ns: f64,
+    /// The part of it in user mode; absent in records from before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<f64>,
+    /// The part of it in the kernel, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_ns: Option<f64>,
     /// Moves of a role to another CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrations: Option<f64>,
@@ -282,6 +293,8 @@ impl PerOp {
             minor_faults: of(|per_op| per_op.minor_faults),
             major_faults: of(|per_op| per_op.major_faults),
             cpu_ns: of(|per_op| per_op.cpu_ns),
+            user_ns: of_known(|per_op| per_op.user_ns),
+            kernel_ns: of_known(|per_op| per_op.kernel_ns),
             migrations: of_known(|per_op| per_op.migrations),
             cycles: of_known(|per_op| per_op.cycles),
             instructions: of_known(|per_op| per_op.instructions),
@@ -581,7 +594,10 @@ pub struct Ratio {
     /// The record of the baseline, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_record: Option<String>,
-    /// Which figure: `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
+    /// In what the machine of that record differs from this one; absent where it does not, and within one record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_machine: Option<String>,
+    /// Which figure: `to_hub` (the cost as a multiple of the hub's, of two records), `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
     /// `involuntary_switches_per_op`, or the name of a series.
     pub figure: String,
     /// The figure of the case, in the case's unit for `value`, else in the unit of the figure's name.
@@ -741,8 +757,14 @@ mod tests {
     fn full_lines() -> Vec<Line> {
         let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
         let map = || BTreeMap::from([("a".to_owned(), "b".to_owned())]);
-        let per_op =
-            PerOp { migrations: Some(0.0), cycles: Some(1.0), instructions: Some(1.0), ..PerOp::default() };
+        let per_op = PerOp {
+            user_ns: Some(1.0),
+            kernel_ns: Some(1.0),
+            migrations: Some(0.0),
+            cycles: Some(1.0),
+            instructions: Some(1.0),
+            ..PerOp::default()
+        };
         let machine = Machine {
             command_line: Some("x".into()),
             boot_id: Some("x".into()),
@@ -870,6 +892,7 @@ mod tests {
                 case: case.clone(),
                 baseline: case.clone(),
                 baseline_record: Some("before.jsonl".into()),
+                other_machine: Some("hostname: a and b".into()),
                 figure: "value".into(),
                 here: 1.0,
                 there: 1.0,
@@ -906,6 +929,7 @@ mod tests {
             Line::End(End { complete: true, elapsed_s: 1.0 }),
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
+        lines.extend(crate::contest::tests::full_lines(&case));
         lines
     }
 

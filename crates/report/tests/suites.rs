@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use snapbox::{assert_data_eq, file};
 use weighbridge_record::{Case, CaseId, Line, Reading, Run, Skipped, Summary};
-use weighbridge_report::{Block, Cell, Report, Section, Style, json, markdown, sections};
+use weighbridge_report::{Block, Cell, Report, Section, Style, derived, json, markdown, sections};
 
 /// A record of a suite: each case with what it gave, in its unit.
 fn record(suite: &str, cases: &[(&str, &str, f64)], skipped: &[(&str, &str)]) -> Reading {
@@ -235,6 +235,32 @@ fn every_format_has_the_section_and_other_records_have_none() {
     );
     let other = Report::from_reading(common::whole());
     assert!(sections(&other).is_empty() && !json(&other).contains("\"derived\""));
+}
+
+/// What a run wrote into its record is what the tables show, once.
+#[test]
+fn lines_that_the_record_holds_are_shown_as_they_are() {
+    let all = chart("");
+    let mut reading = record("kdbench", &borrowed(&all), &[]);
+    let report = Report::from_reading(reading.clone());
+    let mut lines = derived(&report);
+    let ratio = lines.iter_mut().find_map(|line| match line {
+        Line::Ratio(ratio) => Some(ratio),
+        _ => None,
+    });
+    ratio.expect("a speed-up").ratio = 77.0;
+    let count = lines.len();
+    reading.lines.extend(lines);
+    let report = Report::from_reading(reading);
+    assert_eq!(derived(&report).len(), count);
+    let text = markdown(&report);
+    assert_eq!(text.matches("77.00").count(), 1, "{text}");
+    assert!(!text.contains("Compared with"), "ratios of a suite have no table of their own");
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert!(
+        document.get("ratios").is_none()
+            && document["derived"].as_array().is_some_and(|all| all.len() == count)
+    );
 }
 
 #[test]

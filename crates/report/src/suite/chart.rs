@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use weighbridge_record::{Crossover, Line, Summary, derive};
+use weighbridge_record::{Crossover, Line, Ratio, Summary, derive};
 use weighbridge_stats::curve::{Both, Meeting, meeting};
 
 use super::published::{KDBUS_2014, Row, rows};
@@ -49,7 +49,7 @@ pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
     let mut notes = vec![
         "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
          descriptor of a memory file that is used again; IBENCH is a pipe each way with poll() before each read, payload \
-         there and back. The sender fills each payload, and no process reads it, as there."
+         there and back. The sender fills each payload and no process reads it, as in 2014."
             .to_string(),
         "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the interval of that \
          one. SPEEDUP is IBENCH over MAX, the median over pairs of runs of one round with its sign-test interval of 95 %: \
@@ -127,7 +127,16 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
 /// from the medians alone where the record has no such pair.
 fn speedup(record: &Record<'_>, ibench: Found<'_>, max: Found<'_>) -> String {
     let (Some(pipe), Some(other)) = (ibench.side(), max.side()) else { return String::new() };
-    let Some(line) = derive::ratio(pipe, other, "value") else { return String::new() };
+    let (baseline, case) = (&pipe.summary.case, &other.summary.case);
+    let is_it = |line: &Ratio| {
+        line.baseline == *baseline
+            && line.case == *case
+            && line.figure == "value"
+            && line.baseline_record.is_none()
+    };
+    // What was compared for the report only is of other ratios.
+    let held = if record.report.is_compared { None } else { record.held(&record.report.ratios, is_it) };
+    let Some(line) = held.or_else(|| derive::ratio(pipe, other, "value")) else { return String::new() };
     let text = match line.ci95 {
         Some(interval) => format!("{:.2} {}", line.ratio, reach(line.ratio, interval)),
         None if line.pairs == 0 => format!("{:.2}", line.ratio),
@@ -145,7 +154,12 @@ fn equally_fast(record: &Record<'_>, placement: &str) -> String {
             Found::Value(_, second) => Some((first, second)),
             _ => None,
         });
-    let Some(line) = derive::crossover(&both.collect::<Vec<(&Summary, &Summary)>>()) else {
+    let both: Vec<(&Summary, &Summary)> = both.collect();
+    let is_it = |line: &Crossover| {
+        both.iter().any(|(first, second)| line.first == first.case && line.second == second.case)
+    };
+    let held = record.held(&record.report.crossovers, is_it);
+    let Some(line) = held.or_else(|| derive::crossover(&both)) else {
         return "Copy and memfd were not measured at a common size.".into();
     };
     let text = told(&line);
