@@ -147,6 +147,8 @@ Examples:
     Check(Check),
     /// Record and analyse the traffic of a D-Bus; find costly match rules
     Dbus(crate::dbus_args::Dbus),
+    /// Measure in a kernel of your choice, in an emulated machine that counts instructions
+    Guest(crate::guest_args::Guest),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"

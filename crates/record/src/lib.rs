@@ -21,9 +21,9 @@ pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{
-    Cache, Case, Check, Clock, Comparison, Cpu, Crossover, Dram, End, Header, Hub, Line, Machine, Meaning,
-    Node, Noise, PerOp, Published, Ratio, Regime, RegimeKind, RoleCounters, Run, Skipped, SliceSeries,
-    Slices, StoppedBy, Summary, ToHub, Tool, Turn,
+    CLOCK_OF_INSTRUCTIONS, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, Dram, End, Header, Hub,
+    Line, Machine, Meaning, Node, Noise, PerOp, Published, Ratio, Regime, RegimeKind, RoleCounters, Run,
+    Skipped, SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn,
 };
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.

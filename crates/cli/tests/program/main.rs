@@ -10,6 +10,7 @@ mod compare;
 mod dbus;
 mod death;
 mod disk;
+mod guest;
 mod help;
 mod history;
 mod import;

@@ -218,17 +218,18 @@ fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {
 
 fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Table) -> Block {
     let mut lines = lines(cx, matrix, |case, summary| {
-        let cpu_ns = summary.per_op.cpu_ns;
+        let (cpu, unit) = summary.per_op.cpu();
         let hover = vec![
             format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
-            format!("{} of CPU time", with_unit("ns", cpu_ns)),
+            format!("{} of CPU time", with_unit(unit, cpu)),
         ];
-        Point { x: 0.0, y: cpu_ns, interval: None, hover }
+        Point { x: 0.0, y: cpu, interval: None, hover }
     });
     // CPU time is counted in ticks by some kernels, so zero is possible, and a logarithmic axis has no place for it.
     lines.iter_mut().for_each(|line| line.points.retain(|point| point.y > 0.0));
     let (low, high) = lines::range(lines.iter().flat_map(|line| &line.points).map(|point| point.y));
-    let y = Axis::Log(LogAxis::values("ns/operation", low, high));
+    let unit = matrix.column(0).next().map_or("ns", |(_, _, summary)| summary.per_op.cpu().1);
+    let y = Axis::Log(LogAxis::values(&format!("{unit}/operation"), low, high));
     let name = format!("CPU time per operation: {}", title(matrix));
     chart(name, "", Drawing::Lines(sizes(matrix), y, lines), Some(figures))
 }
@@ -238,7 +239,8 @@ fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Table) -> Block {
 fn counts(matrix: &Matrix<'_>) -> (Table, Option<Table>) {
     let places = 0..matrix.columns.len();
     let of = |column| matrix.column(column).map(|(_, _, summary)| &summary.per_op);
-    let cpu = Scale::new("ns", places.clone().flat_map(of).map(|per_op| per_op.cpu_ns));
+    let unit = places.clone().flat_map(of).next().map_or("ns", |per_op| per_op.cpu().1);
+    let cpu = Scale::new(unit, places.clone().flat_map(of).map(|per_op| per_op.cpu().0));
     let name = |column: usize| Cell::from(matrix.columns[column].name.as_str());
     let heads = ["per operation", "voluntary switches", "involuntary switches", "minor faults"];
     let heads = heads.map(String::from).into_iter().chain([format!("CPU {}", cpu.name)]);
@@ -251,7 +253,7 @@ fn counts(matrix: &Matrix<'_>) -> (Table, Option<Table>) {
             over(|per_op| per_op.voluntary_switches, &count),
             over(|per_op| per_op.involuntary_switches, &count),
             over(|per_op| per_op.minor_faults, &count),
-            over(|per_op| per_op.cpu_ns, &|value| cpu.show(value)),
+            over(|per_op| per_op.cpu().0, &|value| cpu.show(value)),
         ]
     };
     let per_operation = Table::new("", heads, places.clone().map(row).collect());
