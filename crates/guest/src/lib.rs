@@ -7,6 +7,8 @@
 //! | file | what it does |
 //! |---|---|
 //! | `kernel.rs`, `debian.rs` | which kernel: a file, a folder, an unpacked package, the host's |
+//! | `config.rs` | in what two kernels differ: options, compilers |
+//! | `bloat.rs` | in what two ELF files differ: sizes of symbols and sections |
 //! | `modules.rs` | modules of a kernel, in the order in which they must be loaded |
 //! | `program.rs`, `archive.rs` | the program with its libraries, as an initramfs |
 //! | `job.rs`, `port.rs` | what the guest shall do, and what it answers over its second serial port |
@@ -15,7 +17,9 @@
 //! | `counted.rs` | lines of a record in instructions |
 
 pub mod archive;
+pub mod bloat;
 pub mod boot;
+pub mod config;
 pub mod console;
 pub mod counted;
 mod debian;

@@ -1,5 +1,6 @@
 //! The commands, one file or folder each.
 
+mod bloat;
 mod check;
 mod compare;
 mod completions;
@@ -38,6 +39,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
+        Command::Bloat(args) => bloat::bloat(&args),
         Command::Guest(args) => guest::guest(&args),
         Command::Dbus(args) => dbus::dbus(&args),
         Command::Completions(args) => completions::completions(&args),

@@ -1,7 +1,9 @@
 //! `weighbridge guest`: a kernel booted in an emulated machine that counts instructions, and measured there.
 
+mod compare;
 mod doctor;
 mod machine;
+mod patch_report;
 mod run;
 
 use crate::guest_args::{Command, Guest};
@@ -11,6 +13,7 @@ use crate::{Exit, Failure, output};
 pub fn guest(args: &Guest) -> Result<Exit, Failure> {
     match &args.command {
         Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::compare(args),
         Command::Doctor => doctor::doctor(),
     }
 }
