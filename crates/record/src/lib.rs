@@ -23,9 +23,9 @@ pub use contest::{Contest, Contestant, Findings, SureOrder};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{
-    Attempts, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, DoubledSlices, Dram, End, Header, Hub,
-    HubMeeting, Line, Machine, Meaning, Node, Noise, PerOp, Published, Ratio, Regime, RegimeKind,
-    RoleCounters, Run, Skipped, SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn,
+    Attempts, CLOCK_OF_INSTRUCTIONS, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, DoubledSlices,
+    Dram, End, Header, Hub, HubMeeting, Line, Machine, Meaning, Node, Noise, PerOp, Published, Ratio, Regime,
+    RegimeKind, RoleCounters, Run, Skipped, SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn,
 };
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.

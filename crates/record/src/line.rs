@@ -203,7 +203,7 @@ pub struct Dram {
 /// The clock of the timed regions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// Always `CLOCK_MONOTONIC_RAW`.
+    /// `CLOCK_MONOTONIC_RAW`, or [`CLOCK_OF_INSTRUCTIONS`].
     pub source: String,
     /// What the kernel reads for it: `tsc`, `kvm-clock`, …
     pub kernel_source: String,
@@ -214,6 +214,16 @@ pub struct Clock {
     /// Ticks of the time-stamp counter per second, measured against the clock; absent where there is no invariant TSC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tsc_hz: Option<f64>,
+}
+
+/// The source of a clock that advances by one for each instruction that an emulated machine executes. Its record has no times.
+pub const CLOCK_OF_INSTRUCTIONS: &str = "icount";
+
+impl Clock {
+    /// Does it count instructions, and not time?
+    pub fn counts_instructions(&self) -> bool {
+        self.source == CLOCK_OF_INSTRUCTIONS
+    }
 }
 
 /// A case and its effective settings.
@@ -280,6 +290,14 @@ pub struct PerOp {
 }
 
 impl PerOp {
+    /// What the roles ran, with its unit: CPU time in `ns`, or `instructions` where an emulated machine counted those and no time.
+    pub fn cpu(&self) -> (f64, &'static str) {
+        match self.instructions {
+            Some(instructions) if self.cpu_ns == 0.0 => (instructions, "instructions"),
+            _ => (self.cpu_ns, "ns"),
+        }
+    }
+
     /// Each count of all of them put together by `with`. What one of them could not count is not known of all.
     pub fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {
         let of = |field: fn(&PerOp) -> f64| with(&all.iter().map(|per_op| field(per_op)).collect::<Vec<_>>());

@@ -211,7 +211,7 @@ pub(super) fn random_seed() -> u64 {
     }
 }
 
-fn rendered(report: &Report, format: RunFormat) -> String {
+pub(super) fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
         RunFormat::Table => report::text(report, output::style()),
         RunFormat::Markdown => report::markdown(report),

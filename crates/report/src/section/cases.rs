@@ -89,9 +89,9 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
         counted(per_op.voluntary_switches),
         counted(per_op.involuntary_switches),
         counted(per_op.minor_faults),
-        match is_counted || per_op.cpu_ns > 0.0 {
-            true => number(per_op.cpu_ns, &with_unit("ns", per_op.cpu_ns)),
-            false => Cell::from(""),
+        match per_op.cpu() {
+            (cpu, unit) if is_counted || cpu > 0.0 => number(cpu, &with_unit(unit, cpu)),
+            _ => Cell::from(""),
         },
     ]
 }

@@ -196,17 +196,18 @@ fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {
 
 fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Option<Table>) -> Block {
     let mut lines = lines(cx, matrix, |case, summary| {
-        let cpu_ns = summary.per_op.cpu_ns;
+        let (cpu, unit) = summary.per_op.cpu();
         let hover = vec![
             format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
-            format!("{} of CPU time", with_unit("ns", cpu_ns)),
+            format!("{} of CPU time", with_unit(unit, cpu)),
         ];
-        Point { x: 0.0, y: cpu_ns, interval: None, hover }
+        Point { x: 0.0, y: cpu, interval: None, hover }
     });
     // CPU time is counted in ticks by some kernels, so zero is possible, and a logarithmic axis has no place for it.
     lines.iter_mut().for_each(|line| line.points.retain(|point| point.y > 0.0));
     let (low, high) = lines::range(lines.iter().flat_map(|line| &line.points).map(|point| point.y));
-    let y = Axis::Log(LogAxis::values("ns/operation", low, high));
+    let unit = matrix.column(0).next().map_or("ns", |(_, _, summary)| summary.per_op.cpu().1);
+    let y = Axis::Log(LogAxis::values(&format!("{unit}/operation"), low, high));
     let name = format!("CPU time per operation: {}", title(matrix));
     chart(name, "", Drawing::Lines(sizes(matrix), y, lines), figures)
 }

@@ -118,7 +118,8 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
         ]);
     }
     // One unit for the whole and its parts.
-    let scale = Scale::new("ns", all().map(|summary| summary.per_op.cpu_ns));
+    let unit = all().next().map_or("ns", |summary| summary.per_op.cpu().1);
+    let scale = Scale::new(unit, all().map(|summary| summary.per_op.cpu().0));
     let cpu = |what: &str, get: fn(&PerOp) -> Option<f64>| {
         over(format!("{what} {}/op", scale.name), &|summary| get(&summary.per_op), &|value| scale.show(value))
     };
@@ -126,7 +127,7 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
     match has_parts {
         true => columns
             .extend([cpu("user CPU", |per_op| per_op.user_ns), cpu("kernel CPU", |per_op| per_op.kernel_ns)]),
-        false => columns.push(cpu("CPU", |per_op| Some(per_op.cpu_ns).filter(|ns| *ns > 0.0))),
+        false => columns.push(cpu("CPU", |per_op| Some(per_op.cpu().0).filter(|cpu| *cpu > 0.0))),
     }
     for name in series(matrix) {
         let series = Series::new(name, all().filter_map(|summary| summary.series.get(name).copied()));
