@@ -35,7 +35,8 @@ use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
-use wait::{check_doorbell, check_lifeline, futex_of};
+pub(crate) use wait::check_doorbell;
+use wait::{check_lifeline, futex_of};
 
 /// Receives messages. [`Group::subscribe`](crate::Group::subscribe) makes one.
 ///
@@ -577,6 +578,11 @@ impl Subscriber {
     /// Number of this subscriber in its group.
     pub fn id(&self) -> u32 {
         self.slot as u32
+    }
+
+    /// How far the subscribers of this group trust each other, as its creator decided.
+    pub fn trust(&self) -> Trust {
+        self.trust
     }
 
     /// The position up to which every message was received or lost.

@@ -50,8 +50,10 @@ Examples:
 
 const AFTER_COMPARE_HELP: &str = "\
 A side is settings, or another build of weighbridge whose peers are measured, or both, each with a --a or --b of its own: \
-AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, or a path. The side \
-that is left out is this program as it is. With --with, the words before it are the old records.
+AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER \
+(the control group of the peers), sysctl:NAME=VALUE, or a path. The side that is left out is this program as it is. A sysctl is \
+set before each run of its side, which needs root, and is put back at the end, even if the program is killed; the sides then run \
+one after the other. With --with, the words before it are the old records.
 
 A set is fresh peers of A and B that take turns in slices of some milliseconds, in some sets beside a second A: A against \
 itself is what this machine cannot tell apart. The margin that counts is at least twice that. Sets are looked at when there \
@@ -147,6 +149,17 @@ Examples:
     Check(Check),
     /// Record and analyse the traffic of a D-Bus; find costly match rules
     Dbus(crate::dbus_args::Dbus),
+    /// Measure in a kernel of your choice, in an emulated machine that counts instructions
+    Guest(crate::guest_args::Guest),
+    /// Say which symbols and sections of an ELF file grew: two kernels (vmlinux), modules or programs
+    #[command(after_help = "\
+Symbols of one name are added up, without the numbers that compilers give to copies of a function. A bzImage is compressed: take the \
+vmlinux of the same build.
+
+Examples:
+  weighbridge bloat linux-old/vmlinux linux-new/vmlinux
+  weighbridge bloat old.ko new.ko --format json")]
+    Bloat(Bloat),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"
@@ -270,6 +283,9 @@ pub struct Report {
     /// another record, whose runs were not interleaved with these
     #[arg(long, value_name = "CASE|FILE")]
     pub baseline: Option<String>,
+    /// Compare with a record of another machine too; each line says so
+    #[arg(long, requires = "baseline")]
+    pub across_machines: bool,
     /// Write to this file, which must not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -386,6 +402,20 @@ pub struct Check {
     /// Write only warnings to standard error, no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// `weighbridge bloat`
+#[derive(Debug, Args)]
+pub struct Bloat {
+    /// The old file
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+    /// The new file
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
 /// `weighbridge completions`

@@ -9,6 +9,7 @@ mod check;
 mod commands;
 mod dbus_args;
 mod destination;
+mod guest_args;
 mod harness;
 mod mistakes;
 mod nearest;
@@ -25,6 +26,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 
+use weighbridge_guest::init;
+use weighbridge_lab::compare::machine;
 use weighbridge_lab::peer;
 
 use check::supervisor;
@@ -66,10 +69,14 @@ impl fmt::Display for Failure {
 fn main() -> ExitCode {
     #[cfg(feature = "peers")]
     weighbridge_lab::catalogue::add(weighbridge_peers::FAMILIES);
+    if init::is_wanted() {
+        init::main();
+    }
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {
         Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
+        Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
         Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),

@@ -273,6 +273,7 @@ mod tests {
                 case: id.clone(),
                 unit,
                 runs: 6,
+                attempts: None,
                 median: 100.0,
                 ci95: Some([99.0, 101.0]),
                 range: [98.0, 102.0],

@@ -302,6 +302,7 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
         case: id.clone(),
         unit: case.unit.clone(),
         runs: runs.len() as u32,
+        attempts: None,
         median: summed.median,
         ci95: summed.ci95.map(<[f64; 2]>::from),
         range: summed.range.into(),

@@ -265,11 +265,23 @@ choice! {
         context switches"
 }
 
+choice! {
+    /// What a measured CPU does while no role runs on it.
+    pub enum Idle {
+        /// What the kernel lets it do: it halts, or sleeps in whatever way it has.
+        Halt = "halt",
+        /// It runs a spinner of the lowest priority.
+        Busy = "busy",
+    }
+    axis "idle", default Halt: "what a measured CPU does while no role runs on it: halt, as the kernel has it, or busy: it runs a \
+        spinner of the policy SCHED_IDLE, so that no figure has the halt of a virtual CPU in it"
+}
+
 /// Name of the axis that says how many roles there are, in patterns where all of them do the same.
 pub const ROLES: &str = "roles";
 
 /// The axes that every case has.
-pub const COMMON: &[Axis] = &[WAIT, Touch::AXIS, Peers::AXIS, NICE, SCHED, Counters::AXIS];
+pub const COMMON: &[Axis] = &[WAIT, Touch::AXIS, Peers::AXIS, NICE, SCHED, Idle::AXIS, Counters::AXIS];
 
 #[cfg(test)]
 mod tests {

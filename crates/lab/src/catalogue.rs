@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use weighbridge_record::CaseId;
 
-use crate::axis::{self, Choice, Peers};
+use crate::axis::{self, Choice, Idle, Peers};
 use crate::contract::{Caps, Family, PatternInfo, Prepared, Target, Unsupported};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
@@ -143,6 +143,12 @@ fn fits(prepared: &Prepared, host: &Host) -> Result<(), Unsupported> {
         return Err(Unsupported(
             "spinning on one CPU waits for the end of a time slice, milliseconds for each hop; use two-cpus or another wait"
                 .into(),
+        ));
+    }
+    let policies = params.axes.get(axis::SCHED.name).map_or("", String::as_str);
+    if params.choice_if_declared() == Some(Idle::Busy) && policies.split(':').any(|policy| policy == "idle") {
+        return Err(Unsupported(
+            "idle=busy has a spinner of the policy SCHED_IDLE on each CPU, with which a role of sched=idle would share it".into(),
         ));
     }
     if prepared.pattern.id == pattern::Stream::ID {

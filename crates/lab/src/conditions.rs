@@ -1,13 +1,51 @@
 //! What a case says is what was run: each role tells where it ran and how, and a run whose roles differ from its case is void.
 //!
 //! Checked here are conditions, not counts ([`counter_check`](crate::counter_check) judges those): the CPU of each role before
-//! and after the timed part, processes or threads, policy and nice value, and operations that were reported but not counted.
+//! and after the timed part, processes or threads, policy and nice value, operations that were reported but not counted, CPU time
+//! for which the reported time has no room, and roles that stay awake although they are said to wait in the kernel.
+//!
+//! # The CPU law
+//!
+//! A role cannot use more CPU time for an operation than the operation takes, and roles that share a CPU cannot do so
+//! together. The kernel counts the CPU time and each role its own operations, so figures that are too good because time is missing
+//! or because operations were counted twice break the law as soon as the roles are busy. It is looked at where all roles do the same
+//! batches one by one: the windows of streams and of concurrent roles begin and end in each role at another time.
 
-use crate::axis::{self, Peers};
-use crate::contract::Prepared;
+use crate::axis::{self, Peers, Wait};
+use crate::contract::{Caps, Prepared};
 use crate::coordinator::Measured;
 use crate::ctx::{Time, Whereabouts};
 use crate::peer::RoleReport;
+use crate::shared::Sample;
+
+/// The step of a run that is void because it is not what its case says.
+pub const STEP: &str = "conditions";
+
+/// The step of a run that is void because CPU time was withheld.
+pub const THROTTLED: &str = "throttled";
+
+/// CPU time that a control group withheld during a run, which makes it void: the kernel stops every role of a throttled group.
+pub fn throttled(case: &Prepared, measured: &Measured) -> Option<String> {
+    let throttling = measured.noise.throttling.filter(|throttling| throttling.periods > 0)?;
+    (case.target.time() != Time::Virtual).then(|| {
+        format!(
+            "the control group of this program was throttled in {} periods, for {:.1} ms; give it more CPU time (cpu.max)",
+            throttling.periods,
+            throttling.ns as f64 / 1e6
+        )
+    })
+}
+
+/// Why a run has no number, with the step in which that was seen.
+pub fn void(case: &Prepared, measured: &Measured) -> Option<(&'static str, String)> {
+    if let Some(why) = throttled(case, measured) {
+        return Some((THROTTLED, format!("the run is void: {why}")));
+    }
+    match &violations(case, measured)[..] {
+        [] => None,
+        found => Some((STEP, format!("the run is void: {}", found.join("; ")))),
+    }
+}
 
 /// Everything in which a run differs from what its case says, a sentence each. Any of it makes the run void.
 pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {
@@ -20,6 +58,8 @@ pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {
     }
     found.extend(not_apart(case, measured));
     found.extend(uncounted(case, measured));
+    found.extend(overspent(case, measured));
+    found.extend(awake(case, measured));
     found
 }
 
@@ -66,6 +106,112 @@ fn uncounted(case: &Prepared, measured: &Measured) -> Option<String> {
     }
     let sampled: u64 = measured.samples.iter().map(|sample| sample.ops).sum();
     let counted = measured.roles.iter().map(|report| report.counted.ops).max()?;
-    (sampled > counted)
-        .then(|| format!("the samples have {sampled} operations, of which only {counted} were counted"))
+    if sampled > counted {
+        return Some(format!("the samples have {sampled} operations, of which only {counted} were counted"));
+    }
+    let names = case.role_names();
+    let differs = |report: &&RoleReport| ![0, sampled].contains(&report.counted.sampled.ops);
+    let report = measured.roles.iter().find(differs)?;
+    Some(format!(
+        "the samples have {sampled} operations, of which {} has counted {}",
+        names.get(report.role).copied().unwrap_or("a role"),
+        report.counted.sampled.ops
+    ))
+}
+
+/// What the clocks of CPU time and of elapsed time may differ by.
+const CLOCKS_DIFFER_BY: f64 = 0.03;
+/// What reading the counters costs beside each sample: some system calls.
+const READINGS_NS: u64 = 20_000;
+
+/// What a set of samples took, where every role that does anything has counted them one by one.
+struct Spent {
+    ops: f64,
+    elapsed_ns: f64,
+    /// What is beside the samples, which may count as CPU time in them.
+    beside_ns: f64,
+}
+
+impl Spent {
+    fn of(case: &Prepared, measured: &Measured) -> Option<Spent> {
+        // In an open loop a sample is the sum of what requests took, which overlap.
+        let is_open_loop = case.params.axes.get("rate").is_some_and(|rate| rate != axis::DEFAULT);
+        let is_sampled = measured.roles.iter().any(|report| report.counted.sampled.ops > 0);
+        if is_open_loop || !is_sampled || case.target.time() == Time::Virtual {
+            return None;
+        }
+        let raw_ns = |sample: &Sample| if sample.extra > 0 { sample.extra } else { sample.elapsed_ns };
+        let gaps_ns: u64 = measured.roles.iter().map(|report| report.counted.sampled.gaps_ns).sum();
+        Some(Spent {
+            ops: measured.samples.iter().map(|sample| sample.ops).sum::<u64>() as f64,
+            elapsed_ns: measured.samples.iter().map(raw_ns).sum::<u64>() as f64,
+            beside_ns: (gaps_ns + measured.samples.len() as u64 * READINGS_NS) as f64,
+        })
+    }
+
+    /// The CPU time for which there is room, in nanoseconds per operation.
+    fn room_ns(&self) -> f64 {
+        (self.elapsed_ns * (1.0 + CLOCKS_DIFFER_BY) + self.beside_ns) / self.ops
+    }
+
+    fn ns_per_op(&self) -> f64 {
+        self.elapsed_ns / self.ops
+    }
+}
+
+/// CPU time of a role for each operation that it has counted.
+fn cpu_ns_per_op(report: &RoleReport) -> f64 {
+    let sampled = report.counted.sampled;
+    if sampled.ops == 0 { 0.0 } else { sampled.cpu_ns as f64 / sampled.ops as f64 }
+}
+
+/// The CPU law.
+fn overspent(case: &Prepared, measured: &Measured) -> Option<String> {
+    let spent = Spent::of(case, measured)?;
+    let names = case.role_names();
+    let over = |who: &str, cpu_ns: f64, why: &str| {
+        (cpu_ns > spent.room_ns()).then(|| {
+            format!(
+                "{who} used {cpu_ns:.0} ns of CPU time for an operation that is said to take {:.0} ns{why}",
+                spent.ns_per_op()
+            )
+        })
+    };
+    let each = |report: &RoleReport| {
+        over(names.get(report.role).copied().unwrap_or("a role"), cpu_ns_per_op(report), "")
+    };
+    measured.roles.iter().find_map(each).or_else(|| {
+        let all_ns = measured.roles.iter().map(cpu_ns_per_op).sum();
+        over("all roles together", all_ns, ", on one CPU").filter(|_| case.params.same_cpu())
+    })
+}
+
+/// Below so many voluntary switches an operation, no role has waited in the kernel.
+const NEVER: f64 = 0.01;
+/// From this share of the time on, a CPU is busy.
+const BUSY: f64 = 0.9;
+/// Fewer operations than this may by chance have found everything ready.
+const ENOUGH_OPS: f64 = 100.0;
+
+/// Roles that keep their CPUs although the case says that they wait in the kernel: one of two that answer each other has
+/// nothing to do while the other one works.
+fn awake(case: &Prepared, measured: &Measured) -> Option<String> {
+    let waits_in_kernel = matches!(case.params.wait, Wait::Block | Wait::Poll | Wait::Epoll | Wait::Uring);
+    let takes_turns = ["roundtrip", "pingpong"].contains(&case.pattern.id);
+    if !waits_in_kernel || !takes_turns || case.target.caps.has(Caps::HARNESS) {
+        return None;
+    }
+    let spent = Spent::of(case, measured).filter(|spent| spent.ops >= ENOUGH_OPS)?;
+    let switches_of =
+        |report: &RoleReport| report.counted.voluntary_switches as f64 / report.counted.ops.max(1) as f64;
+    let switches: f64 = measured.roles.iter().map(switches_of).sum();
+    let cpu_ns: f64 = measured.roles.iter().map(cpu_ns_per_op).sum();
+    let cpus = if case.params.same_cpu() { 1.0 } else { measured.roles.len() as f64 };
+    (switches < NEVER && cpu_ns > BUSY * cpus * spent.ns_per_op()).then(|| {
+        format!(
+            "{switches:.3} voluntary context switches per operation and busy CPUs: the roles did not wait in the kernel; the \
+             case says wait={}",
+            case.params.wait.name()
+        )
+    })
 }

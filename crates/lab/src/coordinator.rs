@@ -17,9 +17,10 @@ use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
 
 use crate::allocator;
-use crate::axis::Peers;
+use crate::axis::{Idle, Peers};
 use crate::contract::{EndResources, Facts, Prepared};
 use crate::duet::{MAX_PARTIES, turnstile};
+use crate::idle::Spinners;
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
@@ -122,6 +123,8 @@ pub struct PeerStart {
     pub environment: Vec<(String, String)>,
     /// A library that the dynamic linker loads in front of all others.
     pub preload: Option<PathBuf>,
+    /// The control group (a folder of cgroupfs) into which the peers are moved before they begin.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// Everything a run gave.
@@ -242,6 +245,7 @@ impl<'a> Coordinator<'a> {
         let of_all = |error: io::Error| (0, error);
         let cpus: Vec<u32> = cases.iter().flat_map(|(case, _)| &case.params.cpus).copied().collect();
         self.stay_off(&cpus).map_err(of_all)?;
+        let spinners = Spinners::start(&self.program, &self.cpus_to_keep_busy(cases)).map_err(of_all)?;
         let noise = SystemNoise::read();
         let turnstile = match slices {
             Some(slices) => Some((turnstile::create(slices.blocks).map_err(of_all)?, slices)),
@@ -250,7 +254,8 @@ impl<'a> Coordinator<'a> {
         let largest = cases.iter().map(|(case, _)| case.params.payload_bytes).max().unwrap_or(0);
         let roles = cases.iter().map(|(case, _)| case.role_names().len()).sum();
         let deadlines = self.deadlines.for_case(largest, roles);
-        let mut running = Running { peers: Vec::new(), parties: Vec::new(), noise, grace: deadlines.grace };
+        let mut running =
+            Running { peers: Vec::new(), parties: Vec::new(), spinners, noise, grace: deadlines.grace };
         for (party, case) in cases.iter().enumerate() {
             let place = turnstile.as_ref().map(|(fd, slices)| (fd, slices.place(party, cases.len())));
             self.start_party(*case, timing, deadlines, place, &mut running)
@@ -325,6 +330,15 @@ impl<'a> Coordinator<'a> {
             false => spawn.env(allocator::PRELOAD, preloaded.join(OsStr::new(":"))),
         };
         let child = Child::spawn(spawn)?;
+        if let Some(cgroup) = &start.cgroup {
+            let processes = cgroup.join("cgroup.procs");
+            std::fs::write(&processes, child.pid().to_string()).map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("no process can be moved to {}: {error}", processes.display()),
+                )
+            })?;
+        }
         let assignment = Assignment {
             case: case.params.id.clone(),
             cpus: case.params.cpus.clone(),
@@ -340,10 +354,24 @@ impl<'a> Coordinator<'a> {
         };
         let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
         let turnstile = place.map(|(fd, _)| fd.as_fd());
-        peer::send_assignment(control.as_fd(), &assignment, shared, turnstile, &resources_by_role)?;
+        peer::send_assignment(control.as_fd(), assignment, shared, turnstile, &resources_by_role)?;
         // From here on only the peer holds its ends, so that its death is seen at the other end.
         drop(resources_by_role);
         Ok(Peer { child, control, party: 0, roles: indices, state: State::Working })
+    }
+
+    /// The CPUs that run a spinner while no role runs on them.
+    fn cpus_to_keep_busy(&self, cases: &[(&Prepared, &PeerStart)]) -> Vec<u32> {
+        let is_busy = |case: &Prepared| case.params.choice_if_declared() == Some(Idle::Busy);
+        let of_case = |case: &Prepared| match &case.params.cpus[..] {
+            [] => self.host.measured_cpus.clone(),
+            cpus => cpus.to_vec(),
+        };
+        let busy = cases.iter().filter(|(case, _)| is_busy(case));
+        let mut cpus: Vec<u32> = busy.flat_map(|(case, _)| of_case(case)).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
     }
 
     /// Moves this process off the measured CPUs, where there are others.

@@ -11,7 +11,7 @@ use crate::mechanism::backing::Backing;
 use crate::params::{Touch, Wait};
 use crate::pattern::working_set;
 
-/// Up to this size a message crosses every mechanism in one piece.
+/// Up to this size a message crosses a mechanism in one piece. One that gives less at once has a counter check of its own.
 const ONE_PIECE_BYTES: usize = 4096;
 
 /// Switches or faults in a whole run that are ascribed to the system, however few operations the run has.
@@ -52,7 +52,8 @@ pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
         } else if per_hop > 1.5 && is_one_piece {
             anomalies.push(format!(
                 "{per_hop:.2} context switches per hop on one CPU, where one suffices: \
-                 the scheduler runs the sender again before the receiver, or the receiver is woken for nothing"
+                 the scheduler runs the sender again before the receiver, the receiver is woken for nothing, \
+                 or it gets the message in several pieces"
             ));
         }
     }
@@ -115,9 +116,18 @@ pub fn faulted(faults: f64) -> Option<String> {
         .then(|| format!("{faults:.3} page faults per operation although all memory was touched before"))
 }
 
+/// From this size on a round trip is compared with a memory copy.
+pub const COPY_BOUNDS_FROM_BYTES: usize = 4096;
+/// A copy that is slower than a plain one of the same size in the same process by this factor was not made.
+const COPY_TOLERANCE: f64 = 1.1;
+/// The same where payloads are not touched as a whole: the kernel may copy from and to pages that lie in a nearer cache than
+/// the two buffers of the plain copy.
+const KERNEL_COPY_TOLERANCE: f64 = 2.0;
+
 /// Anomalies of one run. `copy_bytes_per_s` is what a plain memory copy reached in the receiver, where that was tried.
 pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<String> {
     let mut flags = Vec::new();
+    flags.extend(copy_bytes_per_s.and_then(|copy| faster_than_a_copy(case, run.value, copy)));
     if let Some(switches @ 1..) = run.noise.coordinator_switches {
         flags.push(format!("anomaly: the coordinator woke {switches} times in the timed part"));
     }
@@ -132,17 +142,72 @@ pub fn flags(case: &Prepared, run: &Run, copy_bytes_per_s: Option<f64>) -> Vec<S
             flags.push(format!("lost: {:.1} % of the messages offered", lost * 100.0));
         }
     }
-    if let (Some(copy_rate), Touch::All) = (copy_bytes_per_s, case.params.touch)
-        && case.params.payload_bytes > 0
-        && run.value > 1.1 * copy_rate
-    {
-        flags.push(format!(
-            "anomaly: {:.2} GB/s is more than 1.1 times the {:.2} GB/s of a memory copy of this size in the receiver",
-            run.value / 1e9,
-            copy_rate / 1e9
-        ));
-    }
     flags
+}
+
+/// A figure that a mechanism cannot have which copies each message at least once, or whose ends touch every byte: `value` is
+/// that of a run, `copy_rate` that of a plain memory copy of the same size in the same process, in bytes per second.
+fn faster_than_a_copy(case: &Prepared, value: f64, copy_rate: f64) -> Option<String> {
+    let params = &case.params;
+    let is_touched = params.touch == Touch::All;
+    let ends = match case.pattern.id {
+        "stream" if is_touched || !case.target.caps.has(Caps::ZERO_COPY) => "the receiver",
+        "roundtrip" if !case.target.caps.has(Caps::ZERO_COPY) => "the client",
+        _ => return None,
+    };
+    let (rate, path) = match case.pattern.id {
+        "stream" => (value, ""),
+        // One message after the other; the reply may be empty.
+        _ => {
+            let messages = if params.axis("direction") == "request" { 1.0 } else { 2.0 };
+            (messages * params.payload_bytes as f64 * 1e9 / value, " on the way of each message")
+        }
+    };
+    let tolerance = if is_touched { COPY_TOLERANCE } else { KERNEL_COPY_TOLERANCE };
+    (params.payload_bytes > 0 && rate > tolerance * copy_rate).then(|| {
+        format!(
+            "anomaly: {:.2} GB/s{path} is more than {tolerance} times the {:.2} GB/s of a memory copy of this size in {ends}",
+            rate / 1e9,
+            copy_rate / 1e9
+        )
+    })
+}
+
+/// Patterns whose loop around a mechanism does nothing but touch the payload; the others look at the clock now and then, or
+/// acknowledge messages.
+const BARE_LOOPS: [&str; 6] = ["roundtrip", "stream", "pingpong", "contend", "parallel", "solo"];
+/// Payloads up to this size are touched in a time that [`TOUCH_NS_PER_BYTE`] bounds on every machine.
+const SMALL_BYTES: usize = 64;
+/// For touching a byte of a small payload, both ways.
+const TOUCH_NS_PER_BYTE: f64 = 0.5;
+
+/// What the harness may cost for each operation, in nanoseconds: one reading of the clock, and the touching of the payload.
+///
+/// A loop without anything in it takes a few nanoseconds; one that reads a clock or a counter, or allocates, takes at least as
+/// long as one reading of the clock and the empty loop besides. So the bound scales with the machine and lies between the two.
+pub fn harness_ceiling_ns(payload_bytes: usize, clock_read_ns: f64) -> f64 {
+    clock_read_ns + payload_bytes as f64 * TOUCH_NS_PER_BYTE
+}
+
+/// Is this a case of the harness itself whose cost has a ceiling?
+pub fn has_ceiling(case: &Prepared) -> bool {
+    let caps = case.target.caps;
+    caps.has(Caps::HARNESS)
+        && !caps.has(Caps::VIRTUAL_TIME)
+        && BARE_LOOPS.contains(&case.pattern.id)
+        && case.params.payload_bytes <= SMALL_BYTES
+}
+
+/// The harness costs more than it may: `cost_ns` is the median over the samples of a run.
+pub fn dear_harness(case: &Prepared, cost_ns: f64, clock_read_ns: f64) -> Option<String> {
+    let ceiling_ns = harness_ceiling_ns(case.params.payload_bytes, clock_read_ns);
+    (has_ceiling(case) && cost_ns > ceiling_ns).then(|| {
+        format!(
+            "anomaly: the harness itself takes {cost_ns:.1} ns for an operation, where {ceiling_ns:.1} ns are the most that it may \
+             take (one reading of the clock and touching the payload): something beside the mechanism is in the timed loop, or the \
+             program was built without optimisation"
+        )
+    })
 }
 
 /// Do two cases differ that are the same kernel code under two names? `pairs` are their values in the same rounds.
@@ -227,6 +292,42 @@ mod tests {
     fn a_stray_fault_in_a_run_of_few_operations_is_none_of_theirs() {
         let large = case("roundtrip/pipe/4194304/two-cpus", [0, 1]);
         assert_eq!(check(&large, &counts(0.0, 0.05), 40.0), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn no_mechanism_that_copies_is_faster_than_a_copy() {
+        const COPY: f64 = 10e9;
+        let said = |id: &str, value: f64| faster_than_a_copy(&case(id, [0, 1]), value, COPY);
+        for (id, possible, impossible) in [
+            ("stream/pipe/65536/two-cpus", 9e9, 11.5e9),
+            ("stream/ring-spin/65536/two-cpus", 9e9, 11.5e9),
+            ("stream/pipe/65536/two-cpus/touch=none", 11.5e9, 383e9),
+            ("stream/pipe/65536/two-cpus/touch=lines", 11.5e9, 21e9),
+            ("roundtrip/pipe/65536/two-cpus", 14_000.0, 11_000.0),
+            ("roundtrip/pipe/65536/two-cpus/direction=request", 7_000.0, 5_500.0),
+            ("roundtrip/pipe/65536/two-cpus/touch=none", 7_000.0, 6_000.0),
+        ] {
+            assert_eq!(said(id, possible), None, "{id}");
+            let why = said(id, impossible).unwrap_or_else(|| panic!("{id}: {impossible} is no anomaly"));
+            assert!(why.starts_with("anomaly: ") && why.contains("memory copy"), "{id}: {why}");
+        }
+        let in_place = "stream/ring-spin/65536/two-cpus/touch=none";
+        assert_eq!(said(in_place, 383e9), None, "nothing is copied or touched");
+        assert_eq!(said("solo/memcpy/65536/same-cpu", 383e9), None, "another pattern");
+    }
+
+    #[test]
+    fn a_harness_that_reads_a_clock_in_its_loop_is_dear() {
+        const CLOCK_NS: f64 = 26.0;
+        let said = |id: &str, cost_ns: f64| dear_harness(&case(id, [0, 1]), cost_ns, CLOCK_NS);
+        for id in ["roundtrip/noop/1/two-cpus", "pingpong/noop/0/two-cpus", "solo/noop/0/same-cpu"] {
+            assert_eq!(said(id, 9.0), None, "{id}");
+            assert!(said(id, 9.0 + CLOCK_NS).unwrap().contains("35.0 ns"), "{id}");
+        }
+        assert_eq!(said("roundtrip/noop/64/two-cpus", 50.0), None, "touching takes its time");
+        assert_eq!(said("roundtrip/noop/65536/two-cpus", 50_000.0), None, "mostly touching");
+        assert_eq!(said("roundtrip/pipe/1/two-cpus", 5000.0), None, "not the harness");
+        assert_eq!(said("fan-in/noop/1/two-cpus", 500.0), None, "its loop looks at the clock");
     }
 
     #[test]

@@ -207,6 +207,7 @@ mod tests {
             case: id.clone(),
             unit: "ns/roundtrip".into(),
             runs: 6,
+            attempts: None,
             median,
             ci95: None,
             range: [median; 2],

@@ -3,11 +3,12 @@
 //!
 //! | the leading role calls | the others call | a sample is | used by |
 //! |---|---|---|---|
-//! | [`Ctx::lead`], [`Ctx::lead_noting`] | [`Ctx::follow`] | a batch of operations, planned one batch ahead | `roundtrip`, `pingpong`, `fan-out` |
-//! | [`Ctx::lead_each`] | [`Ctx::follow`] | a batch in which each operation is timed by itself | `roundtrip` with `time=each` |
+//! | [`Ctx::lead`], [`Ctx::lead_noting`] | [`Ctx::follow`] | a batch of operations, planned one batch ahead | `pingpong`, `fan-out` |
+//! | [`Ctx::lead_batches`], [`Ctx::end_leading`] | [`Ctx::follow_batches`], [`Ctx::end_following`] | the same, with something to do after the last batch | `roundtrip` |
+//! | [`Ctx::lead_each`], [`Ctx::end_leading`] | as above | a batch in which each operation is timed by itself | `roundtrip` with `time=each` |
 //! | [`Ctx::lead`] without expectations | [`Ctx::follow_nothing`] | a batch of the harness itself | `noop` |
 //! | [`Ctx::lead_alone`] | – | a batch, the cost of the loop taken off | `solo` |
-//! | [`Ctx::drain`] (the receiver, which is role 1) | [`Ctx::feed`] (the sender) | a window of whole chunks; windows follow each other without a gap | `stream` |
+//! | [`Ctx::drain`] (the receiver, which is role 1), [`Ctx::end_leading`] | [`Ctx::feed`] (the sender), [`Ctx::end_following`] | a window of whole chunks; windows follow each other without a gap | `stream` |
 //! | [`Ctx::lead_intervals`] | [`Ctx::follow_intervals`] | an interval of fixed length | `fan-in`, `all-to-all` |
 //! | [`Ctx::concurrent`] | [`Ctx::concurrent`] | a window in which all roles do the same | `parallel`, `contend` |
 //!
@@ -20,7 +21,7 @@
 //! |---|---|---|
 //! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
 //! | `ctx/time.rs` | – | the clock itself |
-//! | `ctx/batches.rs` | – | switches of the role before and after each batch, outside of the readings of the clock |
+//! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
 //! | `ctx/counted.rs` | – | counters of the role, before the first counted batch and after the last |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation |
 //! | `ctx/windows.rs` | once a window, with the role's switches | windows follow each other without a gap, so a reading cannot stand outside of them |
@@ -51,7 +52,7 @@ mod turns;
 mod windows;
 
 pub use concurrent::Concurrent;
-pub use counted::{Counted, Whereabouts};
+pub use counted::{Counted, Sampled, Whereabouts};
 pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
 pub use interval::{Follower, Leader};

@@ -2,6 +2,7 @@
 
 use weighbridge_record::CaseId;
 
+use crate::axis::{Choice, Idle};
 use crate::contract::{Caps, Prepared};
 use crate::params::{CaseParams, Wait};
 
@@ -20,7 +21,12 @@ pub fn of(case: &Prepared) -> Result<CaseId, String> {
     {
         return Err("single operations are timed, and a pause between slices would be seen as a delay".into());
     }
-    let hub = |pattern: &str, target: &str, bytes| CaseId::new(pattern, target, bytes, &id.placement);
+    // What the CPUs do while they are idle holds for both: they share them.
+    let idle: Idle = params.choice();
+    let hub = |pattern: &str, target: &str, bytes| {
+        let hub = CaseId::new(pattern, target, bytes, &id.placement);
+        if idle == Idle::Halt { hub } else { hub.with(Idle::AXIS.name, idle.name()) }
+    };
     match id.pattern.as_str() {
         "roundtrip" | "pingpong" | "fan-out" if spins(params) => Ok(hub("pingpong", "atomic", 0)),
         "roundtrip" | "pingpong" | "fan-out" => Ok(hub("roundtrip", "pipe", 1)),

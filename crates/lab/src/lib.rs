@@ -28,6 +28,7 @@ pub mod fan_in;
 pub mod fan_out;
 pub mod host;
 pub mod hub;
+pub mod idle;
 pub mod interrupt;
 pub mod lock;
 pub mod machine;

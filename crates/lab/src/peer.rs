@@ -23,6 +23,7 @@ use crate::contract::{EndResources, Facts, Target};
 use crate::control;
 use crate::ctx::{Counted, Ctx};
 use crate::duet::turnstile::{Party, Turnstile};
+use crate::idle;
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
@@ -33,7 +34,19 @@ pub const ARGUMENT: &str = "__peer";
 /// The version of what coordinator and peers of one run agree on: [`Assignment`], [`Report`], the descriptors that go with them,
 /// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`]), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
+
+/// What a process that was started as a peer is there for.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// To play roles.
+    Play(Box<Assignment>),
+    /// To keep a CPU busy while no role runs on it; see [`idle`].
+    Spin {
+        /// The CPU.
+        cpu: u32,
+    },
+}
 
 /// What a peer is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -100,14 +113,14 @@ pub struct RoleReport {
 /// The error of the system call that failed.
 pub fn send_assignment(
     control: BorrowedFd<'_>,
-    assignment: &Assignment,
+    assignment: Assignment,
     shared: &Shared,
     turnstile: Option<BorrowedFd<'_>>,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
     let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
     let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(of_roles).collect();
-    control::send(control, assignment, &fds)
+    control::send(control, &Order::Play(Box::new(assignment)), &fds)
 }
 
 /// Receives a report; `None` when the peer has closed its end without one.
@@ -121,7 +134,7 @@ pub fn receive_report(control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
 /// The whole program when it is started as a peer. `parent` is the coordinator's process id, `control` its socket.
 pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
     let report = match process::die_with(parent) {
-        Ok(()) => play(control.as_fd()),
+        Ok(()) => obey(control.as_fd()),
         Err(error) => Report::failed(0, &error.into()),
     };
     match control::send(control.as_fd(), &report, &[]) {
@@ -130,8 +143,19 @@ pub fn main(parent: u32, control: OwnedFd) -> ExitCode {
     }
 }
 
-fn play(control: BorrowedFd<'_>) -> Report {
-    let received = match receive_assignment(control) {
+fn obey(control: BorrowedFd<'_>) -> Report {
+    let gone = || io::Error::other("the coordinator is gone");
+    match control::receive(control).and_then(|order| order.ok_or_else(gone)) {
+        Ok(Order::Play(assignment)) => play(control, *assignment),
+        Ok(Order::Spin { cpu }) => match idle::spin(cpu, control) {
+            Err(error) => Report::failed(0, &error),
+        },
+        Err(error) => Report::failed(0, &error),
+    }
+}
+
+fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
+    let received = match receive_memory(control, assignment) {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
@@ -195,9 +219,7 @@ struct Received {
     resources_by_role: Vec<EndResources>,
 }
 
-fn receive_assignment(control: BorrowedFd<'_>) -> io::Result<Received> {
-    let assignment: Assignment =
-        control::receive(control)?.ok_or_else(|| io::Error::other("the coordinator is gone"))?;
+fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Received> {
     let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
     let of_set = usize::from(assignment.party.is_some());
     let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_roles)?.into_iter();

@@ -94,6 +94,8 @@ pub enum Ended {
 
 /// Runs that stay in one round once every case has its first look.
 const FOLLOW_UP: usize = 12;
+/// A case ends when so many runs in a row were void for a reason that may pass.
+const MOST_VOID: u32 = 3;
 /// What a run costs beyond its samples, before one has been made: start of the peers, calibration.
 const OVERHEAD: Duration = Duration::from_millis(30);
 
@@ -299,13 +301,18 @@ impl<'a> Session<'a> {
         self.last = Some(index);
         let open = &mut self.cases[index];
         open.note_cost(began.elapsed());
+        open.attempts.begun += u32::from(!matches!(outcome, Outcome::Interrupted));
         let id = open.case.params.id.clone();
         let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
         match outcome {
             Outcome::Interrupted => return Ok(false),
             Outcome::Failed { step, why } => {
-                // A case that has given numbers keeps them; one failure ends it.
-                open.stop(StoppedBy::Error);
+                open.attempts.failed += 1;
+                open.void_in_a_row += 1;
+                // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
+                if step != conditions::THROTTLED || open.void_in_a_row >= MOST_VOID {
+                    open.stop(StoppedBy::Error);
+                }
                 sink.line(skip(step, why))?;
             }
             Outcome::Measured(measured) if measured.samples.is_empty() => {
@@ -313,6 +320,7 @@ impl<'a> Session<'a> {
                 sink.line(skip("batches".into(), "no sample was taken".into()))?;
             }
             Outcome::Measured(measured) => {
+                open.void_in_a_row = 0;
                 if open.runs.is_empty() {
                     let alone = open.hub.as_ref().err().cloned();
                     sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
@@ -394,6 +402,12 @@ impl<'a> Session<'a> {
             };
             let correlation = self.correlation(open.hub.is_ok());
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
+            line.attempts = Some(open.attempts);
+            if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
+                line.anomalies.push(format!(
+                    "{failed} of {begun} runs gave no number; see the lines skipped of the record"
+                ));
+            }
             if let Some(anomaly) = figures::equivalent_disagrees(open, &by_id) {
                 line.anomalies.push(anomaly);
             }
@@ -420,11 +434,8 @@ impl<'a> Session<'a> {
 /// A run whose roles did not run as the case says has no numbers.
 fn void_unless_as_said(case: &Prepared, outcome: Outcome) -> Outcome {
     let Outcome::Measured(measured) = &outcome else { return outcome };
-    match &conditions::violations(case, measured)[..] {
-        [] => outcome,
-        found => Outcome::Failed {
-            step: "conditions".into(),
-            why: format!("the run is void: {}", found.join("; ")),
-        },
+    match conditions::void(case, measured) {
+        None => outcome,
+        Some((step, why)) => Outcome::Failed { step: step.into(), why },
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use causeway_os::clock;
 use weighbridge_record::{
     self as record, CaseId, Comparison, Distribution, Latencies, Noise, PerOp, Regime, RoleCounters, Run,
     StoppedBy, Summary,
@@ -72,6 +73,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),
             interrupts: measured.noise.interrupts,
+            cpu_pressure: measured.noise.cpu_pressure_ns.map(|ns| ns as f64 / 1e6 / measured.elapsed_ms),
             coordinator_switches: measured
                 .roles
                 .iter()
@@ -88,6 +90,11 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
     }
     let copy_rate = measured.roles.iter().find_map(|report| report.counted.copy_bytes_per_s);
     line.flags = counter_check::flags(case, &line, copy_rate);
+    if counter_check::has_ceiling(case) {
+        let cost_ns = |sample: &Sample| sample.elapsed_ns as f64 / sample.ops.max(1) as f64;
+        let cost_ns = stats::median(&measured.samples.iter().map(cost_ns).collect::<Vec<_>>());
+        line.flags.extend(counter_check::dear_harness(case, cost_ns, clock::read_ns()));
+    }
     let noisy = line.samples.len() as u64;
     if line.noise.marked_samples * 10 > noisy {
         line.flags.push(format!("noisy: {marked} of {noisy} samples were preempted"));
@@ -130,6 +137,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         case: case.params.id.clone(),
         unit: case.pattern.unit.name(case.params.id.payload_bytes),
         runs: runs.len() as u32,
+        attempts: None,
         median: summary.median,
         ci95: summary.ci95.map(|(low, high)| [low, high]),
         range: [summary.range.0, summary.range.1],
@@ -201,6 +209,8 @@ fn per_op(report: &RoleReport) -> PerOp {
         minor_faults: each(counted.minor_faults),
         major_faults: each(counted.major_faults),
         cpu_ns: each(counted.cpu_ns),
+        user_ns: Some(each(counted.user_ns)),
+        kernel_ns: Some(each(counted.kernel_ns)),
         migrations: counted.migrations.map(each),
         cycles: counted.cycles.map(each),
         instructions: counted.instructions.map(each),

@@ -14,6 +14,8 @@ mod conditions;
 mod each;
 #[path = "conformance/faults.rs"]
 mod faults;
+#[path = "conformance/idle.rs"]
+mod idle;
 #[path = "conformance/limits.rs"]
 mod limits;
 #[path = "conformance/many.rs"]
@@ -25,7 +27,7 @@ mod runs;
 #[path = "conformance/search.rs"]
 mod search;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use libtest_mimic::Trial;
 use weighbridge_lab::contract::Caps;
@@ -40,7 +42,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
-    for (name, test) in TESTS.iter().chain(conditions::TESTS) {
+    for (name, test) in TESTS.iter().chain(conditions::TESTS).chain(idle::TESTS) {
         trials.push(runs::trial(*name, move || test(host)));
     }
     trials
@@ -68,4 +70,13 @@ const TESTS: &[Test] = &[
     ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
     ("a_run_that_makes_no_progress_uses_the_budget", search::stall_uses_the_budget),
     ("many_runs_leave_nothing_behind", many::nothing_is_left),
+    ("a_filter_that_names_no_mechanism_is_an_error", unknown_mechanism),
 ];
+
+fn unknown_mechanism(_host: &Host) {
+    let listed = |filter: &str| Command::new("/proc/self/exe").args([filter, "--list"]).output().unwrap();
+    assert!(listed("mechanism/pipe/").status.success());
+    let refused = listed("mechanism/nothing-like-it/");
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && why.contains("mechanism/nothing-like-it/"), "{why}");
+}

@@ -156,6 +156,7 @@ mod tests {
             case,
             unit: "ns/roundtrip".into(),
             runs: 6,
+            attempts: None,
             median: value,
             ci95: Some([value * 0.995, value * 1.005]),
             range: [value, value],

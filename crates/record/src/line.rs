@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
 use crate::compare::{CaseVerdict, Claims, ComparedSet};
+use crate::contest::{Contest, Findings};
 use crate::latency::{Distribution, Latencies};
 
 /// One line of a record.
@@ -24,6 +25,10 @@ pub enum Line {
     Hub(Hub),
     /// Two cases of one record, interleaved, as a ratio of their costs.
     Comparison(Comparison),
+    /// Cases that differ in the mechanism, and which order of them is sure.
+    Contest(Contest),
+    /// All contests of a record, judged together.
+    Findings(Findings),
     /// How many times a figure of a baseline a case has.
     Ratio(Ratio),
     /// The size at which two mechanisms cost the same.
@@ -198,7 +203,7 @@ pub struct Dram {
 /// The clock of the timed regions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// Always `CLOCK_MONOTONIC_RAW`.
+    /// `CLOCK_MONOTONIC_RAW`, or [`CLOCK_OF_INSTRUCTIONS`].
     pub source: String,
     /// What the kernel reads for it: `tsc`, `kvm-clock`, …
     pub kernel_source: String,
@@ -209,6 +214,16 @@ pub struct Clock {
     /// Ticks of the time-stamp counter per second, measured against the clock; absent where there is no invariant TSC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tsc_hz: Option<f64>,
+}
+
+/// The source of a clock that advances by one for each instruction that an emulated machine executes. Its record has no times.
+pub const CLOCK_OF_INSTRUCTIONS: &str = "icount";
+
+impl Clock {
+    /// Does it count instructions, and not time?
+    pub fn counts_instructions(&self) -> bool {
+        self.source == CLOCK_OF_INSTRUCTIONS
+    }
 }
 
 /// A case and its effective settings.
@@ -257,6 +272,12 @@ pub struct PerOp {
     pub major_faults: f64,
     /// CPU time, user and system, in nanoseconds.
     pub cpu_ns: f64,
+    /// The part of it in user mode; absent in records from before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<f64>,
+    /// The part of it in the kernel, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_ns: Option<f64>,
     /// Moves of a role to another CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrations: Option<f64>,
@@ -269,6 +290,14 @@ pub struct PerOp {
 }
 
 impl PerOp {
+    /// What the roles ran, with its unit: CPU time in `ns`, or `instructions` where an emulated machine counted those and no time.
+    pub fn cpu(&self) -> (f64, &'static str) {
+        match self.instructions {
+            Some(instructions) if self.cpu_ns == 0.0 => (instructions, "instructions"),
+            _ => (self.cpu_ns, "ns"),
+        }
+    }
+
     /// Each count of all of them put together by `with`. What one of them could not count is not known of all.
     pub fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {
         let of = |field: fn(&PerOp) -> f64| with(&all.iter().map(|per_op| field(per_op)).collect::<Vec<_>>());
@@ -282,6 +311,8 @@ impl PerOp {
             minor_faults: of(|per_op| per_op.minor_faults),
             major_faults: of(|per_op| per_op.major_faults),
             cpu_ns: of(|per_op| per_op.cpu_ns),
+            user_ns: of_known(|per_op| per_op.user_ns),
+            kernel_ns: of_known(|per_op| per_op.kernel_ns),
             migrations: of_known(|per_op| per_op.migrations),
             cycles: of_known(|per_op| per_op.cycles),
             instructions: of_known(|per_op| per_op.instructions),
@@ -316,6 +347,9 @@ pub struct Noise {
     /// Interrupts of all CPUs during the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
+    /// Time for which some task of the machine waited for a CPU, as a share of the run (PSI): roles that share a CPU wait too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_pressure: Option<f64>,
     /// Voluntary context switches of the coordinator during the timed part; must be 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator_switches: Option<u64>,
@@ -490,6 +524,15 @@ pub struct Regime {
     pub levels: Option<[f64; 2]>,
 }
 
+/// How often a run was begun, and how often that gave no number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempts {
+    /// Runs that were begun.
+    pub begun: u32,
+    /// Those of them that failed or were void; each has a `skipped` line.
+    pub failed: u32,
+}
+
 /// What the runs of a case amount to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -499,6 +542,9 @@ pub struct Summary {
     pub unit: String,
     /// Number of runs.
     pub runs: u32,
+    /// Runs that were begun, and those of them that failed or were void; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Attempts>,
     /// Median over the runs' values.
     pub median: f64,
     /// Interval of the median at 95 %, widened by the correlation of neighbouring runs: the one by which the case stopped. Absent
@@ -566,7 +612,10 @@ pub struct Ratio {
     /// The record of the baseline, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_record: Option<String>,
-    /// Which figure: `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
+    /// In what the machine of that record differs from this one; absent where it does not, and within one record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_machine: Option<String>,
+    /// Which figure: `to_hub` (the cost as a multiple of the hub's, of two records), `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
     /// `involuntary_switches_per_op`, or the name of a series.
     pub figure: String,
     /// The figure of the case, in the case's unit for `value`, else in the unit of the figure's name.
@@ -698,7 +747,8 @@ pub struct Turn {
 pub struct Skipped {
     /// The case.
     pub case: CaseId,
-    /// The step in which it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), or the step of a peer's life
+    /// The step in which it ended: `fit`, `plan`, `conditions` (roles did not run as the case says), `throttled` (a control group
+    /// withheld CPU time), or the step of a peer's life
     /// (`hello`, `pin`, `attach`, `prefault`, `verify`,
     /// `ready`, `calibrate`, `batches`, `report`).
     pub step: String,
@@ -725,8 +775,14 @@ mod tests {
     fn full_lines() -> Vec<Line> {
         let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
         let map = || BTreeMap::from([("a".to_owned(), "b".to_owned())]);
-        let per_op =
-            PerOp { migrations: Some(0.0), cycles: Some(1.0), instructions: Some(1.0), ..PerOp::default() };
+        let per_op = PerOp {
+            user_ns: Some(1.0),
+            kernel_ns: Some(1.0),
+            migrations: Some(0.0),
+            cycles: Some(1.0),
+            instructions: Some(1.0),
+            ..PerOp::default()
+        };
         let machine = Machine {
             command_line: Some("x".into()),
             boot_id: Some("x".into()),
@@ -791,6 +847,7 @@ mod tests {
                     marked_samples: 0,
                     steal_ms: Some(0.0),
                     interrupts: Some(0),
+                    cpu_pressure: Some(0.0),
                     coordinator_switches: Some(0),
                 },
                 startup_ms: 1.0,
@@ -801,6 +858,7 @@ mod tests {
                 case: case.clone(),
                 unit: "ns/roundtrip".into(),
                 runs: 6,
+                attempts: Some(Attempts { begun: 7, failed: 1 }),
                 median: 1.0,
                 ci95: Some([1.0, 1.0]),
                 range: [1.0, 1.0],
@@ -852,6 +910,7 @@ mod tests {
                 case: case.clone(),
                 baseline: case.clone(),
                 baseline_record: Some("before.jsonl".into()),
+                other_machine: Some("hostname: a and b".into()),
                 figure: "value".into(),
                 here: 1.0,
                 there: 1.0,
@@ -888,6 +947,7 @@ mod tests {
             Line::End(End { complete: true, elapsed_s: 1.0 }),
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
+        lines.extend(crate::contest::tests::full_lines(&case));
         lines
     }
 

@@ -21,6 +21,7 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         case: case.case.clone(),
         unit: case.unit.clone(),
         runs: runs.len() as u32,
+        attempts: None,
         median: summed.median,
         ci95: summed.ci95.map(<[f64; 2]>::from),
         range: summed.range.into(),

@@ -7,9 +7,11 @@
 mod captures;
 mod check;
 mod compare;
+mod conditions;
 mod dbus;
 mod death;
 mod disk;
+mod guest;
 mod help;
 mod history;
 mod import;

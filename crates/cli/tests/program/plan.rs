@@ -125,6 +125,10 @@ fn list_with_a_name_tells_everything_about_it() {
     {
         assert_eq!(told(name).contains(keeps), expected, "{}", told(name));
     }
+    // An axis that only some have, under each meaning of its name.
+    for detail in ["axis receivers of fan-out: ", "axis receivers of all-to-all: "] {
+        assert!(told("receivers").contains(detail), "{detail} is not in\n{}", told("receivers"));
+    }
     assert!(told("quick").contains("\n  roundtrip/pipe/4096/same-cpu\n"), "{}", told("quick"));
     weighbridge(folder().path())
         .args(["list", "pipr"])
@@ -169,8 +173,8 @@ fn env_describes_the_machine_for_people_and_for_programs() {
 #[test]
 fn suites_that_repeat_other_tools_are_planned() {
     for (suite, cases, some) in [
-        ("ibench", 138, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
-        ("kdbench", 138, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
+        ("ibench", 184, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
+        ("kdbench", 184, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
         ("epoll_bench", 4, "fan-in/tcp/1/free/nice=0:10/nodelay=no/peers=thread/wait=none"),
         ("slab_test", 66, "solo/alloc-pattern/16384/same-cpu/count=10000"),
         ("akbench", 20, "stream/pipe/1048576/free/memory=fresh/working-set=268435456"),

@@ -4,6 +4,9 @@ use weighbridge_record::{ComparedSet, SideOfSet};
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 
 use super::Pair;
+use super::machine::MachineSettings;
+use crate::axis::Idle;
+use crate::conditions;
 use crate::contract::Prepared;
 use crate::coordinator::{self, Coordinator, Measured, PeerStart, SetOutcome, SliceTiming};
 use crate::duet::{LEAST_BLOCKS, Random, WARM_BLOCKS};
@@ -46,6 +49,9 @@ pub(super) fn expected_ns(timing: Timing) -> u64 {
 pub(super) fn slice_ns(pair: &Pair) -> Result<u64, String> {
     hub::of(&pair.a)?;
     hub::of(&pair.b)?;
+    if pair.a.params.choice::<Idle>() != pair.b.params.choice() {
+        return Err("what the CPUs do while they are idle differs, and the sides share them".into());
+    }
     Ok(hubs::slice_ns(&pair.a).max(hubs::slice_ns(&pair.b)))
 }
 
@@ -57,14 +63,17 @@ pub(super) fn measure(
     timing: Timing,
     seed: u64,
     coordinator: &mut Coordinator<'_>,
+    machine: Option<&mut MachineSettings>,
 ) -> Outcome {
     let mut parties = vec![(&pair.a, starts[0]), (&pair.b, starts[1])];
     if which.has_control {
         parties.push((&pair.a, starts[0]));
     }
     match slice_ns(pair) {
-        Ok(slice_ns) => in_turn(pair, &parties, which, timing, slice_ns, seed, coordinator),
-        Err(_) => one_after_the_other(pair, &parties, which, timing, seed, coordinator),
+        Ok(slice_ns) if machine.is_none() => {
+            in_turn(pair, &parties, which, timing, slice_ns, seed, coordinator)
+        }
+        _ => one_after_the_other(pair, &parties, which, timing, seed, coordinator, machine),
     }
 }
 
@@ -94,6 +103,11 @@ fn in_turn(
         }
         SetOutcome::Measured(measured) => measured,
     };
+    for (party, ((case, _), measured)) in parties.iter().zip(&measured).enumerate() {
+        if let Some((step, why)) = conditions::void(case, measured) {
+            return Outcome::Failed { side: side_of(party), step: step.into(), why };
+        }
+    }
     let mut all: Vec<Slice> = Vec::new();
     for (party, ((case, _), measured)) in parties.iter().zip(&measured).enumerate() {
         all.extend(hubs::slices_of(case, &measured.samples, Party::Case(party)));
@@ -120,20 +134,34 @@ fn one_after_the_other(
     timing: Timing,
     seed: u64,
     coordinator: &mut Coordinator<'_>,
+    mut machine: Option<&mut MachineSettings>,
 ) -> Outcome {
     let mut order: Vec<usize> = (0..parties.len()).collect();
-    Random::new(seed).shuffle(&mut order);
+    match (&machine, which.number.is_multiple_of(2)) {
+        (None, _) => Random::new(seed).shuffle(&mut order),
+        // A B, then B A: what drifts with time hits both sides alike, and fewer changes are needed.
+        (Some(_), true) => {}
+        (Some(_), false) => order.reverse(),
+    }
     let mut sides: Vec<Option<SideOfSet>> = parties.iter().map(|_| None).collect();
     for party in order {
         let (case, start) = parties[party];
         let failed = |step: String, why: String| Outcome::Failed { side: side_of(party), step, why };
+        if let Some(machine) = machine.as_deref_mut()
+            && let Err(why) = machine.apply(side_of(party))
+        {
+            return failed("set".into(), why);
+        }
         match coordinator.run_from(case, start, timing) {
             coordinator::Outcome::Interrupted => return Outcome::Interrupted,
             coordinator::Outcome::Failed { step, why } => return failed(step, why),
             coordinator::Outcome::Measured(measured) if measured.samples.is_empty() => {
                 return failed("batches".into(), "no sample was taken".into());
             }
-            coordinator::Outcome::Measured(measured) => sides[party] = Some(side(case, *measured, which)),
+            coordinator::Outcome::Measured(measured) => match conditions::void(case, &measured) {
+                Some((step, why)) => return failed(step.into(), why),
+                None => sides[party] = Some(side(case, *measured, which)),
+            },
         }
     }
     let sides: Vec<SideOfSet> = sides.into_iter().flatten().collect();

@@ -10,6 +10,7 @@ use causeway_os::process::{self, Child, Exit};
 
 use super::Measured;
 use crate::contract::Facts;
+use crate::idle::Spinners;
 use crate::interrupt::Interrupt;
 use crate::peer::{self, Report, RoleReport};
 use crate::shared::{Shared, Step};
@@ -54,6 +55,7 @@ pub(super) enum Finished {
 pub(super) struct Running {
     pub(super) peers: Vec<Peer>,
     pub(super) parties: Vec<Party>,
+    pub(super) spinners: Spinners,
     pub(super) noise: SystemNoise,
     /// From the first failure until its cause is looked at.
     pub(super) grace: Duration,
@@ -76,6 +78,9 @@ impl Running {
             if self.peers.iter().any(is_failing) {
                 return self.explain(interrupt);
             }
+        }
+        if let Err(error) = self.spinners.check() {
+            return Finished::Failed { party: 0, step: Step::Batches.name().into(), why: error.to_string() };
         }
         let noise = SystemNoise::read().since(&self.noise);
         let elapsed = began.elapsed();

@@ -32,6 +32,21 @@ impl Ctx<'_> {
     /// As [`Ctx::lead`].
     pub fn lead_noting(
         &mut self,
+        work: impl FnMut(Batch) -> io::Result<Tally>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+        note: impl FnMut(Noted) -> io::Result<u64>,
+    ) -> io::Result<()> {
+        self.lead_batches(work, expect, note)?;
+        self.end_leading()
+    }
+
+    /// As [`Ctx::lead_noting`], but the role keeps the attention of all others until it calls [`Ctx::end_leading`]: what it does
+    /// until then is neither counted nor seen by another party of a set.
+    ///
+    /// # Errors
+    /// As [`Ctx::lead`].
+    pub fn lead_batches(
+        &mut self,
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
         mut note: impl FnMut(Noted) -> io::Result<u64>,
@@ -41,6 +56,8 @@ impl Ctx<'_> {
         self.shared.publish_batch(0, current);
         self.barrier()?;
         let (mut index, mut first) = (0, 0);
+        // When the batch before ended, and what of it the other roles may have taken for their part of the next one.
+        let (mut ended_ns, mut tail_ns) = (0, 0);
         while let Planned::Batch { ops, counted, timed, parks } = current {
             let next = if index + 2 < Shared::max_batches() { plan.decide(self) } else { Planned::End };
             self.shared.publish_batch(index + 1, next);
@@ -55,7 +72,7 @@ impl Ctx<'_> {
             let before = ThreadCounters::read();
             let start_ns = self.now_ns();
             let (tally, elapsed_ns) = self.sample(|| work(batch))?;
-            let preemptions = ThreadCounters::read().since(&before).involuntary_switches;
+            let spent = ThreadCounters::read().since(&before);
             plan.learn(ops, elapsed_ns);
             check(batch, tally, expect(batch))?;
             let counted_ns = note(Noted { batch, elapsed_ns, is_sample: timed })?;
@@ -63,19 +80,36 @@ impl Ctx<'_> {
                 self.count(ops, tally.bytes);
             }
             if timed {
+                // Nothing goes before a batch that parks: the other roles sleep until it begins.
+                let gap_ns = if parks { 0 } else { start_ns - ended_ns + tail_ns };
+                self.count_sample(ops, spent.cpu_ns, gap_ns);
                 self.shared.push_sample(Sample {
                     start_ns,
                     elapsed_ns: self.without_loop(ops, counted_ns),
                     ops: ops * self.ops_each,
                     bytes: tally.bytes,
-                    preemptions,
+                    preemptions: spent.involuntary_switches,
                     extra: counted_ns,
                 });
             }
+            ended_ns = start_ns + elapsed_ns;
+            // The others are done with a batch by an operation earlier, or by more where this role was preempted at its end.
+            tail_ns = match spent.involuntary_switches {
+                _ if timed => 0,
+                0 => elapsed_ns / ops.max(1),
+                _ => elapsed_ns,
+            };
             first += ops;
             current = next;
         }
-        self.end_counting()?;
+        self.end_counting()
+    }
+
+    /// In a leading role whose samples are taken: lets the other roles end, and other parties of a set go on.
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    pub fn end_leading(&mut self) -> io::Result<()> {
         self.end_turns()?;
         self.shared.finish()
     }
@@ -86,6 +120,28 @@ impl Ctx<'_> {
     /// As [`Ctx::lead`].
     pub fn follow(
         &mut self,
+        work: impl FnMut(Batch) -> io::Result<Tally>,
+        expect: impl Fn(Batch) -> Option<Tally>,
+    ) -> io::Result<()> {
+        self.follow_batches(work, expect)?;
+        self.end_following()
+    }
+
+    /// In a role that follows: sleeps until the leading role has called [`Ctx::end_leading`].
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    pub fn end_following(&mut self) -> io::Result<()> {
+        self.await_leader()
+    }
+
+    /// As [`Ctx::follow`], without waiting at its end: the role calls [`Ctx::end_following`] when it has done what comes after
+    /// the batches.
+    ///
+    /// # Errors
+    /// As [`Ctx::lead`].
+    pub fn follow_batches(
+        &mut self,
         mut work: impl FnMut(Batch) -> io::Result<Tally>,
         expect: impl Fn(Batch) -> Option<Tally>,
     ) -> io::Result<()> {
@@ -93,7 +149,7 @@ impl Ctx<'_> {
         self.barrier()?;
         let mut first = 0;
         for index in 0.. {
-            let Planned::Batch { ops, counted, parks, .. } = self.await_batch(index) else { break };
+            let Planned::Batch { ops, counted, timed, parks } = self.await_batch(index) else { break };
             if parks {
                 self.pause_counting()?;
                 self.shared.await_slice(index)?;
@@ -102,15 +158,18 @@ impl Ctx<'_> {
                 self.begin_counting()?;
             }
             let batch = Batch { first, ops };
+            let before = ThreadCounters::read();
             let tally = work(batch)?;
+            if timed {
+                self.count_sample(ops, ThreadCounters::read().since(&before).cpu_ns, 0);
+            }
             check(batch, tally, expect(batch))?;
             if counted {
                 self.count(ops, tally.bytes);
             }
             first += ops;
         }
-        self.end_counting()?;
-        self.await_leader()
+        self.end_counting()
     }
 
     /// What the leading role has planned; it is one batch ahead, so this hardly ever waits.

@@ -48,6 +48,10 @@ pub struct Counted {
     pub major_faults: u64,
     /// CPU time, user and system.
     pub cpu_ns: u64,
+    /// The part of it in user mode.
+    pub user_ns: u64,
+    /// The part of it in the kernel.
+    pub kernel_ns: u64,
     /// Moves to another CPU, where they can be counted.
     pub migrations: Option<u64>,
     /// CPU cycles, from a PMU.
@@ -56,6 +60,8 @@ pub struct Counted {
     pub instructions: Option<u64>,
     /// Voluntary switches of the coordinator meanwhile, as this role saw them.
     pub coordinator_switches: Option<u64>,
+    /// What the batches that became samples took, where the role does them one by one; else zero.
+    pub sampled: Sampled,
     /// Rate of a plain memory copy of the payload's size in this role, right after the timed part.
     pub copy_bytes_per_s: Option<f64>,
     /// Further figures, by name with unit, one for each sample.
@@ -64,6 +70,17 @@ pub struct Counted {
     pub latencies: Option<Latencies>,
     /// Where the role ran when counting first began, and when it ended.
     pub whereabouts: Vec<Whereabouts>,
+}
+
+/// The batches that became samples, as one role has counted them by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// Operations in them.
+    pub ops: u64,
+    /// CPU time of the role in them.
+    pub cpu_ns: u64,
+    /// In the leading role: time before the beginning of each that the other roles may already spend on it.
+    pub gaps_ns: u64,
 }
 
 /// Readings at the beginning of the counted part.
@@ -99,6 +116,14 @@ impl Ctx<'_> {
         Ok(())
     }
 
+    /// Notes a batch that became a sample.
+    pub(super) fn count_sample(&mut self, ops: u64, cpu_ns: u64, gap_ns: u64) {
+        let sampled = &mut self.counted.sampled;
+        sampled.ops += ops * self.ops_each;
+        sampled.cpu_ns += cpu_ns;
+        sampled.gaps_ns += gap_ns;
+    }
+
     pub(super) fn count(&mut self, ops: u64, bytes: u64) {
         self.counted.ops += ops * self.ops_each;
         self.counted.received_bytes += bytes;
@@ -122,6 +147,8 @@ impl Ctx<'_> {
         counted.minor_faults += thread.minor_faults;
         counted.major_faults += thread.major_faults;
         counted.cpu_ns += thread.cpu_ns;
+        counted.user_ns += thread.user_ns;
+        counted.kernel_ns += thread.kernel_ns;
         let moved = moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations);
         add(&mut counted.migrations, moved);
         add(&mut counted.cycles, events.cycles);

@@ -157,7 +157,7 @@ impl Ctx<'_> {
         self.params.choice::<TimedUnit>() == TimedUnit::Each || self.params.number(RATE.name).is_some()
     }
 
-    /// As [`Ctx::lead`], with each operation timed by itself: `op` does the one with the given sequence number.
+    /// As [`Ctx::lead_batches`], with each operation timed by itself: `op` does the one with the given sequence number.
     ///
     /// # Errors
     /// As [`Ctx::lead`], and a sentence where operations are too short for that.
@@ -177,7 +177,7 @@ impl Ctx<'_> {
             }
             Ok(tally)
         };
-        self.lead_noting(work, expect, |noted| stopwatch.borrow_mut().note(noted))?;
+        self.lead_batches(work, expect, |noted| stopwatch.borrow_mut().note(noted))?;
         self.counted.latencies = Some(stopwatch.into_inner().latencies());
         Ok(())
     }

@@ -13,7 +13,8 @@ use crate::shared::{Phase, Planned, Sample, Shared};
 impl Ctx<'_> {
     /// Receives an endless stream in chunks of `chunk_ops` messages, in windows of whole chunks that follow each other
     /// without a gap; the first window is dropped. Then drains what the sender still sends, unless the mechanism is
-    /// `lossy`: there the sender goes on until this role is done, and what is still to come is not known.
+    /// `lossy`: there the sender goes on until this role is done, and what is still to come is not known. The role ends with
+    /// [`Ctx::end_leading`].
     ///
     /// # Errors
     /// As [`Ctx::lead`].
@@ -73,7 +74,6 @@ impl Ctx<'_> {
             }
         }
         self.end_counting()?;
-        self.shared.finish()?;
         while !lossy && self.shared.feed_end() != Some(chunks) {
             let batch = Batch { first: chunks * chunk_ops, ops: chunk_ops };
             let tally = work(batch)?;
@@ -90,7 +90,7 @@ impl Ctx<'_> {
     /// Sends chunks of `chunk_ops` messages until the receiver has enough.
     ///
     /// Once it sees that, it publishes that exactly one more chunk comes, and sends that: so a receiver that has seen
-    /// nothing published may safely wait for one more chunk.
+    /// nothing published may safely wait for one more chunk. The role ends with [`Ctx::end_following`].
     ///
     /// # Errors
     /// That of `work`.
@@ -117,7 +117,7 @@ impl Ctx<'_> {
             self.shared.set_feed_end(chunks + 1);
             work(Batch { first: chunks * chunk_ops, ops: chunk_ops })?;
         }
-        self.await_leader()
+        Ok(())
     }
 
     /// As [`Ctx::drain`], in slices: the sender sends exactly the chunks of a slice and then sleeps, so that the stream is
@@ -169,9 +169,7 @@ impl Ctx<'_> {
             chunks += count;
             current = next;
         }
-        self.end_counting()?;
-        self.end_turns()?;
-        self.shared.finish()
+        self.end_counting()
     }
 
     fn feed_slices(
@@ -196,8 +194,7 @@ impl Ctx<'_> {
                 self.count(count * chunk_ops, 0);
             }
         }
-        self.end_counting()?;
-        self.await_leader()
+        self.end_counting()
     }
 
     /// Ends that share a CPU take turns of some milliseconds each, so a window must hold many turns.

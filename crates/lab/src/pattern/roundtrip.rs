@@ -7,6 +7,7 @@ use std::io;
 use super::Pattern;
 use crate::axis::{Axis, Choice, choice};
 use crate::contract::{Caps, Endpoint, Unit};
+use crate::counter_check;
 use crate::ctx::{Batch, Ctx, RATE, Tally, TimedUnit};
 use crate::params::{CaseParams, Touch};
 use crate::touch;
@@ -37,21 +38,44 @@ impl Pattern for Roundtrip {
         let trip = Trip::new(cx.params, caps);
         if caps.has(Caps::HARNESS) {
             return match cx.role {
-                0 => trip.lead(end, cx, |_| None),
+                0 => trip.lead(end, cx, |_| None).and_then(|()| cx.end_leading()),
                 _ => cx.follow_nothing(),
             };
         }
         match cx.role {
             0 => {
-                trip.verify_requests(end)?;
-                trip.lead(end, cx, |batch| Some(trip.expected(batch, SERVER)))
+                trip.verify_requests(end, FIRST)?;
+                trip.lead(end, cx, |batch| Some(trip.expected(batch, SERVER)))?;
+                trip.verify_requests(end, AFTERWARDS).map_err(afterwards)?;
+                if bounded_by_a_copy(cx.params, caps) {
+                    cx.measure_copy_rate()?;
+                }
+                cx.end_leading()
             }
             _ => {
-                trip.verify_echoes(end)?;
-                cx.follow(|batch| trip.echo(end, batch), |batch| Some(trip.expected(batch, CLIENT)))
+                trip.verify_echoes(end, FIRST)?;
+                let expect = |batch| Some(trip.expected(batch, CLIENT));
+                cx.follow_batches(|batch| trip.echo(end, batch), expect)?;
+                trip.verify_echoes(end, AFTERWARDS).map_err(afterwards)?;
+                cx.end_following()
             }
         }
     }
+}
+
+/// The sequence number of the first message that is checked byte by byte before anything is timed.
+pub(super) const FIRST: u64 = 0;
+/// The one of the first that is checked after the timed part, far above those of the timed part.
+pub(super) const AFTERWARDS: u64 = 1 << 40;
+
+/// Says of an error that it came when messages were checked once more.
+pub(super) fn afterwards(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("after the timed part: {error}"))
+}
+
+/// Is a round trip of this case bounded by what a memory copy takes? Below a page that says little.
+fn bounded_by_a_copy(params: &CaseParams, caps: Caps) -> bool {
+    params.payload_bytes >= counter_check::COPY_BOUNDS_FROM_BYTES && !caps.has(Caps::ZERO_COPY)
 }
 
 struct Trip {
@@ -85,7 +109,7 @@ impl Trip {
             }
             Ok(tally)
         };
-        cx.lead(requests, expect)
+        cx.lead_batches(requests, expect, |noted| Ok(noted.elapsed_ns))
     }
 
     #[inline]
@@ -110,16 +134,16 @@ impl Trip {
         expected(batch, side, len, self.touch)
     }
 
-    fn verify_requests<E: Endpoint>(&self, end: &mut E) -> io::Result<()> {
-        for sequence in 0..verify_count(self.request_bytes) {
+    fn verify_requests<E: Endpoint>(&self, end: &mut E, first: u64) -> io::Result<()> {
+        for sequence in first..first + verify_count(self.request_bytes) {
             send(end, self.request_bytes, touch::word(sequence, CLIENT), Touch::All)?;
             verify(end, self.reply_bytes, sequence, SERVER)?;
         }
         Ok(())
     }
 
-    fn verify_echoes<E: Endpoint>(&self, end: &mut E) -> io::Result<()> {
-        for sequence in 0..verify_count(self.request_bytes) {
+    fn verify_echoes<E: Endpoint>(&self, end: &mut E, first: u64) -> io::Result<()> {
+        for sequence in first..first + verify_count(self.request_bytes) {
             verify(end, self.request_bytes, sequence, CLIENT)?;
             send(end, self.reply_bytes, touch::word(sequence, SERVER), Touch::All)?;
         }
@@ -158,7 +182,7 @@ pub(super) fn expected(batch: Batch, side: u64, len: usize, touch: Touch) -> Tal
     tally
 }
 
-/// How many messages are checked byte by byte before anything is timed.
+/// How many messages are checked byte by byte before anything is timed, and again afterwards.
 pub(super) fn verify_count(len: usize) -> u64 {
     (1usize << 20).checked_div(len).map_or(64, |count| count.clamp(2, 64) as u64)
 }
@@ -169,12 +193,84 @@ pub(super) fn verify<E: Endpoint>(end: &mut E, len: usize, sequence: u64, side: 
     let payload = rx.as_ref();
     if payload.len() != len {
         return Err(io::Error::other(format!(
-            "message {sequence} has {} bytes, sent were {len}",
+            "message {} has {} bytes, sent were {len}",
+            sequence % AFTERWARDS,
             payload.len()
         )));
     }
     if !touch::is_filled_with(payload, touch::word(sequence, side)) {
-        return Err(io::Error::other(format!("message {sequence} does not hold what its sender wrote")));
+        let number = sequence % AFTERWARDS;
+        return Err(io::Error::other(format!("message {number} does not hold what its sender wrote")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 300;
+    const UNTOUCHED: u8 = 0xa5;
+
+    /// An end that keeps what was sent, and hands out bytes of which no two stretches have the same sum.
+    struct Recording {
+        outgoing: Vec<u8>,
+        incoming: Vec<u8>,
+    }
+
+    struct Loan<'a>(&'a mut Vec<u8>);
+
+    impl AsMut<[u8]> for Loan<'_> {
+        fn as_mut(&mut self) -> &mut [u8] {
+            self.0
+        }
+    }
+
+    impl Endpoint for Recording {
+        type Tx<'a> = Loan<'a>;
+        type Rx<'a> = &'a [u8];
+
+        fn loan(&mut self, len: usize) -> io::Result<Loan<'_>> {
+            self.outgoing = vec![UNTOUCHED; len];
+            Ok(Loan(&mut self.outgoing))
+        }
+
+        fn commit(_tx: Loan<'_>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn take(&mut self, len: usize) -> io::Result<&[u8]> {
+            Ok(&self.incoming[..len])
+        }
+    }
+
+    /// Which bytes of a message are touched, by the definition of the axis.
+    fn is_touched(touch: Touch, index: usize) -> bool {
+        match touch {
+            Touch::None => false,
+            Touch::First => index < 8,
+            Touch::Lines => index % 64 < 8,
+            Touch::All | Touch::Write => true,
+        }
+    }
+
+    #[test]
+    fn sender_and_receiver_touch_what_the_case_says_and_nothing_else() {
+        for name in Touch::NAMES {
+            let touch = Touch::parse(name).unwrap();
+            let incoming = (0..LEN).map(|index| (index * index % 251) as u8).collect();
+            let mut end = Recording { outgoing: Vec::new(), incoming };
+            send(&mut end, LEN, u64::from_le_bytes([0x11; 8]), touch).unwrap();
+            for (index, byte) in end.outgoing.iter().enumerate() {
+                assert_eq!(*byte != UNTOUCHED, is_touched(touch, index), "touch={name}, byte {index}");
+            }
+            let mut tally = Tally::default();
+            receive(&mut end, LEN, touch, &mut tally).unwrap();
+            let reads = |index: &usize| touch != Touch::Write && is_touched(touch, *index);
+            // Bytes count by their place in a word; the last word has four bytes.
+            let part = |index: usize| u64::from(end.incoming[index]) << (index % 8 * 8);
+            let sum = (0..LEN).filter(reads).map(part).fold(0, u64::wrapping_add);
+            assert_eq!(tally, Tally { sum, bytes: LEN as u64 }, "touch={name}");
+        }
+    }
 }

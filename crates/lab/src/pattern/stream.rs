@@ -6,11 +6,12 @@
 use std::io;
 
 use super::Pattern;
-use super::roundtrip::{expected, receive, send, verify, verify_count};
+use super::roundtrip::{AFTERWARDS, FIRST, afterwards, expected, receive, send, verify, verify_count};
 use super::working_set::{self, Source, Store, WORKING_SET};
 use crate::axis::{Axis, Choice, MemoryState};
 use crate::contract::{Caps, Endpoint, Unit};
 use crate::ctx::{Batch, Ctx, Tally};
+use crate::params::Touch;
 use crate::touch;
 
 /// One sender, one receiver.
@@ -37,23 +38,22 @@ impl Pattern for Stream {
             if is_harness {
                 return cx.follow_nothing();
             }
-            // In step with the receiver, so that even a lossy mechanism loses none of these.
-            for sequence in 0..verify_count(len) {
-                send(end, len, touch::word(sequence, SENDER), crate::params::Touch::All)?;
-                cx.await_verified(sequence + 1);
-            }
+            send_verified(end, cx, FIRST)?;
             let mut source = Source::of(cx.params)?;
-            return cx.feed(chunk_ops, is_unchecked, |batch| {
+            cx.feed(chunk_ops, is_unchecked, |batch| {
                 batch.sequences().try_for_each(|sequence| match &mut source {
                     None => send(end, len, touch::word(sequence, SENDER), touch),
                     Some(source) => end.send_from(source.next()),
                 })
-            });
+            })?;
+            if !is_unchecked {
+                send_verified(end, cx, AFTERWARDS)?;
+            }
+            return cx.end_following();
         }
         let mut store = Store::of(cx.params)?;
-        for sequence in 0..if is_harness { 0 } else { verify_count(len) } {
-            verify(end, len, sequence, SENDER)?;
-            cx.add_verified();
+        if !is_harness {
+            verify_received(end, cx, FIRST)?;
         }
         let work = |batch: Batch| {
             let mut tally = Tally::default();
@@ -73,14 +73,38 @@ impl Pattern for Stream {
         cx.drain(chunk_ops, is_unchecked, work, |batch| {
             (!is_unchecked).then(|| expected(batch, SENDER, len, touch))
         })?;
-        if is_harness {
-            return Ok(());
+        if !is_unchecked {
+            verify_received(end, cx, AFTERWARDS).map_err(afterwards)?;
+            if let Some(store) = store {
+                store.check()?;
+            }
         }
-        if let Some(store) = store.filter(|_| !is_unchecked) {
-            store.check()?;
+        if !is_harness {
+            cx.measure_copy_rate()?;
         }
-        cx.measure_copy_rate()
+        cx.end_leading()
     }
+}
+
+/// Sends messages that are checked byte by byte, in step with the receiver, so that even a lossy mechanism loses none of these.
+fn send_verified<E: Endpoint>(end: &mut E, cx: &Ctx<'_>, first: u64) -> io::Result<()> {
+    let len = cx.params.payload_bytes;
+    let before = cx.verified();
+    for index in 0..verify_count(len) {
+        send(end, len, touch::word(first + index, SENDER), Touch::All)?;
+        cx.await_verified(before + index + 1);
+    }
+    Ok(())
+}
+
+/// Receives them.
+fn verify_received<E: Endpoint>(end: &mut E, cx: &Ctx<'_>, first: u64) -> io::Result<()> {
+    let len = cx.params.payload_bytes;
+    for index in 0..verify_count(len) {
+        verify(end, len, first + index, SENDER)?;
+        cx.add_verified();
+    }
+    Ok(())
 }
 
 /// Messages after which the sender reads again whether the receiver has enough: so many that the read costs nothing, so

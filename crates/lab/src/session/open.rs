@@ -19,6 +19,9 @@ pub(super) struct Open {
     pub(super) evidence: Vec<f64>,
     /// Of each of these: is it of a set with slices of double length?
     pub(super) doubled: Vec<bool>,
+    pub(super) attempts: record::Attempts,
+    /// Void runs since the last valid one.
+    pub(super) void_in_a_row: u32,
     /// What the dearest run took, so that the budget holds.
     pub(super) dearest: Duration,
     /// What all runs took.
@@ -49,6 +52,8 @@ impl Open {
             runs: Vec::new(),
             evidence: Vec::new(),
             doubled: Vec::new(),
+            attempts: record::Attempts::default(),
+            void_in_a_row: 0,
             dearest: expected,
             spent: Duration::ZERO,
             state: CaseState::Open,

@@ -1,6 +1,7 @@
 //! A run is void when its roles did not run as its case says. Real runs, judged by cases that say something else.
 
-use weighbridge_lab::conditions::violations;
+use causeway_os::counters::Throttling;
+use weighbridge_lab::conditions::{self, violations};
 use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::host::Host;
 
@@ -14,6 +15,9 @@ pub const TESTS: &[crate::Test] = &[
     ("conditions/threads_in_place_of_processes_make_a_run_void", not_apart),
     ("conditions/another_policy_or_nice_value_makes_a_run_void", mislabelled),
     ("conditions/operations_that_nobody_counted_make_a_run_void", uncounted),
+    ("conditions/operations_that_the_other_role_did_not_count_make_a_run_void", counted_by_one),
+    ("conditions/cpu_time_without_room_in_the_reported_time_makes_a_run_void", overspent),
+    ("conditions/a_throttled_control_group_makes_a_run_void", throttled),
 ];
 
 fn case(host: &Host, id: &str) -> Prepared {
@@ -80,5 +84,45 @@ fn uncounted(host: &Host) {
         sample.ops *= 2;
     }
     let found = violations(&case, &measured);
-    assert!(matches!(&found[..], [why] if why.contains("only")), "{found:?}");
+    assert!(found.iter().any(|why| why.contains("only")), "{found:?}");
+}
+
+fn counted_by_one(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    for sample in &mut measured.samples {
+        sample.ops += sample.ops.div_ceil(10);
+    }
+    measured.roles[0].counted.ops *= 2;
+    let found = violations(&case, &measured);
+    assert!(found.iter().any(|why| why.contains("of which client has counted")), "{found:?}");
+}
+
+/// Times that are too short by more than a loaded machine takes from the roles.
+fn overspent(host: &Host) {
+    const LONGER: Timing = Timing { sample_ns: 4_000_000, samples: 8, least_samples: 8, run_ns: 32_000_000 };
+    for id in ["roundtrip/pipe/1/same-cpu", "solo/getppid/0/same-cpu", "pingpong/atomic/0/two-cpus"] {
+        let Some(case) = runs::prepare_or_skip(host, &id.parse().unwrap()) else { continue };
+        // A role that other programs keep from its CPU uses little of it; then once more.
+        let is_void = || {
+            let mut measured = measured(host, &case, LONGER);
+            assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+            for sample in &mut measured.samples {
+                sample.elapsed_ns /= 20;
+                sample.extra /= 20;
+            }
+            violations(&case, &measured).iter().any(|why| why.contains("of CPU time for an operation"))
+        };
+        assert!((0..20).any(|_| is_void()), "{id}: a twentieth of the time has room for all CPU time");
+    }
+}
+
+fn throttled(host: &Host) {
+    let case = case(host, "roundtrip/pipe/1/same-cpu");
+    let mut measured = measured(host, &case, SHORT);
+    measured.noise.throttling = Some(Throttling { periods: 0, ns: 0 });
+    assert_eq!(conditions::throttled(&case, &measured), None);
+    measured.noise.throttling = Some(Throttling { periods: 2, ns: 3_500_000 });
+    let why = conditions::throttled(&case, &measured).expect("CPU time was withheld");
+    assert!(why.contains("in 2 periods, for 3.5 ms"), "{why}");
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use weighbridge_lab::catalogue::{self, Refusal};
+use weighbridge_lab::conditions;
 use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Coordinator, Deadlines, Measured, Outcome};
 use weighbridge_lab::host::Host;
@@ -36,7 +37,22 @@ pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
     // Before there are other threads: it may enter an IPC namespace of its own.
     let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials(host)).exit_code()
+    let trials = trials(host);
+    if let Some(filter) = arguments.filter.as_deref().filter(|filter| names_no_target(filter, &trials)) {
+        eprintln!(
+            "error: no test's name contains `{filter}`: is the id right, and is there a line for it in the list ALL?"
+        );
+        return ExitCode::FAILURE;
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Does a filter such as `mechanism/NAME/` select nothing of a kind that this program tests? Without an error, no test would look
+/// like tests that passed.
+fn names_no_target(filter: &str, trials: &[Trial]) -> bool {
+    let Some((kind, _)) = filter.split_once('/') else { return false };
+    let is_of_kind = |trial: &Trial| trial.name().split('/').next() == Some(kind);
+    trials.iter().any(is_of_kind) && !trials.iter().any(|trial| trial.name().contains(filter))
 }
 
 /// Promises that each target of a kind keeps, by name.
@@ -101,6 +117,7 @@ pub fn measure(host: &Host, case: &Prepared, timing: Timing) -> Measured {
     };
     assert!(!measured.samples.is_empty(), "{id}: no samples");
     assert!(measured.samples.iter().all(|sample| sample.elapsed_ns > 0 && sample.ops > 0), "{id}");
+    assert_eq!(conditions::violations(case, &measured), [] as [&str; 0], "{id}");
     assert!(measured.facts.contains_key("policy"), "{id}: {:?}", measured.facts);
     let own_facts = measured.facts.keys().filter(|name| !["policy", "nice"].contains(&name.as_str()));
     assert!(own_facts.count() >= 2, "{id}: {:?}", measured.facts);

@@ -1,4 +1,7 @@
-//! What the machine did beside us: time stolen by the hypervisor, interrupts. From `/proc/stat`.
+//! What the machine did beside us: time stolen by the hypervisor and interrupts, from `/proc/stat`; waiting for CPUs and
+//! throttling.
+
+use super::pressure::{Throttling, cpu_pressure_ns};
 
 /// Noise of all CPUs since boot; `None` where the kernel does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,13 +11,21 @@ pub struct SystemNoise {
     pub steal_ns: Option<u64>,
     /// Interrupts served.
     pub interrupts: Option<u64>,
+    /// Time for which some task waited for a CPU, in nanoseconds (PSI).
+    pub cpu_pressure_ns: Option<u64>,
+    /// What limits of our control groups have withheld from us and from the others in them.
+    pub throttling: Option<Throttling>,
 }
 
 impl SystemNoise {
-    /// Reads `/proc/stat`. Allocates, and takes some tens of microseconds: not for use near a measured region.
+    /// Reads what the kernel tells. Allocates, and takes some hundred microseconds: not for use near a measured region.
     pub fn read() -> SystemNoise {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        SystemNoise::parse(&text, rustix::param::clock_ticks_per_second())
+        SystemNoise {
+            cpu_pressure_ns: cpu_pressure_ns(),
+            throttling: Throttling::read(),
+            ..SystemNoise::parse(&text, rustix::param::clock_ticks_per_second())
+        }
     }
 
     fn parse(stat: &str, ticks_per_second: u64) -> SystemNoise {
@@ -26,6 +37,7 @@ impl SystemNoise {
         SystemNoise {
             steal_ns: field("cpu", STEAL).map(|ticks| ticks * (1_000_000_000 / ticks_per_second)),
             interrupts: field("intr", 0),
+            ..SystemNoise::default()
         }
     }
 
@@ -36,6 +48,8 @@ impl SystemNoise {
         SystemNoise {
             steal_ns: difference(self.steal_ns, earlier.steal_ns),
             interrupts: difference(self.interrupts, earlier.interrupts),
+            cpu_pressure_ns: difference(self.cpu_pressure_ns, earlier.cpu_pressure_ns),
+            throttling: self.throttling.zip(earlier.throttling).map(|(now, then)| now.since(then)),
         }
     }
 }
@@ -48,14 +62,19 @@ mod tests {
     fn steal_is_the_eighth_number_and_interrupts_the_first() {
         let stat = "cpu  1 2 3 4 5 6 7 80 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 12345 1 2\nctxt 7\n";
         let noise = SystemNoise::parse(stat, 100);
-        assert_eq!(noise, SystemNoise { steal_ns: Some(800_000_000), interrupts: Some(12345) });
+        assert_eq!(
+            noise,
+            SystemNoise { steal_ns: Some(800_000_000), interrupts: Some(12345), ..SystemNoise::default() }
+        );
     }
 
     #[test]
     fn what_the_kernel_does_not_tell_is_missing() {
         assert_eq!(SystemNoise::parse("", 100), SystemNoise::default());
         assert_eq!(SystemNoise::parse("cpu  1 2 3 4\n", 100).steal_ns, None);
-        let known = SystemNoise { steal_ns: Some(5), interrupts: Some(7) };
+        let throttling = Some(Throttling { periods: 1, ns: 2 });
+        let known =
+            SystemNoise { steal_ns: Some(5), interrupts: Some(7), cpu_pressure_ns: Some(1), throttling };
         assert_eq!(known.since(&SystemNoise::default()), SystemNoise::default());
     }
 

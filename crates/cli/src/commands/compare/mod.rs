@@ -7,6 +7,7 @@ mod sides;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use weighbridge_lab::compare::machine::MachineSettings;
 use weighbridge_lab::compare::{
     Comparison, Rules, Settings, SideRecords, compare_records, expected_set, failed_too_often,
 };
@@ -56,6 +57,8 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     if pairs.is_empty() {
         return Err(nothing_left(&skipped));
     }
+    let machine_settings = MachineSettings::new(Path::new(THIS_PROGRAM), [&a.side.sysctls, &b.side.sysctls])
+        .map_err(Failure::new)?;
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
@@ -97,7 +100,9 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         .try_for_each(|line| recorder.line(line));
     let coordinator = Coordinator::new(&host, &interrupt, THIS_PROGRAM.into(), header.seed);
     let ended = opening.and_then(|()| {
-        Comparison::new(settings, [a.side, b.side], coordinator, &interrupt, pairs).run(&mut recorder)
+        Comparison::new(settings, [a.side, b.side], coordinator, &interrupt, pairs)
+            .with_machine_settings(machine_settings)
+            .run(&mut recorder)
     });
     let complete = matches!(ended, Ok(Ended::Complete));
     let elapsed_s = began.elapsed().as_secs_f64();
@@ -116,7 +121,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         )));
     }
     shown?;
-    conclude(args, ended.unwrap_or(Ended::Interrupted), &verdicts, Some(&record))
+    conclude(args.strict, ended.unwrap_or(Ended::Interrupted), &verdicts, Some(&record))
 }
 
 fn nothing_left(skipped: &[Skipped]) -> Failure {
@@ -156,7 +161,7 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     let report = || Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     if args.out.is_none() && args.html.is_none() {
         output::print(rendered(&report(), args.format))?;
-        return conclude(args, Ended::Complete, &verdicts, None);
+        return conclude(args.strict, Ended::Complete, &verdicts, None);
     }
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     let mut writer = destination.writer;
@@ -164,7 +169,7 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         Failure::new(format!("cannot write to `{}`: {error}", destination.record.display()))
     })?;
     show(args, report(), &destination.page, &destination.record, destination.is_in_store)?;
-    conclude(args, Ended::Complete, &verdicts, Some(&destination.record))
+    conclude(args.strict, Ended::Complete, &verdicts, Some(&destination.record))
 }
 
 fn verdicts(reading: &Reading) -> Vec<CaseVerdict> {
@@ -201,8 +206,8 @@ fn rendered(report: &Report, format: CompareFormat) -> String {
 }
 
 /// The exit code of what is worst, and a sentence where there is no verdict to read.
-fn conclude(
-    args: &Compare,
+pub(super) fn conclude(
+    strict: bool,
     ended: Ended,
     verdicts: &[CaseVerdict],
     record: Option<&Path>,
@@ -232,7 +237,7 @@ fn conclude(
         ));
         return Ok(Exit::Incomplete);
     }
-    if args.strict && verdicts.iter().any(CaseVerdict::is_inconclusive) {
+    if strict && verdicts.iter().any(CaseVerdict::is_inconclusive) {
         return Ok(Exit::Inconclusive);
     }
     Ok(Exit::Fine)

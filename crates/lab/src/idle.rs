@@ -1,0 +1,92 @@
+//! `idle=busy`: a process on each measured CPU that runs only when nothing else wants to, so that the CPU never halts.
+//!
+//! On a virtual machine a CPU that halts costs an exit to the hypervisor, and waking it another one and an interrupt; on a real one
+//! it costs the way out of a sleep state. What a case costs without either is what its own work costs. The spinner has the policy
+//! `SCHED_IDLE`: whatever wakes up takes the CPU from it at once. It runs until the run is over and dies with the coordinator,
+//! however that ends.
+
+use std::convert::Infallible;
+use std::hint;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use causeway_os::process::{self, Child, Spawn};
+use causeway_os::sched::{self, Policy};
+use causeway_os::socket;
+use serde::{Deserialize, Serialize};
+
+use crate::control;
+use crate::peer::{self, Order};
+
+/// What a spinner says before it spins.
+#[derive(Debug, Serialize, Deserialize)]
+struct Spinning {
+    policy: String,
+    allowed: Vec<u32>,
+}
+
+/// The name of a spinner in lists of processes; the kernel keeps 15 bytes.
+const NAME: &std::ffi::CStr = c"idle-spinner";
+
+/// In a process of its own: spins on a CPU until it is killed.
+pub(crate) fn spin(cpu: u32, control: BorrowedFd<'_>) -> io::Result<Infallible> {
+    let begin = || -> io::Result<Spinning> {
+        rustix::thread::set_name(NAME)?;
+        sched::pin(&[cpu])?;
+        sched::set_policy(Policy::Idle)?;
+        Ok(Spinning { policy: sched::policy()?.to_string(), allowed: sched::allowed_cpus()? })
+    };
+    control::send(control, &begin().map_err(|error| error.to_string()), &[])?;
+    // Without the instruction that tells the processor of a wait: a hypervisor may take a CPU away that executes many of them.
+    loop {
+        hint::black_box(());
+    }
+}
+
+/// The spinners of a run. Dropping them ends them.
+#[derive(Debug, Default)]
+pub(crate) struct Spinners(Vec<(u32, Child)>);
+
+impl Spinners {
+    /// Starts one on each of these CPUs, and returns when all of them spin. `program` hands over to [`peer::main`].
+    pub(crate) fn start(program: &Path, cpus: &[u32]) -> io::Result<Spinners> {
+        let mut spinners = Spinners::default();
+        for cpu in cpus {
+            let (control, theirs) = socket::seqpacket_pair()?;
+            let parent = std::process::id().to_string();
+            let child = Child::spawn(Spawn::new(program).arg(peer::ARGUMENT).arg(parent).fd(theirs))?;
+            control::send(control.as_fd(), &Order::Spin { cpu: *cpu }, &[])?;
+            await_spinning(*cpu, &control)?;
+            spinners.0.push((*cpu, child));
+        }
+        Ok(spinners)
+    }
+
+    /// Fails if one of them has ended.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        for (cpu, child) in &self.0 {
+            if child.has_exited()? {
+                return Err(io::Error::other(format!(
+                    "the spinner on CPU {cpu} has ended; the case says idle=busy"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn await_spinning(cpu: u32, control: &OwnedFd) -> io::Result<()> {
+    const DEADLINE: Duration = Duration::from_secs(30);
+    let failed = |why: &str| io::Error::other(format!("the spinner on CPU {cpu} for idle=busy: {why}"));
+    if !process::poll(&[control.as_fd()], Some(DEADLINE))?[0] {
+        return Err(failed("it did not begin in time"));
+    }
+    let said: Option<Result<Spinning, String>> = control::receive(control.as_fd())?;
+    match said.ok_or_else(|| failed("it ended before it began"))? {
+        Err(why) => Err(failed(&why)),
+        Ok(Spinning { policy, allowed }) if policy == Policy::Idle.to_string() && allowed == [cpu] => Ok(()),
+        Ok(other) => Err(failed(&format!("it runs as {other:?}"))),
+    }
+}
