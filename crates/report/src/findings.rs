@@ -97,8 +97,8 @@ pub fn chosen<'a>(contests: &[&'a Sourced<Contest>], count: usize) -> Vec<&'a So
 pub fn by_chance(findings: &Findings) -> String {
     let Findings { contests, claimed, fdr, expected_by_chance } = findings;
     format!(
-        "{claimed} of {}: some order is sure. On average at most {} % of those say something wrong; expected by chance: at most {}.",
-        many(*contests as usize, "comparison"),
+        "Some order is sure in {claimed} of {}. Of these, at most {} % are expected to be wrong by chance: {}.",
+        many(*contests as usize, "line"),
         count(fdr * 100.0),
         count(*expected_by_chance)
     )
@@ -157,9 +157,14 @@ fn order(report: &Report, contest: &Sourced<Contest>) -> String {
     let tier = |tier: u32| names(&mut of_tier(tier));
     let leaders = tier(0);
     let Some(next) = of_tier(1).next() else { return without_tiers(report, contest) };
+    let last = all.iter().map(|one| one.tier).max().unwrap_or(0);
+    if leaders.len() > NAMED + 1 {
+        let behind: Vec<String> = (1..=last).map(|index| listed(tier(index))).collect();
+        let (first, behind) = (leaders.len(), behind.join(", then "));
+        return format!("{}; surely behind the first {first}: {behind}", candidates(report, contest));
+    }
     let verb = if leaders.len() == 1 { "is" } else { "are" };
     let mut text = format!("{} {verb} surely ahead of {}", listed(leaders.clone()), listed(tier(1)));
-    let last = all.iter().map(|one| one.tier).max().unwrap_or(0);
     let further: Vec<String> =
         (2..=last).map(|index| format!(", and those of {}", listed(tier(index)))).collect();
     text += &further.concat();
@@ -215,7 +220,7 @@ fn candidates(report: &Report, contest: &Sourced<Contest>) -> String {
         .collect();
     match may.as_slice() {
         [only] => format!("{only} is surely the fastest"),
-        _ => format!("the fastest is one of {}", listed(may)),
+        _ => format!("the fastest is one of {}", listed_up_to(CANDIDATES, may)),
     }
 }
 
@@ -225,11 +230,18 @@ const STATEMENTS: usize = 2;
 /// Number of mechanisms that a sentence names where there are more; the others are counted.
 const NAMED: usize = 3;
 
+/// The same of those that may be the fastest.
+const CANDIDATES: usize = 6;
+
 /// The first few and how many more: `a, b and 3 more`.
-fn listed(mut names: Vec<String>) -> String {
-    if names.len() > NAMED + 1 {
-        let more = names.len() - NAMED;
-        names.truncate(NAMED);
+fn listed(names: Vec<String>) -> String {
+    listed_up_to(NAMED, names)
+}
+
+fn listed_up_to(most: usize, mut names: Vec<String>) -> String {
+    if names.len() > most + 1 {
+        let more = names.len() - most;
+        names.truncate(most);
         names.push(format!("{more} more"));
     }
     match names.split_last() {
@@ -366,6 +378,14 @@ mod tests {
     }
 
     #[test]
+    fn of_a_crowd_in_front_those_that_may_be_the_fastest_are_named() {
+        let mut all = ["a", "b", "c", "d", "e"].map(|name| (name, 0, 1.0, Some([0.9, 1.1]))).to_vec();
+        all.extend([("x", 1, 2.0, Some([1.8, 2.2])), ("y", 2, 3.0, Some([2.8, 3.2]))]);
+        let says = "the fastest is one of a, b, c, d and e; surely behind the first 5: x, then y.";
+        assert_eq!(order_of(&all, &[]), says);
+    }
+
+    #[test]
     fn without_a_cut_sure_pairs_are_told_and_which_may_be_the_fastest() {
         let all = [("a", 0, 1.0, None), ("b", 0, 1.1, Some([0.9, 1.3])), ("c", 0, 1.3, Some([1.1, 1.5]))];
         let sure: (&[&str], &[&str]) = (&["a"], &["c"]);
@@ -382,8 +402,7 @@ mod tests {
     #[test]
     fn how_many_claims_are_chance_is_said_in_one_sentence() {
         let text = by_chance(&Findings { contests: 14, claimed: 12, fdr: 0.05, expected_by_chance: 0.6 });
-        let says = "12 of 14 comparisons: some order is sure. On average at most 5 % of those say something wrong; expected by chance: \
-                    at most 0.6.";
+        let says = "Some order is sure in 12 of 14 lines. Of these, at most 5 % are expected to be wrong by chance: 0.6.";
         assert_eq!(text, says);
     }
 

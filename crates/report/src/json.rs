@@ -7,6 +7,7 @@ use weighbridge_record::{
 };
 
 use crate::model::{Report, Source, Sourced};
+use crate::suite::free_ratios;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -75,7 +76,7 @@ pub fn json(report: &Report) -> String {
         comparisons: report.comparisons.iter().map(out).collect(),
         contests: report.contests.iter().map(out).collect(),
         findings: report.findings.iter().map(out).collect(),
-        ratios: report.free_ratios().map(out).collect(),
+        ratios: free_ratios(report).map(out).collect(),
         checks: report.checks.iter().map(out).collect(),
         derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
         verdicts: report.verdicts.iter().map(out).collect(),

@@ -10,7 +10,7 @@ use weighbridge_record::{
     Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
-use crate::{suite, unfinished};
+use crate::unfinished;
 
 /// The mechanism that is the harness itself.
 pub const HARNESS: &str = "noop";
@@ -192,11 +192,6 @@ impl Report {
         Ok(self)
     }
 
-    /// The ratios that stand in no table of a suite.
-    pub fn free_ratios(&self) -> impl Iterator<Item = &Sourced<Ratio>> {
-        self.ratios.iter().filter(|ratio| self.is_compared || !suite::has_ratios(self, ratio.source))
-    }
-
     /// A case of a record.
     pub fn case(&self, source: usize, id: &CaseId) -> Option<&Measured> {
         self.cases.iter().find(|case| case.source == source && case.id == *id)
@@ -306,15 +301,6 @@ impl Report {
         };
         &mut self.cases[place]
     }
-}
-
-/// The lines that a report of one record shows and that follow from its other lines: the order of mechanisms, and what the tables of
-/// its suite are made of.
-pub fn derived(report: &Report) -> Vec<Line> {
-    let contests = report.contests.iter().map(|contest| Line::Contest(contest.what.clone()));
-    let findings = report.findings.iter().map(|findings| Line::Findings(findings.what));
-    let of_suites = suite::derived(report).into_iter().map(|(_, line)| line);
-    contests.chain(findings).chain(of_suites).collect()
 }
 
 /// What follows from the runs of one record.

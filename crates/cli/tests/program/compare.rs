@@ -161,8 +161,9 @@ fn a_program_with_another_protocol_is_refused_in_one_sentence() {
     let folder = folder();
     let own = std::process::Command::new(PROGRAM).arg("__protocol").output().unwrap();
     let own = String::from_utf8(own.stdout).unwrap();
-    let protocol = format!("\"protocol\":{}", weighbridge_lab::peer::PROTOCOL);
-    let other = own.trim().replace(&protocol, "\"protocol\":999");
+    let mut other: serde_json::Value = serde_json::from_str(&own).unwrap();
+    other["protocol"] = 999.into();
+    let other = other.to_string();
     assert_ne!(other, own.trim(), "{own}");
     for (name, answer, why) in [
         ("newer", other, "with protocol 999"),

@@ -177,6 +177,24 @@ This comparison is not interleaved: [..]
 }
 
 #[test]
+fn a_record_of_another_machine_is_compared_only_where_that_is_asked_for() {
+    let folder = folder();
+    measure(folder.path(), "r.jsonl");
+    let record = text(folder.path().join("r.jsonl"));
+    let at = record.find("\"hostname\":\"").expect("a record names its host") + "\"hostname\":\"".len();
+    let end = at + record[at..].find('"').expect("the name has an end");
+    let foreign = format!("{}elsewhere{}", &record[..at], &record[end..]);
+    std::fs::write(folder.path().join("there.jsonl"), foreign).unwrap();
+    let report = ["report", "r.jsonl", "--format", "markdown", "--baseline", "there.jsonl"];
+    weighbridge(folder.path()).args(report).assert().code(2).stdout_eq("").stderr_eq(
+        "error: `there.jsonl` is of another machine (hostname: [..] and elsewhere), so a ratio would be one of machines; \
+         --across-machines compares them nevertheless\n",
+    );
+    let report = weighbridge(folder.path()).args(report).arg("--across-machines").assert().success();
+    report.stdout_eq("...\n| roundtrip/mock/1/free | [..] | hostname: [..] and elsewhere |\n...\n");
+}
+
+#[test]
 fn a_report_goes_to_a_file_that_does_not_exist_yet() {
     let folder = folder();
     measure(folder.path(), "r.jsonl");

@@ -37,7 +37,7 @@ fn a_run_prints_tables_and_leaves_a_record_and_a_page() {
   mock latency-ns=5000 [..]
 
 ■ stream at free, GiB/s
-  Payload 4 KiB. [..]
+  Payload 4 KiB.
 ...
   mock [..]3.81 ±0%[..]
 ...
@@ -109,7 +109,8 @@ fn the_record_says_everything_from_its_header_to_its_end() {
         .filter_map(|line| if let Line::Contest(contest) = line { Some(contest) } else { None })
         .collect();
     assert_eq!(contests.len(), 1, "{contests:?}");
-    assert_eq!((contests[0].sure.len(), contests[0].contestants[1].times_first), (1, 5.0));
+    assert_eq!(contests[0].sure.len(), 1);
+    assert!((contests[0].contestants[1].times_first - 5.0).abs() < 1e-9, "{contests:?}");
     assert!(
         lines.iter().any(|line| matches!(line, Line::Findings(of) if (of.contests, of.claimed) == (1, 1)))
     );
@@ -163,7 +164,7 @@ fn markdown_has_the_same_figures() {
 ...
 ## stream at free, GiB/s
 
-Payload 4 KiB. [..]
+Payload 4 KiB.
 
 | mechanism | median | [..]
 | --- | --: | [..]

@@ -103,8 +103,12 @@ fn list(items: &[Item]) -> String {
     format!("<ul>\n{}</ul>\n", items.into_iter().map(item).collect::<String>())
 }
 
+/// The figures of a chart are shown at once unless they have more rows.
+const MOST_OPEN_ROWS: usize = 40;
+
 fn chart(chart: &Chart) -> String {
-    let figures = chart.figures.as_ref().map(|figures| fold("Figures", false, &table(figures)));
+    let is_open = |figures: &Table| figures.rows.len() <= MOST_OPEN_ROWS;
+    let figures = chart.figures.as_ref().map(|figures| fold("Figures", is_open(figures), &table(figures)));
     let about = if chart.about.is_empty() {
         String::new()
     } else {

@@ -4,6 +4,7 @@ use weighbridge_record::Ratio;
 
 use crate::document::{Block, Cell, Section, Table};
 use crate::model::{Report, Sourced};
+use crate::suite::free_ratios;
 use crate::units::{Scale, Series, count, significant, with_unit};
 use crate::words::plain;
 
@@ -11,7 +12,7 @@ const HEADS: [&str; 6] = ["case", "here", "baseline", "times", "95 % interval", 
 
 /// Nothing where nothing was compared with a baseline.
 pub fn section(report: &Report) -> Option<Section> {
-    let first = &report.free_ratios().next()?.what;
+    let first = &free_ratios(report).next()?.what;
     let (title, about) = match &first.baseline_record {
         None => (
             format!("Compared with {}", first.baseline),
@@ -28,7 +29,7 @@ pub fn section(report: &Report) -> Option<Section> {
     };
     let mut blocks = vec![Block::Paragraph(about.into())];
     let mut figures: Vec<&str> = Vec::new();
-    for ratio in report.free_ratios() {
+    for ratio in free_ratios(report) {
         if !figures.contains(&ratio.what.figure.as_str()) {
             figures.push(&ratio.what.figure);
         }
@@ -40,7 +41,7 @@ pub fn section(report: &Report) -> Option<Section> {
 /// One figure of all cases that have it.
 fn table(report: &Report, figure: &str) -> Table {
     let found: Vec<&Sourced<Ratio>> =
-        report.free_ratios().filter(|ratio| ratio.what.figure == figure).collect();
+        free_ratios(report).filter(|ratio| ratio.what.figure == figure).collect();
     let values = || found.iter().flat_map(|ratio| [ratio.what.here, ratio.what.there]);
     let scaled = |unit: &str, name: &dyn Fn(&str) -> String| {
         let scale = Scale::new(unit, values());
@@ -66,7 +67,7 @@ fn table(report: &Report, figure: &str) -> Table {
         let is_raw = |other: &&Sourced<Ratio>| {
             other.source == of.source && other.what.case == of.what.case && other.what.figure == "value"
         };
-        report.free_ratios().find(is_raw).map_or("–".into(), |raw| significant(raw.what.ratio))
+        free_ratios(report).find(is_raw).map_or("–".into(), |raw| significant(raw.what.ratio))
     };
     let is_elsewhere = found.iter().any(|ratio| ratio.what.other_machine.is_some());
     let row = |ratio: &&Sourced<Ratio>| -> Vec<Cell> {

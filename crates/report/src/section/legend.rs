@@ -50,11 +50,9 @@ const WORDS: [(&str, &str); 12] = [
 
 /// Nothing where there is no table of figures.
 pub fn section(cx: &Context<'_>) -> Option<Section> {
-    let facts = |all: &[(&str, &str)]| {
-        Block::Facts(all.iter().map(|(name, what)| ((*name).to_owned(), (*what).to_owned())).collect())
-    };
     let marks = Block::sentences(MARKS.iter().map(|(mark, what)| format!("{mark} {what}")));
-    let words = Block::Fold { summary: "Words".into(), is_open: true, blocks: vec![facts(&WORDS)] };
+    let words = Block::sentences(WORDS.iter().map(|(word, what)| format!("{word}: {what}")));
+    let words = Block::Fold { summary: "Words".into(), is_open: true, blocks: vec![words] };
     let blocks = if cx.matrices.is_empty() { Vec::new() } else { vec![marks, words] };
     Section::new("legend", "Legend", blocks)
 }

@@ -6,7 +6,7 @@ use crate::document::{Block, Section};
 use crate::machine::{Fact, fact, headline};
 use crate::model::Report;
 use crate::notes;
-use crate::units::{amount, significant, size, with_unit};
+use crate::units::{Scale, amount, significant, size};
 
 /// One of all records; what measuring itself costs, and what share of the memory bus was used, too.
 pub fn section(report: &Report) -> Option<Section> {
@@ -37,14 +37,15 @@ pub fn section(report: &Report) -> Option<Section> {
 /// How steady the machine was, once: the hubs, with which every case took turns.
 fn hubs(hubs: &[Hub]) -> Option<Block> {
     let one = |hub: &Hub| {
-        let [low, high] = hub.range.map(|value| with_unit(&hub.unit, value));
-        format!("{} took {} ({low} to {high})", hub.case, with_unit(&hub.unit, hub.median))
+        let scale = Scale::alone(&hub.unit, hub.median);
+        let [median, low, high] = [hub.median, hub.range[0], hub.range[1]].map(|value| scale.show(value));
+        format!("{} took {median} {}, 90 % of its slices {low} to {high}", hub.case, scale.name)
     };
     let all: Vec<String> = hubs.iter().map(one).collect();
     (!all.is_empty()).then(|| {
         Block::Paragraph(format!(
-            "How steady the machine was: in this session {}. In brackets, what 90 % of the slices lie between. Every case took \
-             turns with one of these hubs, so that what disturbs the machine disturbs both.",
+            "How steady the machine was: in this session {}. Cases took turns with these hubs in slices of some milliseconds, so \
+             that a disturbance of the machine affects both.",
             all.join("; ")
         ))
     })

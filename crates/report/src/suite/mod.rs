@@ -13,7 +13,7 @@ mod slab_test;
 
 use std::cell::RefCell;
 
-use weighbridge_record::{CaseId, Header, Line, Published, Summary, derive};
+use weighbridge_record::{CaseId, Header, Line, Published, Ratio, Summary, derive};
 
 use crate::document::{self, Block, Cell, Column};
 use crate::figure::marks;
@@ -87,8 +87,13 @@ pub fn derived(report: &Report) -> Vec<(usize, Line)> {
     composed(report).into_iter().flat_map(|(_, lines)| lines).collect()
 }
 
+/// The ratios that stand in no table of a suite.
+pub fn free_ratios(report: &Report) -> impl Iterator<Item = &Sourced<Ratio>> {
+    report.ratios.iter().filter(|ratio| report.is_compared || !has_ratios(report, ratio.source))
+}
+
 /// Are the ratios of this record those of the tables of its suite?
-pub fn has_ratios(report: &Report, source: usize) -> bool {
+fn has_ratios(report: &Report, source: usize) -> bool {
     let header = report.sources.get(source).and_then(|source| source.header.as_ref());
     let suite = header.and_then(|header| header.settings.get("suite"));
     suite.is_some_and(|suite| SUITES.iter().any(|(known, _)| known == suite))
