@@ -151,7 +151,7 @@ impl Group {
             Connector::Path(_) | Connector::Socket(_) => None,
         };
         let options = options.into();
-        self.with_connection(|socket| Subscriber::join(socket, options, host.clone()))
+        self.with_connection(|socket| Subscriber::join(socket, options.clone(), host.clone()))
     }
 
     /// The publishers and subscribers of the group, how far behind each subscriber is, and what it has lost.

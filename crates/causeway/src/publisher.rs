@@ -10,7 +10,7 @@ use causeway_os::memory::Access;
 use crate::error::{Error, Result};
 use crate::log::mapped::{MappedLog, SHORT_WORDS};
 use crate::log::pages::StatusPage;
-use crate::log::wait::{await_space, stop_awaiting_space};
+use crate::log::wait::{Published, await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::serve::Host;
@@ -104,8 +104,9 @@ impl Publisher {
         self.try_publish_with_topic(0, payload)
     }
 
-    /// As [`Publisher::try_publish`], with a topic: a number that subscribers see as [`Message::topic`](crate::Message). To
-    /// wait while the log is full, use [`Publisher::loan`] and [`Loan::with_topic`].
+    /// As [`Publisher::try_publish`], with a topic: a number that subscribers see as [`Message::topic`](crate::Message). A
+    /// subscriber of other topics ([`SubscribeOptions::topics`](crate::SubscribeOptions::topics)) is not woken. To limit the wait
+    /// while the log is full, use [`Publisher::loan_timeout`] and [`Loan::with_topic`].
     ///
     /// # Errors
     /// As [`Publisher::try_publish`].
@@ -140,6 +141,20 @@ impl Publisher {
         };
         self.log.write_payload(claim.position, payload);
         self.commit(claim, Label::default())
+    }
+
+    /// As [`Publisher::publish`], with a topic; see [`Publisher::try_publish_with_topic`].
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    #[inline(always)]
+    pub fn publish_with_topic(&mut self, topic: u32, payload: &[u8]) -> Result<Position> {
+        let claim = match self.claim_fast(payload.len()) {
+            Some(claim) => claim,
+            None => self.claim_waiting(payload.len())?,
+        };
+        self.log.write_payload(claim.position, payload);
+        self.commit(claim, Label { topic, correlation: 0 })
     }
 
     /// As [`Publisher::publish`], but waits at most for `timeout`.
@@ -295,7 +310,7 @@ impl Publisher {
             // Fails if this publisher was evicted meanwhile: then the server has decided the frame already.
             let _ = self.writer.abandon(claim);
             // A subscriber that stopped at the unfinished frame must look behind it.
-            self.subscribers.wake(self.log.tail());
+            self.subscribers.wake(self.log.tail(), None);
         }
     }
 
@@ -335,7 +350,9 @@ impl Publisher {
     #[inline(always)]
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
         let position = self.writer.commit(claim, label)?;
-        self.subscribers.wake(self.log.tail());
+        let lag_bytes_max = self.log.capacity_bytes() / 2;
+        let published = Published { topic: label.topic, position, lag_bytes_max };
+        self.subscribers.wake(self.log.tail(), Some(published));
         if self.subscribers.check_complete().is_err() {
             // The message is published. The next call claims nothing without asking, and returns the error.
             self.writer.forget_limit();

@@ -416,7 +416,7 @@ impl State {
     pub(super) fn wake_all_subscribers(&mut self) {
         std::sync::atomic::fence(Ordering::SeqCst); // PAIR log-armed: as a publisher after its commit
         let tail = self.log.tail();
-        wake_waiters(tail, &mut self.subscribers, || futex::wake(&tail.wake_seq, u32::MAX).is_ok());
+        wake_waiters(tail, &mut self.subscribers, None, |_| futex::wake(&tail.wake_seq, u32::MAX).is_ok());
     }
 
     /// Stops serving. If other processes publish, messages still flow.

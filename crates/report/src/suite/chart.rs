@@ -43,9 +43,9 @@ pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
     let published: Vec<Row> =
         rows(KDBUS_2014).into_iter().filter(|row| row.text("harness") == chart.harness).collect();
     let skips = PLACEMENTS.iter().flat_map(|(placement, _)| {
-        published
-            .iter()
-            .flat_map(move |row| [COPY, MEMFD, PIPE, CALL].map(|what| find(record, what, placement, bytes(row))))
+        published.iter().flat_map(move |row| {
+            [COPY, MEMFD, PIPE, CALL].map(|what| find(record, what, placement, bytes(row)))
+        })
     });
     let mut notes = vec![
         "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
@@ -103,7 +103,8 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
         let of_call = speedup(record, ours[2], ours[3]);
         let theirs =
             ["copy_roundtrips_per_s", "memfd_roundtrips_per_s", "ibench_roundtrips_per_s", "speedup"];
-        let mut cells = vec![bytes(row).to_string(), cell(0), cell(1), max, cell(2), of_max, cell(3), of_call];
+        let mut cells =
+            vec![bytes(row).to_string(), cell(0), cell(1), max, cell(2), of_max, cell(3), of_call];
         cells.extend(theirs.map(|column| row.text(column).to_string()));
         cells
     };
