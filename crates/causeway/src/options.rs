@@ -170,6 +170,8 @@ pub struct GroupOptions {
     pub(crate) trust: Option<Trust>,
     pub(crate) most_patient: Policy,
     pub(crate) most_patient_for_others: Policy,
+    /// The type of the messages; 0 for bytes of any length.
+    pub(crate) fingerprint: u64,
 }
 
 impl Default for GroupOptions {
@@ -190,6 +192,7 @@ impl GroupOptions {
             trust: None,
             most_patient: Policy::Reliable,
             most_patient_for_others: Policy::DemoteAfter(Duration::from_secs(1)),
+            fingerprint: 0,
         }
     }
 
@@ -270,12 +273,14 @@ pub struct SubscribeOptions {
     pub(crate) start: Start,
     pub(crate) timeout: Option<Duration>,
     pub(crate) topics: Option<BTreeSet<u32>>,
+    /// The type that its messages must have; 0 for any.
+    pub(crate) fingerprint: u64,
 }
 
 impl SubscribeOptions {
     /// A subscriber with this policy, which receives the next message first.
     pub fn new(policy: Policy) -> SubscribeOptions {
-        SubscribeOptions { policy, start: Start::Next, timeout: None, topics: None }
+        SubscribeOptions { policy, start: Start::Next, timeout: None, topics: None, fingerprint: 0 }
     }
 
     /// Makes the subscriber receive the oldest message first that is still in the log.

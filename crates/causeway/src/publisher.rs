@@ -17,7 +17,7 @@ use crate::serve::Host;
 #[cfg(feature = "tokio")]
 use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds, tell};
+use crate::wire::{ANSWER_TIME, Message, Op, ask, halves, take_fds, tell};
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
 ///
@@ -47,9 +47,15 @@ const STAGE_BYTES: usize = 256;
 const YIELDS_MAX: u32 = 200;
 
 impl Publisher {
-    /// Becomes a publisher over a fresh connection. `local` is the log of a group served by this process.
-    pub(crate) fn join(socket: OwnedFd, local: Option<(Arc<MappedLog>, Arc<Host>)>) -> Result<Publisher> {
-        let (granted, fds) = ask(&socket, Message::new(Op::Publish, &[]), Some(ANSWER_TIME))?;
+    /// Becomes a publisher over a fresh connection. `local` is the log of a group served by this process, `fingerprint` the type of
+    /// the messages or 0.
+    pub(crate) fn join(
+        socket: OwnedFd,
+        local: Option<(Arc<MappedLog>, Arc<Host>)>,
+        fingerprint: u64,
+    ) -> Result<Publisher> {
+        let request = Message::new(Op::Publish, &halves(fingerprint));
+        let (granted, fds) = ask(&socket, request, Some(ANSWER_TIME))?;
         if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
             return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
         }

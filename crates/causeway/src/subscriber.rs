@@ -132,7 +132,9 @@ impl Subscriber {
         options: SubscribeOptions,
         host: Option<Arc<Host>>,
     ) -> Result<Subscriber> {
-        let request = wire::Message::new(Op::Subscribe, &options.policy.to_words());
+        let ([policy, deadline], [low, high]) =
+            (options.policy.to_words(), wire::halves(options.fingerprint));
+        let request = wire::Message::new(Op::Subscribe, &[policy, deadline, low, high]);
         let start = Instant::now();
         let timeout = options.timeout.unwrap_or(Duration::MAX);
         // A server that works answers at once, if only that the grant follows later.
