@@ -63,6 +63,13 @@ pub enum Error {
     },
     /// The process that serves the group did not answer in time.
     NoAnswer,
+    /// A message is not as long as a value of its type. Its publisher has another type, or none. The message was skipped.
+    WrongSize {
+        /// Length of the message, in bytes.
+        payload_bytes: usize,
+        /// Size of the type, in bytes.
+        expected_bytes: usize,
+    },
 }
 
 /// Why a server refused a request.
@@ -98,6 +105,9 @@ pub enum Refusal {
     /// This client of a [`call::Server`](crate::call::Server) has not read its replies for so long that the server ended its
     /// connection.
     NotReading,
+    /// The messages of the group have another type
+    /// ([`GroupOptions::message_type`](crate::GroupOptions::message_type)).
+    OtherType,
 }
 
 impl Error {
@@ -155,6 +165,11 @@ impl fmt::Display for Error {
                 f,
                 "a publisher violated the protocol at position {position}; leave the group and create a new one without \
                  that publisher"
+            ),
+            Error::WrongSize { payload_bytes, expected_bytes } => write!(
+                f,
+                "a message of {payload_bytes} bytes is no value of a type of {expected_bytes} bytes, and was skipped; publish with \
+                 TypedPublisher of the same type"
             ),
             Error::NoAnswer => f.write_str(
                 "the process that serves the group does not answer in time; check whether it is stopped or waits for \
@@ -229,6 +244,10 @@ impl fmt::Display for Refusal {
             Refusal::NotReading => {
                 "this client has not read its replies; wait for calls that were begun, and connect again"
             }
+            Refusal::OtherType => {
+                "its messages have another type, or one without a name; join with the type with which the group was created \
+                 (name, size and alignment must agree)"
+            }
             Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
         })
     }
@@ -259,7 +278,7 @@ impl From<Error> for io::Error {
             Error::Invalid { what: "capacity" | "call" | "path", .. } | Error::TooLong { .. } => {
                 ErrorKind::InvalidInput
             }
-            Error::Invalid { .. } | Error::Corrupt { .. } => ErrorKind::InvalidData,
+            Error::Invalid { .. } | Error::Corrupt { .. } | Error::WrongSize { .. } => ErrorKind::InvalidData,
             Error::Refused(Refusal::Forbidden) => ErrorKind::PermissionDenied,
             Error::Refused(_) => ErrorKind::ConnectionRefused,
             Error::Disconnected => ErrorKind::BrokenPipe,
@@ -287,7 +306,7 @@ impl From<Evicted> for Error {
 mod tests {
     use super::*;
 
-    fn refusals() -> [Refusal; 11] {
+    fn refusals() -> [Refusal; 12] {
         use Refusal::*;
         [
             Forbidden,
@@ -301,6 +320,7 @@ mod tests {
             TooPatient,
             TooLate,
             NotReading,
+            OtherType,
         ]
     }
 
@@ -317,6 +337,7 @@ mod tests {
             Error::MissedDeadline { lost_messages: 3 },
             Error::Corrupt { position: 64 },
             Error::NoAnswer,
+            Error::WrongSize { payload_bytes: 3, expected_bytes: 8 },
         ];
         all.extend(refusals().map(Error::Refused));
         all

@@ -128,12 +128,18 @@ impl Group {
     /// [`Error::Refused`] by the access rule, in a group of one publisher that has had one, without a free slot, or once the
     /// log is sealed. [`Error::ServerGone`] or [`Error::NoAnswer`] without a working server.
     pub fn publisher(&self) -> Result<Publisher> {
+        self.publisher_of(0)
+    }
+
+    /// A publisher of messages whose type has this fingerprint; 0 for bytes.
+    pub(crate) fn publisher_of(&self, fingerprint: u64) -> Result<Publisher> {
         match &self.connector {
             Connector::Host(host) => {
-                Publisher::join(host.connect_locally()?, Some((host.log(), Arc::clone(host))))
+                let local = (host.log(), Arc::clone(host));
+                Publisher::join(host.connect_locally()?, Some(local), fingerprint)
             }
             Connector::Path(_) | Connector::Socket(_) => {
-                self.with_connection(|socket| Publisher::join(socket, None))
+                self.with_connection(|socket| Publisher::join(socket, None, fingerprint))
             }
         }
     }
@@ -151,7 +157,7 @@ impl Group {
             Connector::Path(_) | Connector::Socket(_) => None,
         };
         let options = options.into();
-        self.with_connection(|socket| Subscriber::join(socket, options, host.clone()))
+        self.with_connection(|socket| Subscriber::join(socket, options.clone(), host.clone()))
     }
 
     /// The publishers and subscribers of the group, how far behind each subscriber is, and what it has lost.

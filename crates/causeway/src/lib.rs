@@ -117,6 +117,7 @@
 //! # Features
 //!
 //! * `tokio`, off by default: `AsyncSubscriber`, which is a `Stream`, and `AsyncPublisher`, which is a `Sink`; `call::AsyncClient`.
+//! * `zerocopy`, off by default: `TypedPublisher` and `TypedSubscriber`, for messages that are plain values of one type.
 //!
 //! The command `causeway`, for groups in a shell, is a crate of its own: `causeway-cli`.
 //!
@@ -171,6 +172,8 @@ mod subscriber_handle;
 mod subscriber_set;
 #[cfg(not(loom))]
 mod trust;
+#[cfg(all(feature = "zerocopy", not(loom)))]
+mod typed;
 #[cfg(not(loom))]
 mod watch;
 #[cfg(not(loom))]
@@ -184,6 +187,8 @@ pub use causeway_os::socket::Credentials;
 #[cfg(not(loom))]
 #[doc(inline)]
 pub use log::Position;
+#[cfg(all(feature = "zerocopy", not(loom)))]
+pub use typed::{MessageType, TypedMessage, TypedPublisher, TypedSubscriber};
 #[cfg(not(loom))]
 pub use {
     error::{Error, OsError, Refusal, Result},

@@ -10,14 +10,14 @@ use causeway_os::memory::Access;
 use crate::error::{Error, Result};
 use crate::log::mapped::{MappedLog, SHORT_WORDS};
 use crate::log::pages::StatusPage;
-use crate::log::wait::{await_space, stop_awaiting_space};
+use crate::log::wait::{Published, await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::serve::Host;
 #[cfg(feature = "tokio")]
 use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds, tell};
+use crate::wire::{ANSWER_TIME, Message, Op, ask, halves, take_fds, tell};
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
 ///
@@ -47,9 +47,15 @@ const STAGE_BYTES: usize = 256;
 const YIELDS_MAX: u32 = 200;
 
 impl Publisher {
-    /// Becomes a publisher over a fresh connection. `local` is the log of a group served by this process.
-    pub(crate) fn join(socket: OwnedFd, local: Option<(Arc<MappedLog>, Arc<Host>)>) -> Result<Publisher> {
-        let (granted, fds) = ask(&socket, Message::new(Op::Publish, &[]), Some(ANSWER_TIME))?;
+    /// Becomes a publisher over a fresh connection. `local` is the log of a group served by this process, `fingerprint` the type of
+    /// the messages or 0.
+    pub(crate) fn join(
+        socket: OwnedFd,
+        local: Option<(Arc<MappedLog>, Arc<Host>)>,
+        fingerprint: u64,
+    ) -> Result<Publisher> {
+        let request = Message::new(Op::Publish, &halves(fingerprint));
+        let (granted, fds) = ask(&socket, request, Some(ANSWER_TIME))?;
         if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
             return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
         }
@@ -104,8 +110,9 @@ impl Publisher {
         self.try_publish_with_topic(0, payload)
     }
 
-    /// As [`Publisher::try_publish`], with a topic: a number that subscribers see as [`Message::topic`](crate::Message). To
-    /// wait while the log is full, use [`Publisher::loan`] and [`Loan::with_topic`].
+    /// As [`Publisher::try_publish`], with a topic: a number that subscribers see as [`Message::topic`](crate::Message). A
+    /// subscriber of other topics ([`SubscribeOptions::topics`](crate::SubscribeOptions::topics)) is not woken. To limit the wait
+    /// while the log is full, use [`Publisher::loan_timeout`] and [`Loan::with_topic`].
     ///
     /// # Errors
     /// As [`Publisher::try_publish`].
@@ -140,6 +147,20 @@ impl Publisher {
         };
         self.log.write_payload(claim.position, payload);
         self.commit(claim, Label::default())
+    }
+
+    /// As [`Publisher::publish`], with a topic; see [`Publisher::try_publish_with_topic`].
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    #[inline(always)]
+    pub fn publish_with_topic(&mut self, topic: u32, payload: &[u8]) -> Result<Position> {
+        let claim = match self.claim_fast(payload.len()) {
+            Some(claim) => claim,
+            None => self.claim_waiting(payload.len())?,
+        };
+        self.log.write_payload(claim.position, payload);
+        self.commit(claim, Label { topic, correlation: 0 })
     }
 
     /// As [`Publisher::publish`], but waits at most for `timeout`.
@@ -295,7 +316,7 @@ impl Publisher {
             // Fails if this publisher was evicted meanwhile: then the server has decided the frame already.
             let _ = self.writer.abandon(claim);
             // A subscriber that stopped at the unfinished frame must look behind it.
-            self.subscribers.wake(self.log.tail());
+            self.subscribers.wake(self.log.tail(), None);
         }
     }
 
@@ -335,7 +356,9 @@ impl Publisher {
     #[inline(always)]
     fn commit(&mut self, claim: Claim, label: Label) -> Result<Position> {
         let position = self.writer.commit(claim, label)?;
-        self.subscribers.wake(self.log.tail());
+        let lag_bytes_max = self.log.capacity_bytes() / 2;
+        let published = Published { topic: label.topic, position, lag_bytes_max };
+        self.subscribers.wake(self.log.tail(), Some(published));
         if self.subscribers.check_complete().is_err() {
             // The message is published. The next call claims nothing without asking, and returns the error.
             self.writer.forget_limit();

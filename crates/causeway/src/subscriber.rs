@@ -10,6 +10,7 @@ pub use in_place::InPlace;
 pub(crate) use wait::DRAIN_READS_MAX;
 pub use wait::Waited;
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::{StatusPage, SubscriberPage};
-use crate::log::wait::{WaitTarget, Waiter, advance_cursor};
+use crate::log::wait::{WaitTarget, Waiter, advance_cursor, topic_bit};
 use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use crate::log::{Frame, Loss, Memory, Peek, Position, Reader, Start, TryPeek};
 use crate::message::{Message, Received};
@@ -69,9 +70,11 @@ pub struct Subscriber {
     published_cursor: u64,
     /// The frame that [`InPlace`] shows.
     frame: Frame,
-    /// The next call must look at more than the log: there is a loss to return, this subscriber is disconnected, or its policy
-    /// bounds its lag.
+    /// The next call must look at more than the log: there is a loss to return, this subscriber is disconnected, its policy
+    /// bounds its lag, or it wants some topics only.
     needs_care: bool,
+    /// The topics that it wants; `None` for all.
+    topics: Option<BTreeSet<u32>>,
     /// A loss that was detected and not yet returned.
     lost: Option<Loss>,
     /// This subscriber missed its deadline and has left the group: how many messages it had not received.
@@ -96,6 +99,11 @@ const SHORT_BYTES: usize = (GRANULE_BYTES - HEADER_BYTES) as usize;
 /// only rises, so the first peek after an interrupted copy finds the loss. Only a publisher that moves the floor back and
 /// forth causes more attempts.
 const COPY_ATTEMPTS_MAX: usize = 100;
+
+/// The filter of these topics. Never 0, which stands for all topics.
+fn filter_of(topics: &BTreeSet<u32>) -> u32 {
+    topics.iter().fold(0, |filter, topic| filter | topic_bit(*topic)).max(u32::from(topics.is_empty()))
+}
 
 /// After this many empty polls the library watches the sockets for the program.
 const EMPTY_POLLS_PER_WATCH: u32 = 64;
@@ -124,7 +132,9 @@ impl Subscriber {
         options: SubscribeOptions,
         host: Option<Arc<Host>>,
     ) -> Result<Subscriber> {
-        let request = wire::Message::new(Op::Subscribe, &options.policy.to_words());
+        let ([policy, deadline], [low, high]) =
+            (options.policy.to_words(), wire::halves(options.fingerprint));
+        let request = wire::Message::new(Op::Subscribe, &[policy, deadline, low, high]);
         let start = Instant::now();
         let timeout = options.timeout.unwrap_or(Duration::MAX);
         // A server that works answers at once, if only that the grant follows later.
@@ -145,6 +155,8 @@ impl Subscriber {
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
         let page = Arc::new(SubscriberPage::open_own(&page)?);
         page.words().process.store(own_process(), Ordering::Relaxed);
+        let filter = options.topics.as_ref().map_or(0, |topics| filter_of(topics));
+        page.words().topics.store(u64::from(filter), Ordering::Relaxed);
         // From the answer on, publishers keep what this subscriber has not read.
         confirm(&socket, Op::Ready)?;
         let mut reader = Reader::join(Arc::clone(&log))?;
@@ -177,7 +189,8 @@ impl Subscriber {
             empty_polls: 0,
             published_cursor,
             frame: Frame::default(),
-            needs_care: options.policy.lag_bytes_max().is_some(),
+            needs_care: options.policy.lag_bytes_max().is_some() || options.topics.is_some(),
+            topics: options.topics,
             lost: None,
             disconnected: None,
             removed: false,
@@ -388,16 +401,32 @@ impl Subscriber {
         if self.lost.is_some() {
             return Ok(None);
         }
-        match self.reader.peek()? {
-            Peek::Frame(frame) => return Ok(Some(frame)),
-            Peek::Empty(_) => {
-                self.publish_cursor();
-                self.check_end()?;
+        loop {
+            match self.reader.peek()? {
+                Peek::Frame(frame) if !self.wants(frame.topic) => self.skip(frame.end),
+                Peek::Frame(frame) => return Ok(Some(frame)),
+                Peek::Empty(_) => {
+                    self.publish_cursor();
+                    self.check_end()?;
+                    return Ok(None);
+                }
+                Peek::Lost(loss) => {
+                    self.note_loss(loss)?;
+                    return Ok(None);
+                }
+                Peek::Sealed => return Err(Error::Disconnected),
             }
-            Peek::Lost(loss) => self.note_loss(loss)?,
-            Peek::Sealed => return Err(Error::Disconnected),
         }
-        Ok(None)
+    }
+
+    fn wants(&self, topic: u32) -> bool {
+        self.topics.as_ref().is_none_or(|topics| topics.contains(&topic))
+    }
+
+    /// Advances past a message of a topic that this subscriber does not want.
+    fn skip(&mut self, end: u64) {
+        self.reader.advance_to(end);
+        self.publish_cursor();
     }
 
     /// There is no message: fails if none will come.
@@ -455,8 +484,10 @@ impl Subscriber {
     }
 
     fn take_loss(&mut self) -> Option<Loss> {
-        self.needs_care =
-            self.disconnected.is_some() || self.removed || self.policy.lag_bytes_max().is_some();
+        self.needs_care = self.disconnected.is_some()
+            || self.removed
+            || self.policy.lag_bytes_max().is_some()
+            || self.topics.is_some();
         self.lost.take()
     }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::pages::{StatusPage, SubscriberPage};
-use crate::log::wait::{WaitingSubscriber, wake_waiters};
+use crate::log::wait::{Published, WaitingSubscriber, wake_waiters};
 use crate::log::{Gate, Memory, reclaim};
 use crate::options::Policy;
 use crate::subscriber_handle::{SubscriberHandle, ask_to_wake};
@@ -266,12 +266,14 @@ impl SubscriberSet {
         }
     }
 
-    /// Wakes the subscribers that sleep, after a commit. No system call if none does.
+    /// Wakes the subscribers that sleep and want what was `published`, or all, after a commit. No system call if there is none.
     #[inline(always)]
-    pub fn wake(&mut self, tail: &Tail) {
+    pub fn wake(&mut self, tail: &Tail, published: Option<Published>) {
         self.update();
-        let woken =
-            wake_waiters(tail, &mut self.subscribers, || futex::wake(&tail.wake_seq, u32::MAX).is_ok());
+        let woken = wake_waiters(tail, &mut self.subscribers, published, |bits| match bits {
+            u32::MAX => futex::wake(&tail.wake_seq, u32::MAX).is_ok(),
+            bits => futex::wake_bitset(&tail.wake_seq, u32::MAX, bits).is_ok(),
+        });
         if woken {
             tail.last_cpu.store(causeway_os::sched::current_cpu() + 1, Ordering::Relaxed);
             if self.subscribers.iter().any(|subscriber| subscriber.lacks_doorbell) {

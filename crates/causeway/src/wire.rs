@@ -26,11 +26,11 @@ pub const FDS_MAX: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Op {
-    /// Request: a publisher's slot.
+    /// Request: a publisher's slot. `[fingerprint of the type, low half, high half]`
     Publish = 1,
     /// Request: the publisher has mapped the log.
     Mapped = 2,
-    /// Request: a subscriber's slot. `[policy, deadline in ms]`
+    /// Request: a subscriber's slot. `[policy, deadline in ms, fingerprint of the type, low half, high half]`
     Subscribe = 3,
     /// Request: a report on the group.
     Stat = 4,
@@ -101,7 +101,7 @@ impl Op {
 }
 
 /// The reasons for a refusal.
-const REFUSALS: [Refusal; 11] = {
+const REFUSALS: [Refusal; 12] = {
     use Refusal::*;
     [
         Forbidden,
@@ -115,6 +115,7 @@ const REFUSALS: [Refusal; 11] = {
         TooPatient,
         TooLate,
         NotReading,
+        OtherType,
     ]
 };
 
@@ -131,7 +132,18 @@ fn code_of(refusal: Refusal) -> u32 {
         Refusal::TooPatient => 9,
         Refusal::TooLate => 10,
         Refusal::NotReading => 11,
+        Refusal::OtherType => 12,
     }
+}
+
+/// A number of 64 bits as two words, the low half first.
+pub fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+/// The number that [`halves`] took apart.
+pub fn from_halves([low, high]: [u32; 2]) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 /// A message: an operation and up to thirteen words.
@@ -372,6 +384,7 @@ mod tests {
             (Refusal::TooPatient, "publishers do not wait that long"),
             (Refusal::TooLate, "no request within a second"),
             (Refusal::NotReading, "replies are not read"),
+            (Refusal::OtherType, "another type"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
         assert_eq!(known.len(), REFUSALS.len());

@@ -170,6 +170,7 @@ fn a_subscriber_page_is_as_the_document_says() {
             place!("messages lost", SubscriberWords.lost_messages),
             place!("bytes of log lost", SubscriberWords.lost_bytes),
             place!("process", SubscriberWords.process),
+            place!("`topics`", SubscriberWords.topics),
         ],
     );
     assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per subscriber")));

@@ -539,3 +539,54 @@ fn a_report_names_every_peer() {
         assert_eq!((report.subscribers[0].lag_bytes, report.subscribers[0].policy), (192, Policy::Lossy));
     }
 }
+
+/// A reliable subscriber that sleeps through messages of other topics must not keep the log full with them.
+#[test]
+fn a_subscriber_gets_the_topics_that_it_wants_in_order_and_holds_up_no_others() {
+    for trust in [causeway::Trust::SameUser, causeway::Trust::Strangers] {
+        for own_descriptor in [false, true] {
+            let group = group(small().several_publishers().trust(trust));
+            let mut publisher = group.publisher().unwrap();
+            let options = SubscribeOptions::new(Policy::Reliable).topics([7, 8]);
+            let mut subscriber = group.subscribe(options).unwrap();
+            subscriber.spin_at_most(Duration::ZERO);
+            subscriber.sleep_on_descriptor(own_descriptor);
+            std::thread::scope(|scope| {
+                let receiving = scope.spawn(move || {
+                    let mut received = Vec::new();
+                    while received.len() < 20 {
+                        match subscriber.recv_timeout(LONG).unwrap() {
+                            Received::Message(message) => {
+                                received.push((message.topic, message.bytes[0], message.sequence));
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    received
+                });
+                let mut expected = Vec::new();
+                for sequence in 0..2000u32 {
+                    let topic = if sequence % 100 == 99 { 7 + sequence / 100 % 2 } else { sequence % 7 };
+                    if topic >= 7 {
+                        expected.push((topic, sequence as u8, sequence));
+                    }
+                    publisher.publish_with_topic(topic, &[sequence as u8; 100]).unwrap();
+                }
+                assert_eq!(receiving.join().unwrap(), expected);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_subscriber_of_no_topic_receives_nothing_and_is_told_of_the_end() {
+    let group = group(small());
+    let mut publisher = group.publisher().unwrap();
+    let mut subscriber = group.subscribe(SubscribeOptions::new(Policy::Reliable).topics([])).unwrap();
+    for _ in 0..100 {
+        publisher.publish_timeout(b"x", LONG).unwrap();
+        assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Empty)));
+    }
+    drop((publisher, group));
+    assert!(matches!(subscriber.recv(), Err(Error::Disconnected)));
+}

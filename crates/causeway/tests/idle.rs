@@ -31,8 +31,10 @@ fn role() {
             std::thread::park();
         }
         "publisher" => publish_in_phases(&socket),
-        "futex-sleepers" => sleep_in_threads(&socket, number, false),
-        "descriptor-sleepers" => sleep_in_threads(&socket, number, true),
+        "futex-sleepers" => sleep_in_threads(&socket, number, false, None),
+        "descriptor-sleepers" => sleep_in_threads(&socket, number, true, None),
+        "futex-sleepers-of-another-topic" => sleep_in_threads(&socket, number, false, Some(7)),
+        "descriptor-sleepers-of-another-topic" => sleep_in_threads(&socket, number, true, Some(7)),
         other => panic!("unknown role {other}"),
     }
 }
@@ -62,11 +64,12 @@ fn publish_in_phases(socket: &Path) {
 }
 
 /// `count` subscribers, each asleep in a thread of its own until the group ends.
-fn sleep_in_threads(socket: &Path, count: u64, own_descriptor: bool) {
+fn sleep_in_threads(socket: &Path, count: u64, own_descriptor: bool, topic: Option<u32>) {
     std::thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {
                 let options = SubscribeOptions::new(Policy::Lossy).timeout(LONG);
+                let options = topic.map_or(options.clone(), |topic| options.topics([topic]));
                 let mut subscriber = join(socket).subscribe(options).unwrap();
                 subscriber.spin_at_most(Duration::ZERO);
                 subscriber.sleep_on_descriptor(own_descriptor);
@@ -223,6 +226,27 @@ fn sleepers_on_the_futex_are_woken_by_one_call_that_wakes_them_and_no_other() {
         scene.until_asleep();
         assert_eq!(scene.phase().len(), 1);
     }
+}
+
+/// All messages here have topic 0.
+#[test]
+fn a_topic_that_no_sleeper_wants_costs_no_call_and_wakes_only_those_that_want_it() {
+    let others = [("futex-sleepers-of-another-topic", 4), ("descriptor-sleepers-of-another-topic", 3)];
+    let scene = Scene::new(0, &others).begin(7);
+    for _ in 0..2 {
+        assert_eq!(scene.phase(), []);
+        scene.until_asleep();
+    }
+    assert!(scene.received().iter().all(|received| *received == 0));
+
+    let scene = Scene::new(1, &[others[0], others[1], ("futex-sleepers", 5)]).begin(12);
+    let calls = scene.phase();
+    let [call] = calls[..] else { panic!("{calls:?}") };
+    assert_eq!(call.arguments[1] as i32 & !libc::FUTEX_PRIVATE_FLAG, libc::FUTEX_WAKE_BITSET);
+    assert_eq!(call.result, 5, "{call:?}");
+    eventually("not every sleeper that wants the message got it", || {
+        scene.received().iter().filter(|received| **received == 1).count() == 5
+    });
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
     writer.commit(claim, Label::default()).unwrap();
     let mut sleeping: Vec<Sleeping<'_>> =
         (0..readers).map(|slot| Sleeping { slot, shared, notes: Notes::default() }).collect();
-    wait::wake_waiters(tail, &mut sleeping, || {
+    wait::wake_waiters(tail, &mut sleeping, None, |_| {
         shared.futex_wake();
         true
     });
@@ -210,7 +210,7 @@ fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
             if present > 0 && known.first().is_none_or(|one: &Sleeping<'_>| one.slot != present - 1) {
                 known = vec![Sleeping { slot: present - 1, shared: &shared, notes: Notes::default() }];
             }
-            wait::wake_waiters(shared.memory.tail(), &mut known, || {
+            wait::wake_waiters(shared.memory.tail(), &mut known, None, |_| {
                 shared.futex_wake();
                 true
             });

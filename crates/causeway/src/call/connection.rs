@@ -23,7 +23,9 @@ use crate::foreign::ForeignSocket;
 use crate::log::Kind;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
-use crate::wire::{ANSWER_TIME, Incoming as Received, Message, Op, answer, ask, receive, take_fds};
+use crate::wire::{
+    ANSWER_TIME, Incoming as Received, Message, Op, answer, ask, from_halves, halves, receive, take_fds,
+};
 
 /// The most descriptors that travel with one message.
 pub const DESCRIPTORS_MAX: usize = 16;
@@ -213,7 +215,7 @@ pub fn send_descriptors(socket: &OwnedFd, number: u64, fds: &[BorrowedFd<'_>]) -
         let why = format!("{} descriptors; send at most {DESCRIPTORS_MAX} with one message", fds.len());
         return Err(Error::invalid("call", why));
     }
-    let message = Message::new(Op::Descriptors, &[number as u32, (number >> 32) as u32]);
+    let message = Message::new(Op::Descriptors, &halves(number));
     send_with_fds(socket, &message.to_bytes(), fds).map_err(|error| {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::PERM) => {
@@ -236,8 +238,11 @@ pub fn take_descriptors(incoming: &Incoming, number: u64, count: usize) -> Resul
     }
     match receive(&*incoming.peer().socket, DESCRIPTORS_MAX)? {
         Received::Message(message, fds) if message.op == Op::Descriptors && fds.len() == count => {
-            let said = u64::from(message.words[0]) | u64::from(message.words[1]) << 32;
-            if said == number { Ok(fds) } else { Err(invalid()) }
+            if from_halves([message.words[0], message.words[1]]) == number {
+                Ok(fds)
+            } else {
+                Err(invalid())
+            }
         }
         _ => Err(invalid()),
     }

@@ -112,7 +112,7 @@ impl Outgoing {
         self.writer.commit(claim, label)?;
         let tail = self.log.tail();
         let reader = std::slice::from_mut(&mut self.reader);
-        if wake_waiters(tail, reader, || futex::wake(&tail.wake_seq, u32::MAX).is_ok()) {
+        if wake_waiters(tail, reader, None, |_| futex::wake(&tail.wake_seq, u32::MAX).is_ok()) {
             tail.last_cpu.store(causeway_os::sched::current_cpu() + 1, Ordering::Relaxed);
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::word::PUBLISHERS_MAX;
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 3;
+pub const ABI: u32 = 4;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
@@ -123,6 +123,8 @@ pub struct SubscriberWords {
     /// The process of the subscriber in the low half, its PID namespace in the high half; 0 if it does not say. For publishers
     /// that wait for it when no server is left that would notice its death.
     pub process: QuietU64,
+    /// The filter of its topics in the low half: a bit for each; 0 for all topics. Written before the subscriber is ready.
+    pub topics: QuietU64,
 }
 
 /// The status page.
@@ -173,6 +175,7 @@ impl Default for SubscriberWords {
             lost_messages: QuietU64::new(0),
             lost_bytes: QuietU64::new(0),
             process: QuietU64::new(0),
+            topics: QuietU64::new(0),
         }
     }
 }
@@ -226,6 +229,8 @@ mod checked {
     const _: () = assert!(offset_of!(SubscriberWords, received) == 0x100);
     const _: () = assert!(offset_of!(SubscriberWords, lost_messages) == 0x108);
     const _: () = assert!(offset_of!(SubscriberWords, lost_bytes) == 0x110);
+    const _: () = assert!(offset_of!(SubscriberWords, process) == 0x118);
+    const _: () = assert!(offset_of!(SubscriberWords, topics) == 0x120);
     const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
 
     const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);

@@ -94,28 +94,47 @@ pub struct Notes {
     on_shared_futex: u32,
 }
 
-/// Wakes every subscriber that waits. To be called after the commit, which ends with a full fence. `wake_shared` wakes all
-/// threads on the shared futex word, and returns whether the kernel did it. Returns whether any subscriber was woken.
+/// A message that was published, for subscribers that want some topics only.
+#[derive(Clone, Copy, Debug)]
+pub struct Published {
+    /// Its topic.
+    pub topic: u32,
+    /// Its position.
+    pub position: u64,
+    /// A subscriber that sleeps this far behind is woken whatever the topic: it holds space with messages that it does not want.
+    pub lag_bytes_max: u64,
+}
+
+/// The bit of a topic in the filter of a subscriber. Topics share 32 bits: one that shares a bit with a wanted one wakes, too.
+pub const fn topic_bit(topic: u32) -> u32 {
+    1 << (topic.wrapping_mul(0x9e37_79b9) >> 27)
+}
+
+/// Wakes every subscriber that waits, and wants what was `published`; without that, all. To be called after the commit, which
+/// ends with a full fence. `wake_shared` wakes the threads on the shared futex word that sleep with one of these bits, and returns
+/// whether the kernel did it. Returns whether any subscriber was woken.
 #[inline(always)]
 pub fn wake_waiters<S: WaitingSubscriber>(
     tail: &Tail,
     subscribers: &mut [S],
-    wake_shared: impl FnOnce() -> bool,
+    published: Option<Published>,
+    wake_shared: impl FnOnce(u32) -> bool,
 ) -> bool {
     let mut any_armed = false;
     for subscriber in subscribers.iter() {
         any_armed |= subscriber.words().arm.load(Ordering::Relaxed) & 3 != 0;
     }
-    any_armed && wake_waiters_slow(tail, subscribers, wake_shared)
+    any_armed && wake_waiters_slow(tail, subscribers, published, wake_shared)
 }
 
 #[cold]
 fn wake_waiters_slow<S: WaitingSubscriber>(
     tail: &Tail,
     subscribers: &mut [S],
-    wake_shared: impl FnOnce() -> bool,
+    published: Option<Published>,
+    wake_shared: impl FnOnce(u32) -> bool,
 ) -> bool {
-    let (mut changed, mut any_shared, mut any_woken) = (false, false, false);
+    let (mut changed, mut any_filtered, mut shared_bits, mut any_woken) = (false, false, 0, false);
     // Before any futex is woken, once: a subscriber that the kernel has not queued yet finds the word changed.
     let mut change = || {
         if !std::mem::replace(&mut changed, true) {
@@ -128,10 +147,15 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
         if arm & 3 == 0 || subscriber.notes().notified == arm {
             continue;
         }
+        let (filter, bits) = wake_bits(subscriber.words(), published);
+        any_filtered |= filter != 0;
+        if bits == 0 {
+            continue;
+        }
         any_woken = true;
         let done = match arm & 3 {
             1 => {
-                any_shared = true;
+                shared_bits |= bits;
                 subscriber.notes().on_shared_futex = arm;
                 false
             }
@@ -146,9 +170,9 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
             subscriber.notes().notified = arm;
         }
     }
-    if any_shared {
+    if shared_bits != 0 {
         change();
-        if wake_shared() {
+        if wake_shared(if any_filtered { shared_bits } else { u32::MAX }) {
             for subscriber in subscribers.iter_mut() {
                 let notes = subscriber.notes();
                 if notes.on_shared_futex != 0 {
@@ -158,6 +182,19 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
         }
     }
     any_woken
+}
+
+/// The filter of a subscriber that sleeps, 0 for none, and the bits with which to wake it, 0 if it is not to be woken. A subscriber
+/// without a filter sleeps with all bits, so that any wakes it.
+fn wake_bits(words: &SubscriberWords, published: Option<Published>) -> (u32, u32) {
+    let filter = words.topics.load(Ordering::Relaxed) as u32;
+    let Some(Published { topic, position, lag_bytes_max }) = published else { return (filter, u32::MAX) };
+    let bit = topic_bit(topic);
+    if filter == 0 || filter & bit != 0 {
+        return (filter, bit);
+    }
+    let lag_bytes = position.saturating_sub(words.cursor.load(Ordering::Acquire));
+    (filter, if lag_bytes >= lag_bytes_max { filter } else { 0 })
 }
 
 /// Announces that a publisher waits for space. After this it must load the subscribers' cursors again before it sleeps on one

@@ -25,7 +25,7 @@ use crate::log::pages::StatusPage;
 use crate::log::wait::wake_waiters;
 use crate::options::{GroupOptions, Policy};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{Incoming, Message, Op};
+use crate::wire::{Incoming, Message, Op, from_halves};
 
 /// A visitor that requests nothing for this long is disconnected.
 const VISIT_TIME: Duration = Duration::from_secs(1);
@@ -302,11 +302,13 @@ impl State {
         };
         connection.extend_visit();
         let answer = match (message.op, connection.role) {
-            (Op::Publish, Role::Client) => self.grant_publisher(token),
+            (Op::Publish, Role::Client) => self
+                .check_type([message.words[0], message.words[1]], true)
+                .and_then(|()| self.grant_publisher(token)),
             (Op::Mapped, Role::Publisher { slot, mapped: false }) => self.publisher_mapped(token, slot),
-            (Op::Subscribe, Role::Client | Role::Waiting) => {
-                self.subscribe(token, [message.words[0], message.words[1]])
-            }
+            (Op::Subscribe, Role::Client | Role::Waiting) => self
+                .check_type([message.words[2], message.words[3]], false)
+                .and_then(|()| self.subscribe(token, [message.words[0], message.words[1]])),
             (Op::Ready, Role::Joining { slot }) => self.register(token, slot),
             (Op::Placed, Role::Subscriber { slot }) => self.note_placed(token, slot),
             (Op::Fetch, Role::Publisher { .. }) => {
@@ -332,6 +334,14 @@ impl State {
         if let Err(refusal) = answer {
             self.send_to(token, Message::refusal(refusal));
         }
+    }
+
+    /// Compares the type that a peer states, 0 for none, with that of the group. Bytes of a typed message may be read by all, and
+    /// published by none but those that state the type.
+    fn check_type(&self, stated: [u32; 2], publishes: bool) -> Answer {
+        let (stated, own) = (from_halves(stated), self.options.fingerprint);
+        let reads_bytes = stated == 0 && !publishes;
+        if stated == own || reads_bytes { Ok(()) } else { Err(Refusal::OtherType) }
     }
 
     /// Refuses a request that is not understood, in the version of the protocol that the peer used. A peer that goes on and on costs no more than its place.
@@ -416,7 +426,7 @@ impl State {
     pub(super) fn wake_all_subscribers(&mut self) {
         std::sync::atomic::fence(Ordering::SeqCst); // PAIR log-armed: as a publisher after its commit
         let tail = self.log.tail();
-        wake_waiters(tail, &mut self.subscribers, || futex::wake(&tail.wake_seq, u32::MAX).is_ok());
+        wake_waiters(tail, &mut self.subscribers, None, |_| futex::wake(&tail.wake_seq, u32::MAX).is_ok());
     }
 
     /// Stops serving. If other processes publish, messages still flow.

@@ -146,7 +146,11 @@ impl Subscriber {
                 let slept = match !watched.begin_sleep(seen) {
                     true => Ok(()),
                     false if target == WaitTarget::SharedFutex => {
-                        futex::wait(&self.log.tail().wake_seq, armed.wake_seq, left).map(drop)
+                        let word = &self.log.tail().wake_seq;
+                        match self.page.words().topics.load(Ordering::Relaxed) as u32 {
+                            0 => futex::wait(word, armed.wake_seq, left).map(drop),
+                            filter => futex::wait_bitset(word, armed.wake_seq, left, filter).map(drop),
+                        }
                     }
                     false => {
                         let own = (&*self.page.words().arm, armed.arm);
