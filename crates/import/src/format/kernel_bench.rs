@@ -73,11 +73,8 @@ fn read(input: Input<'_>) -> Result<Foreign, Problem> {
             _ => foreign.problems.push(problem("not understood")),
         }
     }
-    match open {
-        Some(open) => {
-            foreign.problems.push(Problem::of_file(format!("ends in the middle of the test {}", open.name)))
-        }
-        None => {}
+    if let Some(open) = open {
+        foreign.problems.push(Problem::of_file(format!("ends in the middle of the test {}", open.name)));
     }
     Ok(foreign)
 }
