@@ -20,7 +20,8 @@ pub(super) fn section(record: &Record<'_>) -> Section {
         true => "instructions",
         false => "ns",
     };
-    let setting = |name: &str| record.header.settings.get(name).map_or("", String::as_str);
+    let append =
+        record.header.settings.get("guest.append").map_or(String::new(), |append| format!(" with {append}"));
     Section {
         title: "time_bench and slab_test of 2014, and the kernel that was measured here".into(),
         about: vec![
@@ -28,9 +29,8 @@ pub(super) fn section(record: &Record<'_>) -> Section {
              with a patch by J. Kim; cycles are ticks of a time-stamp counter of 2.5 GHz."
                 .into(),
             format!(
-                "Here: Linux {} {}; {unit} per operation, the loop around it included (the cases have its own figure as a note).",
-                record.header.machine.kernel,
-                setting("guest.append")
+                "Here: Linux {}{append}; {unit} per operation, the loop around it included (what that costs is a note of each case).",
+                record.header.machine.kernel
             ),
         ],
         tables: vec![time_bench(record, unit), apart(record, unit), pairs(record, unit)],
