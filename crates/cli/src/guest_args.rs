@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_guest::qemu::Accel;
 
-use crate::args::{CompareFormat, RunFormat};
-use crate::values;
+use crate::values::{self, CompareFormat, RunFormat};
 
 /// `weighbridge guest`
 #[derive(Debug, Args)]
