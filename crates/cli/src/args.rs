@@ -9,8 +9,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 
-pub use crate::values::TextOrJson;
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
+pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
 use crate::{mistakes, output};
 
 const AFTER_HELP: &str = "\
@@ -432,34 +432,6 @@ pub struct Man {
     /// The command whose page it is [default: the program]
     #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
-}
-
-/// Formats at the end of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RunFormat {
-    /// Tables, as wide as the terminal
-    #[value(alias = "text")]
-    Table,
-    /// Markdown with tables
-    Markdown,
-    /// A line per case
-    Csv,
-    /// One document with everything but the samples
-    Json,
-}
-
-/// Formats of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompareFormat {
-    /// Tables, as wide as the terminal
-    #[value(alias = "text")]
-    Table,
-    /// Markdown with tables
-    Markdown,
-    /// One document: cases with their verdicts, the control, the resolution, the margin
-    Json,
-    /// JUnit's XML, in which a regression is a failed test
-    Junit,
 }
 
 /// Formats of a report.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_guest::qemu::Accel;
 
-use crate::args::{CompareFormat, RunFormat};
-use crate::values;
+use crate::values::{self, CompareFormat, RunFormat};
 
 /// `weighbridge guest`
 #[derive(Debug, Args)]
@@ -48,6 +47,14 @@ Examples:
   weighbridge guest compare --a ./linux-old --b ./linux-new 'roundtrip/*/1/same-cpu' --format markdown
   weighbridge guest compare --a host --b ,append=mitigations=off solo/getppid/0/same-cpu roundtrip/pipe/1/same-cpu")]
     Compare(Box<Compare>),
+    /// Measure inside a kernel with our module, and print the tables of a published report beside the figures
+    #[command(after_help = "\
+slab: what time_bench, slab_test and qmempool measure: kmalloc, caches, pages and an object pool by size and context, locks, masks, \
+atomics. The module is in the folder kernel of the sources, and must be built for the kernel that is booted.
+
+Example:
+  weighbridge guest suite slab --kernel deb:linux-image-6.1.0-56-amd64 --module kernel")]
+    Suite(Box<Suite>),
     /// Say what guests need and what of it is missing here, with the package that has it
     Doctor,
 }
@@ -152,6 +159,45 @@ pub struct Compare {
     /// Write only warnings to standard error
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// `weighbridge guest suite`
+#[derive(Debug, Args)]
+pub struct Suite {
+    /// Which tests
+    #[arg(value_enum)]
+    pub name: SuiteName,
+    /// The kernel: a bzImage, a folder, deb:PACKAGE or host
+    #[arg(long, value_name = "KERNEL", help_heading = "The machine")]
+    pub kernel: String,
+    /// Added to the kernel's command line
+    #[arg(
+        long,
+        value_name = "PARAMETERS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        help_heading = "The machine"
+    )]
+    pub append: String,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
+    pub format: RunFormat,
+    /// Write only warnings to standard error
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// The suites of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuiteName {
+    /// The kernel's allocator, and what it is made of
+    Slab,
 }
 
 /// What runs a guest's instructions.

@@ -24,9 +24,10 @@ mod values;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
-use weighbridge_guest::init;
+use weighbridge_guest::{init, kernel_bench};
 use weighbridge_lab::compare::machine;
 use weighbridge_lab::peer;
 
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
         Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
+        Some(first) if first == kernel_bench::ARGUMENT => return be_in_a_kernel(typed.next()),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
@@ -102,6 +104,17 @@ fn say_protocol() -> ExitCode {
     match output::print(commands::protocol_answer()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Runs the tests of our kernel module; the argument is the file for its results.
+fn be_in_a_kernel(results: Option<OsString>) -> ExitCode {
+    match kernel_bench::run(Path::new(&results.unwrap_or_default())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            output::say(&format!("error: {why}"));
+            ExitCode::from(2)
+        }
     }
 }
 

@@ -197,6 +197,34 @@ pub enum TextOrJson {
     Json,
 }
 
+/// Formats at the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RunFormat {
+    /// Tables, as wide as the terminal
+    #[value(alias = "text")]
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// A line per case
+    Csv,
+    /// One document with everything but the samples
+    Json,
+}
+
+/// Formats of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareFormat {
+    /// Tables, as wide as the terminal
+    #[value(alias = "text")]
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// One document: cases with their verdicts, the control, the resolution, the margin
+    Json,
+    /// JUnit's XML, in which a regression is a failed test
+    Junit,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

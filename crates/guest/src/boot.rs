@@ -82,7 +82,10 @@ pub fn boot(
     };
     let ended = guest.follow(&child, began, limits, stop);
     ended.map_err(|why| {
-        let sentence = format!("the guest with kernel `{}` {why}", machine.kernel.name);
+        let mut sentence = format!("the guest with kernel `{}` {why}", machine.kernel.name);
+        if machine.accel == Accel::Kvm && guest.up.is_none() {
+            sentence += "; /dev/kvm is there and may not work, as in some virtual machines: --accel icount does without it";
+        }
         Error::new(sentence).with_console(guest.console.telling(SHOWN))
     })
 }

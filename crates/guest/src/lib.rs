@@ -14,6 +14,7 @@
 //! | `job.rs`, `port.rs` | what the guest shall do, and what it answers over its second serial port |
 //! | `init.rs` | the first process of the guest |
 //! | `boot.rs`, `qemu.rs`, `console.rs` | the emulated machine from outside, and why it ended |
+//! | `kernel_bench.rs` | the tests of our kernel module, run in a guest |
 //! | `counted.rs` | lines of a record in instructions |
 
 pub mod archive;
@@ -27,6 +28,7 @@ mod error;
 pub mod init;
 pub mod job;
 pub mod kernel;
+pub mod kernel_bench;
 pub mod modules;
 pub mod port;
 pub mod program;

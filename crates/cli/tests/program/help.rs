@@ -15,6 +15,8 @@ const COMMANDS: &[&str] = &[
     "import",
     "check",
     "dbus",
+    "guest",
+    "bloat",
     "completions",
     "man",
 ];

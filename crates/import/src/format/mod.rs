@@ -7,6 +7,7 @@ mod go;
 mod google_benchmark;
 mod hyperfine;
 mod iperf3;
+mod kernel_bench;
 mod lmbench;
 mod perf_bench;
 mod sockperf;
@@ -26,7 +27,7 @@ pub struct Format {
 }
 
 /// All of them. The first that accepts a file reads it.
-pub const FORMATS: [Format; 10] = [
+pub const FORMATS: [Format; 11] = [
     google_benchmark::FORMAT,
     hyperfine::FORMAT,
     fio::FORMAT,
@@ -37,6 +38,7 @@ pub const FORMATS: [Format; 10] = [
     akbench::FORMAT,
     go::FORMAT,
     lmbench::FORMAT,
+    kernel_bench::FORMAT,
 ];
 
 /// Reads the output of whichever tool it is.

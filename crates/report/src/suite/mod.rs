@@ -7,6 +7,7 @@
 mod akbench;
 mod chart;
 mod epoll_bench;
+mod kernel_slab;
 mod published;
 mod scaling;
 mod slab_test;
@@ -73,6 +74,7 @@ const SUITES: &[Suite] = &[
     ("kdbench", |record| chart::section(record, &chart::KDBENCH)),
     ("epoll_bench", epoll_bench::section),
     ("slab_test", slab_test::section),
+    ("kernel-slab", kernel_slab::section),
     ("akbench", akbench::section),
     ("scaling", scaling::section),
 ];

@@ -13,7 +13,7 @@ use weighbridge_lab::session::Ended;
 use weighbridge_record::{CaseVerdict, Claims, End, Header, Line, Reading, Writer};
 use weighbridge_report::{self as report, Report};
 
-use super::machine::Guest;
+use super::machine::{self, Guest};
 use super::{patch_report, run};
 use crate::args::{CompareFormat, PROFILE};
 use crate::destination::Destination;
@@ -118,7 +118,9 @@ fn booted(
         random.shuffle(&mut order);
         for side in order {
             let name = ["a", "b"][side];
-            let Some(measured) = guests[side].boot(command, interrupt.fd())? else { return Ok(None) };
+            let Some(measured) = guests[side].boot(command, machine::record, interrupt.fd())? else {
+                return Ok(None);
+            };
             if *accel.get_or_insert(measured.accel) != measured.accel {
                 return Err(Failure::new(
                     "one boot had a clock of its own and another counted instructions, which cannot be compared; name one with \

@@ -28,6 +28,9 @@ pub struct Guest<'a> {
     modules: Vec<PathBuf>,
 }
 
+/// Makes lines of what a guest wrote.
+pub type Read = fn(&[u8]) -> Result<Vec<Line>, Error>;
+
 /// What a boot gave.
 #[derive(Debug)]
 pub struct Measured {
@@ -66,8 +69,14 @@ impl<'a> Guest<'a> {
         found().map_err(|error| super::failure(&error))
     }
 
-    /// Boots once, and runs `command` of this program in the guest. Nothing where the user has had enough.
-    pub fn boot(&self, command: &[String], stop: BorrowedFd<'_>) -> Result<Option<Measured>, Failure> {
+    /// Boots once, and runs `command` of this program in the guest; `read` makes lines of what it wrote. Nothing where the user has
+    /// had enough.
+    pub fn boot(
+        &self,
+        command: &[String],
+        read: Read,
+        stop: BorrowedFd<'_>,
+    ) -> Result<Option<Measured>, Failure> {
         let modules =
             self.modules.iter().map(|path| Module { path: job::module_path(path), ..Module::default() });
         let job = Job { modules: modules.collect(), command: command.to_vec() };
@@ -79,7 +88,7 @@ impl<'a> Guest<'a> {
         let mut accel = *first;
         let mut others = others.iter();
         loop {
-            let why = match self.boot_with(accel, &image, stop) {
+            let why = match self.boot_with(accel, &image, read, stop) {
                 Ok(measured) => return Ok(measured),
                 Err(why) => why,
             };
@@ -98,7 +107,13 @@ impl<'a> Guest<'a> {
         }
     }
 
-    fn boot_with(&self, accel: Accel, image: &[u8], stop: BorrowedFd<'_>) -> Result<Option<Measured>, Error> {
+    fn boot_with(
+        &self,
+        accel: Accel,
+        image: &[u8],
+        read: Read,
+        stop: BorrowedFd<'_>,
+    ) -> Result<Option<Measured>, Error> {
         if accel == Accel::Kvm {
             kvm_is_offered().map_err(Error::new)?;
         }
@@ -114,14 +129,10 @@ impl<'a> Guest<'a> {
             Ended::Interrupted => return Ok(None),
             Ended::Record { bytes, up, answer } => (bytes, up, answer),
         };
-        let reading = weighbridge_record::read(&bytes[..])
-            .map_err(|error| Error::new(format!("the record of the guest cannot be read: {error}")))?;
-        if let Some(problem) = reading.problems.first() {
-            return Err(Error::new(format!("the record of the guest is damaged: {problem}")));
-        }
+        let lines = read(&bytes)?;
         let lines = match accel {
-            Accel::Icount => in_instructions(reading.lines),
-            Accel::Tcg | Accel::Kvm => reading.lines,
+            Accel::Icount => in_instructions(lines),
+            Accel::Tcg | Accel::Kvm => lines,
         };
         let mut measured = Measured { lines, accel, seconds: [up, answer].map(|time| time.as_secs_f64()) };
         self.complete(&mut measured);
@@ -152,6 +163,16 @@ impl<'a> Guest<'a> {
                     .map(|(name, value)| (name.to_owned(), value)),
             );
         }
+    }
+}
+
+/// The lines of a record that the guest wrote.
+pub fn record(bytes: &[u8]) -> Result<Vec<Line>, Error> {
+    let reading = weighbridge_record::read(bytes)
+        .map_err(|error| Error::new(format!("the record of the guest cannot be read: {error}")))?;
+    match reading.problems.first() {
+        Some(problem) => Err(Error::new(format!("the record of the guest is damaged: {problem}"))),
+        None => Ok(reading.lines),
     }
 }
 

@@ -5,6 +5,7 @@ mod doctor;
 mod machine;
 mod patch_report;
 mod run;
+mod suite;
 
 use crate::guest_args::{Command, Guest};
 use crate::{Exit, Failure, output};
@@ -14,6 +15,7 @@ pub fn guest(args: &Guest) -> Result<Exit, Failure> {
     match &args.command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::compare(args),
+        Command::Suite(args) => suite::suite(args),
         Command::Doctor => doctor::doctor(),
     }
 }

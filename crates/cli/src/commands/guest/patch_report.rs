@@ -32,6 +32,10 @@ pub fn markdown(guests: &[Guest<'_>], verdicts: &[CaseVerdict], claims: &Claims,
         "\nOf {} claimed differences, at most {:.1} are expected to be chance.",
         claims.claimed, claims.expected_by_chance
     );
+    let remarked =
+        verdicts.iter().flat_map(|of| of.remarks.iter().map(move |remark| format!("{}: {remark}", of.case)));
+    text.push('\n');
+    list(&mut text, &remarked.collect::<Vec<_>>(), "of no case there is more to say");
     text.push_str("\n## What this cannot say\n\n");
     list(&mut text, &claims.remarks, "nothing is known that limits these figures");
     text

@@ -1,13 +1,15 @@
 //! `weighbridge guest run`: one boot, and the cases measured in it.
 
+use std::path::Path;
+
 use weighbridge_guest::job;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::plan::Changes;
 use weighbridge_record::{Line, Reading};
 use weighbridge_report::Report;
 
-use super::machine::{Guest, Measured};
-use crate::args::PROFILE;
+use super::machine::{self, Guest, Measured, Read};
+use crate::args::{PROFILE, RunFormat};
 use crate::destination::Destination;
 use crate::guest_args::Run;
 use crate::values::Page;
@@ -23,7 +25,29 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let command = command(&args.globs, args.machine.cpus, args.runs)?;
     let guest = Guest::new(&args.kernel, &args.append, &args.machine)?;
-    let destination = Destination::create(args.out.as_deref(), Some(&Page::None))?;
+    let output = Output { out: args.out.as_deref(), format: args.format, quiet: args.quiet };
+    measure(&guest, &command, machine::record, &output, &interrupt)
+}
+
+/// Where a record goes, and what is shown of it.
+pub struct Output<'a> {
+    /// The record; nothing for one in the store.
+    pub out: Option<&'a Path>,
+    /// What standard output shows.
+    pub format: RunFormat,
+    /// Are only warnings written to standard error?
+    pub quiet: bool,
+}
+
+/// One boot, its record, and its report.
+pub fn measure(
+    guest: &Guest<'_>,
+    command: &[String],
+    read: Read,
+    output: &Output<'_>,
+    interrupt: &Interrupt,
+) -> Result<Exit, Failure> {
+    let destination = Destination::create(output.out, Some(&Page::None))?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
@@ -32,7 +56,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     }
     // A record without lines is of no use to anybody.
     let remove = || _ = std::fs::remove_file(&destination.record);
-    let measured = match guest.boot(&command, interrupt.fd()) {
+    let measured = match guest.boot(command, read, interrupt.fd()) {
         Ok(Some(measured)) => measured,
         Ok(None) => {
             remove();
@@ -44,10 +68,10 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
             return Err(failure);
         }
     };
-    if !args.quiet {
-        output::say(&timing(&guest, &measured));
+    if !output.quiet {
+        output::say(&timing(guest, &measured));
     }
-    keep(destination, measured.lines, |report| super::super::run::rendered(report, args.format), args.quiet)
+    keep(destination, measured.lines, output)
 }
 
 fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
@@ -56,12 +80,7 @@ fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
 }
 
 /// Writes the record, prints its report.
-fn keep(
-    destination: Destination,
-    lines: Vec<Line>,
-    rendered: impl Fn(&Report) -> String,
-    quiet: bool,
-) -> Result<Exit, Failure> {
+fn keep(destination: Destination, lines: Vec<Line>, output: &Output<'_>) -> Result<Exit, Failure> {
     let Destination { record, mut writer, .. } = destination;
     lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
         Failure::new(format!(
@@ -70,8 +89,9 @@ fn keep(
         ))
     })?;
     let has_numbers = lines.iter().any(|line| matches!(line, Line::Summary(_)));
-    output::print(rendered(&Report::from_reading(Reading { lines, problems: Vec::new() })))?;
-    if !quiet {
+    let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+    output::print(super::super::run::rendered(&report, output.format))?;
+    if !output.quiet {
         output::say(&format!("record: {}", record.display()));
     }
     match has_numbers {
