@@ -23,7 +23,7 @@ pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{
     Attempts, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, Dram, End, Header, Hub, Line, Machine,
     Meaning, Node, Noise, PerOp, Published, Ratio, Regime, RegimeKind, RoleCounters, Run, Skipped,
-    SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn,
+    SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn, WarmUp,
 };
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.
