@@ -579,6 +579,11 @@ impl Subscriber {
         self.slot as u32
     }
 
+    /// How far the subscribers of this group trust each other, as its creator decided.
+    pub fn trust(&self) -> Trust {
+        self.trust
+    }
+
     /// The position up to which every message was received or lost.
     pub fn position(&self) -> Position {
         Position(self.reader.position())

@@ -3,8 +3,8 @@
 /// How far the subscribers of a group trust each other. The creator of the group decides with
 /// [`GroupOptions::trust`](crate::GroupOptions::trust).
 ///
-/// Whoever maps a word of shared memory, for reading only too, can wake the threads that sleep on it, move them to another
-/// word, or block the wake-ups of others. So where sleeping threads wait follows from who else can map that word.
+/// A process that maps a word of shared memory, even read-only, can wake the threads that sleep on it, move them to another
+/// word, or block the wake-ups of others. Where threads may sleep therefore depends on which processes can map that word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trust {

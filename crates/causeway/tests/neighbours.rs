@@ -26,6 +26,8 @@ mod invited;
 mod joins;
 #[path = "neighbours/late_is_out.rs"]
 mod late_is_out;
+#[path = "neighbours/machine/mod.rs"]
+mod machine;
 #[path = "neighbours/page.rs"]
 mod page;
 #[path = "neighbours/path.rs"]
@@ -60,6 +62,9 @@ type Role = fn(&Path, u64);
 
 /// The processes that a test starts, by name.
 const ROLES: &[(&str, Role)] = &[
+    ("attack-at-random", machine::attacker::attack),
+    ("follow-honestly", machine::follow_honestly),
+    ("serve-nonsense", machine::attacker::serve_nonsense),
     ("disturb-the-shared-queue", shared_queue::disturb),
     ("drop-beside-a-child", fork::drop_beside_a_child),
     ("publish-and-end", fork::publish_and_end),

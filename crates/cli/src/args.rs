@@ -50,8 +50,10 @@ Examples:
 
 const AFTER_COMPARE_HELP: &str = "\
 A side is settings, or another build of weighbridge whose peers are measured, or both, each with a --a or --b of its own: \
-AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, or a path. The side \
-that is left out is this program as it is. With --with, the words before it are the old records.
+AXIS=VALUE (`weighbridge list` shows all axes, nice and sched among them), env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER \
+(the control group of the peers), sysctl:NAME=VALUE, or a path. The side that is left out is this program as it is. A sysctl is \
+set before each run of its side, which needs root, and is put back at the end, even if the program is killed; the sides then run \
+one after the other. With --with, the words before it are the old records.
 
 A set is fresh peers of A and B that take turns in slices of some milliseconds, in some sets beside a second A: A against \
 itself is what this machine cannot tell apart. The margin that counts is at least twice that. Sets are looked at when there \

@@ -25,6 +25,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 
+use weighbridge_lab::compare::machine;
 use weighbridge_lab::peer;
 
 use check::supervisor;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
     let mut typed = std::env::args_os();
     match typed.nth(1) {
         Some(first) if first == peer::ARGUMENT => return be_a_peer(typed.next()),
+        Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
         Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),

@@ -39,12 +39,7 @@ impl Shown {
         if !io::stderr().is_terminal() {
             return Shown::Plain { next_round: 0, last: None };
         }
-        // Runs take a tenth of a second or so: each may be drawn.
-        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr_with_hz(100));
-        bar.set_style(
-            ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"),
-        );
-        Shown::Live(bar)
+        Shown::Live(bar(STEPS))
     }
 
     /// Shows how far the session is.
@@ -75,6 +70,14 @@ impl Shown {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A bar of `steps` steps with a message, as one line on standard error.
+pub fn bar(steps: u64) -> ProgressBar {
+    // Runs take a tenth of a second or so: each may be drawn.
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(100));
+    bar.set_style(ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"));
+    bar
 }
 
 /// What matters most stands first: the line ends where the terminal does.

@@ -46,8 +46,8 @@ pub fn become_monitor(connection: &mut Connection) -> Result<Monitoring, Error> 
     Ok(Monitoring::Broadcasts(why))
 }
 
-/// Asks the driver for the rules of all connections, who owns which name, and the process of each connection. Whoever
-/// monitors the bus sees the answers. They are returned too: pairs of call and reply, in order. A refusal for one
+/// Asks the driver for the rules of all connections, who owns which name, and the process of each connection. A monitor
+/// of the bus sees the answers. They are returned too: pairs of call and reply, in order. A refusal for one
 /// connection, which may have left meanwhile, is passed over.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ pub struct Finding {
     pub name: String,
     /// Its process, where somebody asked the driver for it.
     pub pid: Option<u32>,
-    /// The program of that process; filled in by whoever can look.
+    /// The program of that process; filled in by a caller that can read `/proc`.
     pub process: Option<String>,
     /// The rule; empty where all rules of the connection are meant.
     pub rule: String,

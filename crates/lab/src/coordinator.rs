@@ -123,6 +123,8 @@ pub struct PeerStart {
     pub environment: Vec<(String, String)>,
     /// A library that the dynamic linker loads in front of all others.
     pub preload: Option<PathBuf>,
+    /// The control group (a folder of cgroupfs) into which the peers are moved before they begin.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// Everything a run gave.
@@ -328,6 +330,15 @@ impl<'a> Coordinator<'a> {
             false => spawn.env(allocator::PRELOAD, preloaded.join(OsStr::new(":"))),
         };
         let child = Child::spawn(spawn)?;
+        if let Some(cgroup) = &start.cgroup {
+            let processes = cgroup.join("cgroup.procs");
+            std::fs::write(&processes, child.pid().to_string()).map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("no process can be moved to {}: {error}", processes.display()),
+                )
+            })?;
+        }
         let assignment = Assignment {
             case: case.params.id.clone(),
             cpus: case.params.cpus.clone(),

@@ -11,7 +11,7 @@ use crate::mechanism::backing::Backing;
 use crate::params::{Touch, Wait};
 use crate::pattern::working_set;
 
-/// Up to this size a message crosses every mechanism in one piece.
+/// Up to this size a message crosses a mechanism in one piece. One that gives less at once has a counter check of its own.
 const ONE_PIECE_BYTES: usize = 4096;
 
 /// Switches or faults in a whole run that are ascribed to the system, however few operations the run has.
@@ -52,7 +52,8 @@ pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
         } else if per_hop > 1.5 && is_one_piece {
             anomalies.push(format!(
                 "{per_hop:.2} context switches per hop on one CPU, where one suffices: \
-                 the scheduler runs the sender again before the receiver, or the receiver is woken for nothing"
+                 the scheduler runs the sender again before the receiver, the receiver is woken for nothing, \
+                 or it gets the message in several pieces"
             ));
         }
     }

@@ -29,7 +29,7 @@ mod search;
 #[path = "conformance/warm.rs"]
 mod warm;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use libtest_mimic::Trial;
 use weighbridge_lab::contract::Caps;
@@ -72,4 +72,13 @@ const TESTS: &[Test] = &[
     ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),
     ("a_run_that_makes_no_progress_uses_the_budget", search::stall_uses_the_budget),
     ("many_runs_leave_nothing_behind", many::nothing_is_left),
+    ("a_filter_that_names_no_mechanism_is_an_error", unknown_mechanism),
 ];
+
+fn unknown_mechanism(_host: &Host) {
+    let listed = |filter: &str| Command::new("/proc/self/exe").args([filter, "--list"]).output().unwrap();
+    assert!(listed("mechanism/pipe/").status.success());
+    let refused = listed("mechanism/nothing-like-it/");
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && why.contains("mechanism/nothing-like-it/"), "{why}");
+}

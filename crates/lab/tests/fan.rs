@@ -128,6 +128,11 @@ fn causeway_lossy(host: &Host) {
             let id = CaseId::new("fan-out", mechanism, 300, "free").with("receivers", "3").with("burst", "5");
             axes.iter().fold(id, |id, (name, value)| id.with(name, value))
         };
+        for trust in ["same-user", "strangers"] {
+            let measured = measure(host, &of(&[("trust", trust)])).expect("three receivers are no limit");
+            let shown = measured.facts.iter().find(|(fact, _)| fact.contains("trust"));
+            assert_eq!(shown.map(|(_, shown)| shown.as_str()), Some(trust), "{:?}", measured.facts);
+        }
         for wait in ["spin-block", "block", "epoll", "spin", "yield"] {
             measure(host, &of(&[("wait", wait), ("policy", "lossy"), ("peers", "thread")]));
         }

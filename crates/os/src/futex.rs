@@ -64,7 +64,7 @@ pub fn wait_bitset(
 }
 
 /// Sleeps while `shared` and `private` hold the expected values, at most for `timeout`. A [`wake`] of `shared` ends the
-/// sleep. No other process can wake `private`, whoever maps it: the kernel compares it once, and queues this thread for
+/// sleep. No other process can wake `private`, even one that maps it: the kernel compares it once, and queues this thread for
 /// this process only.
 ///
 /// So one word says that something has changed, in memory that others may read, and another is where the thread is woken.

@@ -75,7 +75,7 @@ pub(crate) fn quantile_of_sorted(sorted: &[f64], p: f64) -> f64 {
 /// 1.4826; of normal values it is 0.674 standard deviations.
 ///
 /// It is 0 as soon as more than half of the values are equal, and half the distance between the modes when two
-/// modes have equal weight. Whoever divides by it must think of both.
+/// modes have equal weight. A caller that divides by it must handle both.
 ///
 /// # Panics
 /// If `values` is empty or holds a value that is not finite.

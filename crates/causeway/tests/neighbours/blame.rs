@@ -1,6 +1,6 @@
 //! Who is blamed for a full log.
 //!
-//! Whoever was furthest behind was demoted once the log had been full for its deadline, whatever kept it full: the
+//! The subscriber furthest behind was demoted once the log had been full for its deadline, whatever kept it full: the
 //! unfinished message of a publisher (all subscribers had read everything), or a slower subscriber that left just before
 //! (its time was charged to the next, within 40 µs of joining), or a large message that found no space among small ones.
 

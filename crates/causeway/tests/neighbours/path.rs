@@ -79,8 +79,8 @@ fn one_of_two_servers_that_find_an_abandoned_socket_replaces_it() {
     }
 }
 
-/// Before, the mode was set by path after the socket was made: whoever could write the directory put a link in its place, and
-/// the server gave everybody a file of its own user.
+/// Before, the mode was set by path after the socket was made: a user who could write the directory could put a link in its place,
+/// and the server gave everybody a file of its own user.
 #[test]
 fn a_link_in_place_of_the_socket_changes_the_mode_of_no_file() {
     let dir = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use globset::GlobBuilder;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use weighbridge_lab::coordinator::Coordinator;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
@@ -21,7 +21,7 @@ use crate::check::verdict::{FEWEST_TURNS, Verdict, judge};
 use crate::check::{Scope, existing, json, record};
 use crate::destination::cannot_create;
 use crate::values::spoken;
-use crate::{Exit, Failure, output};
+use crate::{Exit, Failure, output, progress};
 
 /// Compares our numbers with theirs. A ratio outside its band is a finding with a code of its own, not a failure.
 pub fn check(args: &Check) -> Result<Exit, Failure> {
@@ -83,14 +83,8 @@ struct Told {
 
 impl Told {
     fn new(is_quiet: bool, checks: usize, turns: usize) -> Told {
-        let bar = (!is_quiet && io::stderr().is_terminal()).then(|| {
-            let target = ProgressDrawTarget::stderr_with_hz(100);
-            let bar = ProgressBar::with_draw_target(Some((checks * turns) as u64), target);
-            bar.set_style(
-                ProgressStyle::with_template("{bar:20} {wide_msg}").expect("the template is well formed"),
-            );
-            bar
-        });
+        let is_live = !is_quiet && io::stderr().is_terminal();
+        let bar = is_live.then(|| progress::bar((checks * turns) as u64));
         Told { bar, is_quiet, turns, next_turn: 0 }
     }
 

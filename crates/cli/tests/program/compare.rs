@@ -183,7 +183,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
         (&["roundtrip/mock/1/free"][..], "nothing says what to compare"),
         (&["--b", "depth-x=4", MOCK], "no axis `depth-x`"),
         (&["--b", "wait=sleep", MOCK], "side B (wait=sleep)"),
-        (&["--b", "sysctl:vm.swappiness=0", MOCK], "whole machine"),
+        (&["--b", "sysctl:vm.swappiness", MOCK], "sysctl:NAME=VALUE"),
         (&["--b", "wait=poll", MOCK, "--with", "x.jsonl"], "records are compared as they are"),
         (&["--b", "nice=1", MOCK, "--units", "12..41"], "no number of sets"),
         (&["none.jsonl", "--with", "also-none.jsonl"], "cannot read `none.jsonl`"),
@@ -233,4 +233,76 @@ fn records_of_one_boot_are_inconclusive_and_what_they_lack_is_said() {
     let nothing = compare(folder.path(), &["old.jsonl", "--with", "other.jsonl"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
     assert!(nothing.stderr.contains("no case in common"), "{}", nothing.stderr);
+}
+
+const SETTING: &str = "/proc/sys/kernel/printk_ratelimit_burst";
+
+fn setting() -> String {
+    std::fs::read_to_string(SETTING).unwrap().trim().to_owned()
+}
+
+#[test]
+fn what_cannot_be_set_is_said_before_anything_is_measured() {
+    let folder = folder();
+    for (b, sentence) in [
+        ("sysctl:kernel.no-such=1", "there is no sysctl `kernel.no-such`"),
+        ("sysctl:kernel.ostype=Other", "/proc/sys/kernel/ostype does not take `Other`"),
+        ("cgroup:/proc", "is no control group"),
+    ] {
+        let said = compare(folder.path(), &[&["--b", b, MOCK], &QUIET[..]].concat());
+        assert_eq!(said.code, 2, "{}", said.stderr);
+        assert!(said.stderr.contains(sentence), "{}", said.stderr);
+    }
+    assert_eq!(files(folder.path()), Vec::<String>::new());
+}
+
+/// Killed at any time, it leaves the machine as it was.
+#[test]
+#[allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+fn a_setting_of_the_machine_changes_from_side_to_side_and_is_put_back_whatever_happens() {
+    let before = setting();
+    if let Err(error) = std::fs::write(SETTING, &before) {
+        eprintln!("skipped: {SETTING} cannot be written here: {error}");
+        return;
+    }
+    let other = before.parse::<u32>().unwrap() + 1;
+    let b = format!("sysctl:kernel.printk_ratelimit_burst={other}");
+    let folder = folder();
+    let said = compare(
+        folder.path(),
+        &[&["--b", &b, MOCK, "--units", "8..8"], &QUIET[..], &["--format", "json"]].concat(),
+    );
+    assert_eq!((said.code, setting()), (0, before.clone()), "{}", said.stderr);
+    assert!(said.stdout.contains("a setting of the whole machine holds for both"), "{}", said.stdout);
+    // Now one that is killed while B's value is set.
+    let args = [
+        "compare",
+        "--b",
+        &b,
+        "roundtrip/{pipe,fifo,unix-stream}/64/free",
+        "--units",
+        "40..40",
+        "--quiet",
+        "--html",
+        "none",
+    ];
+    let mut running = std::process::Command::new(PROGRAM)
+        .args(args)
+        .current_dir(folder.path())
+        .env("XDG_STATE_HOME", folder.path())
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = |what: &str, value: &str| {
+        let began = std::time::Instant::now();
+        while setting() != value {
+            assert!(began.elapsed().as_secs() < 60, "{what}: it is {}", setting());
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    until("B's value is never set", &other.to_string());
+    running.kill().unwrap();
+    running.wait().unwrap();
+    until("the value of before is not put back", &before);
 }

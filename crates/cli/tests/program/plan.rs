@@ -125,6 +125,10 @@ fn list_with_a_name_tells_everything_about_it() {
     {
         assert_eq!(told(name).contains(keeps), expected, "{}", told(name));
     }
+    // An axis that only some have, under each meaning of its name.
+    for detail in ["axis receivers of fan-out: ", "axis receivers of all-to-all: "] {
+        assert!(told("receivers").contains(detail), "{detail} is not in\n{}", told("receivers"));
+    }
     assert!(told("quick").contains("\n  roundtrip/pipe/4096/same-cpu\n"), "{}", told("quick"));
     weighbridge(folder().path())
         .args(["list", "pipr"])

@@ -285,7 +285,7 @@ pub struct Recipients {
     pub unwanted: u64,
     /// Connections by the broadcasts that they got.
     pub woken: Vec<Count>,
-    /// Most wake-ups that all messages together caused: the bus once for each, and whoever gets it. It is less where a
+    /// Most wake-ups that all messages together caused: the bus once for each, and each recipient. It is less where a
     /// process was awake already.
     pub wakeups_at_most: u64,
 }

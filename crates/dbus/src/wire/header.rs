@@ -17,7 +17,7 @@ pub enum Kind {
     MethodReturn,
     /// Answers a call that failed.
     Error,
-    /// Tells whoever has a match rule, or one destination.
+    /// Goes to the connections with a matching rule, or to one destination.
     Signal,
     /// A type that the specification leaves to the future; receivers ignore it.
     Other(u8),

@@ -7,10 +7,12 @@
 //! | file | what it does |
 //! |---|---|
 //! | `set.rs` | one set |
+//! | `machine.rs` | settings of the whole machine, and who puts them back |
 //! | `judge.rs` | from the ratios of all sets to verdicts; pure |
 //! | `records.rs` | the same from records that were measured before |
 
 mod judge;
+pub mod machine;
 mod records;
 mod set;
 
@@ -28,6 +30,7 @@ use crate::planner::Timing;
 use crate::session::{Ended, Progress, Sink};
 
 pub use judge::{Judged, Rules, failed_too_often, judge};
+use machine::MachineSettings;
 pub use records::{SideRecords, compare as compare_records};
 use set::Outcome;
 
@@ -38,6 +41,8 @@ pub struct Side {
     pub label: String,
     /// How its peers are started.
     pub start: PeerStart,
+    /// Settings of the whole machine.
+    pub sysctls: Vec<machine::Sysctl>,
 }
 
 /// A case with the settings of both sides.
@@ -105,6 +110,7 @@ pub struct Comparison<'a> {
     settings: Settings,
     sides: [Side; 2],
     coordinator: Coordinator<'a>,
+    machine: Option<MachineSettings>,
     interrupt: &'a Interrupt,
     cases: Vec<Open>,
     random: Random,
@@ -135,10 +141,16 @@ impl<'a> Comparison<'a> {
             settings,
             sides,
             coordinator,
+            machine: None,
             interrupt,
             began: Instant::now(),
             sets: 0,
         }
+    }
+
+    /// Changes settings of the whole machine from side to side; the sides then run one after the other.
+    pub fn with_machine_settings(self, machine: Option<MachineSettings>) -> Comparison<'a> {
+        Comparison { machine, ..self }
     }
 
     /// Runs to the end, and tells everything to `sink`: each set as it comes, then the verdicts and what holds of all of them.
@@ -167,7 +179,8 @@ impl<'a> Comparison<'a> {
                 }
             }
         }
-        self.conclude(sink).and(ended)
+        let put_back = self.machine.take().map_or(Ok(()), MachineSettings::put_back);
+        self.conclude(sink).and(put_back.map_err(io::Error::other)).and(ended)
     }
 
     /// One set of each case in `order`. `false` when the user has had enough.
@@ -201,8 +214,15 @@ impl<'a> Comparison<'a> {
         let starts = [&self.sides[0].start, &self.sides[1].start];
         let which = set::Which { number: open.sets.len(), has_control: has_control(open.attempts()) };
         let seed = self.random.next_u64();
-        let outcome =
-            set::measure(&open.pair, starts, which, self.settings.timing, seed, &mut self.coordinator);
+        let outcome = set::measure(
+            &open.pair,
+            starts,
+            which,
+            self.settings.timing,
+            seed,
+            &mut self.coordinator,
+            self.machine.as_mut(),
+        );
         self.sets += 1;
         match outcome {
             Outcome::Interrupted => return Ok(false),
@@ -265,7 +285,11 @@ pub fn expected_set(timing: Timing) -> Duration {
 
 fn judged(open: &Open, sides: &[Side; 2]) -> Judged {
     let mut remarks = Vec::new();
-    if let Err(why) = set::slice_ns(&open.pair) {
+    let in_turn = match sides.iter().all(|side| side.sysctls.is_empty()) {
+        true => set::slice_ns(&open.pair),
+        false => Err("a setting of the whole machine holds for both".into()),
+    };
+    if let Err(why) = in_turn {
         remarks.push(format!("the sides ran one after the other and not in turn: {why}"));
     }
     if let Some(why) = &open.last_failure {

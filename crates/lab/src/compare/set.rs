@@ -4,6 +4,7 @@ use weighbridge_record::{ComparedSet, SideOfSet};
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 
 use super::Pair;
+use super::machine::MachineSettings;
 use crate::axis::Idle;
 use crate::conditions;
 use crate::contract::Prepared;
@@ -62,14 +63,17 @@ pub(super) fn measure(
     timing: Timing,
     seed: u64,
     coordinator: &mut Coordinator<'_>,
+    machine: Option<&mut MachineSettings>,
 ) -> Outcome {
     let mut parties = vec![(&pair.a, starts[0]), (&pair.b, starts[1])];
     if which.has_control {
         parties.push((&pair.a, starts[0]));
     }
     match slice_ns(pair) {
-        Ok(slice_ns) => in_turn(pair, &parties, which, timing, slice_ns, seed, coordinator),
-        Err(_) => one_after_the_other(pair, &parties, which, timing, seed, coordinator),
+        Ok(slice_ns) if machine.is_none() => {
+            in_turn(pair, &parties, which, timing, slice_ns, seed, coordinator)
+        }
+        _ => one_after_the_other(pair, &parties, which, timing, seed, coordinator, machine),
     }
 }
 
@@ -130,13 +134,24 @@ fn one_after_the_other(
     timing: Timing,
     seed: u64,
     coordinator: &mut Coordinator<'_>,
+    mut machine: Option<&mut MachineSettings>,
 ) -> Outcome {
     let mut order: Vec<usize> = (0..parties.len()).collect();
-    Random::new(seed).shuffle(&mut order);
+    match (&machine, which.number.is_multiple_of(2)) {
+        (None, _) => Random::new(seed).shuffle(&mut order),
+        // A B, then B A: what drifts with time hits both sides alike, and fewer changes are needed.
+        (Some(_), true) => {}
+        (Some(_), false) => order.reverse(),
+    }
     let mut sides: Vec<Option<SideOfSet>> = parties.iter().map(|_| None).collect();
     for party in order {
         let (case, start) = parties[party];
         let failed = |step: String, why: String| Outcome::Failed { side: side_of(party), step, why };
+        if let Some(machine) = machine.as_deref_mut()
+            && let Err(why) = machine.apply(side_of(party))
+        {
+            return failed("set".into(), why);
+        }
         match coordinator.run_from(case, start, timing) {
             coordinator::Outcome::Interrupted => return Outcome::Interrupted,
             coordinator::Outcome::Failed { step, why } => return failed(step, why),

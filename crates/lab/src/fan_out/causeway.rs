@@ -14,8 +14,8 @@ use crate::axis::{Axis, Choice, choice};
 use crate::contract::{Caps, EndResources, Facts, Unsupported};
 use crate::host::Host;
 use crate::mechanism::causeway::{
-    CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, accept_invitation, create, hear,
-    invite, loan,
+    CAPACITY, DEFAULT_BYTES, FRAME_BYTES, Kind, MOST_BYTES, Read, Receiver, SleepingPlace, accept_invitation,
+    create, hear, invite, loan, with_trust,
 };
 use crate::params::{CaseParams, Wait};
 
@@ -38,7 +38,7 @@ impl<K: Kind> Multicast for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD;
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin, Wait::Yield];
-    const AXES: &'static [Axis] = &[CAPACITY, Delivery::AXIS];
+    const AXES: &'static [Axis] = &[CAPACITY, Delivery::AXIS, SleepingPlace::AXIS];
     type Sender = Sender;
     type Receiver = Subscribed;
 
@@ -63,7 +63,7 @@ impl<K: Kind> Multicast for Causeway<K> {
     }
 
     fn sender(resources: EndResources, params: &CaseParams) -> io::Result<Sender> {
-        let group = create(K::options(), capacity_bytes(params))?;
+        let group = create(with_trust(K::options(), params), capacity_bytes(params))?;
         let publisher = group.publisher().map_err(io::Error::other)?;
         resources.fds.iter().try_for_each(|control_socket| invite(&group, control_socket))?;
         for control_socket in &resources.fds {
@@ -130,5 +130,9 @@ impl MulticastReceiver for Subscribed {
             Read::Copied(bytes) => Ok(Some(bytes)),
             Read::InPlace(_) => unreachable!("this receiver copies"),
         }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::from([("trust".into(), self.receiver.trust().name().into())])
     }
 }

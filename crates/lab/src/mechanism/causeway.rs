@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber};
+use causeway::{Group, GroupOptions, InPlace, Loan, Policy, Publisher, Received, Subscriber, Trust};
 use causeway_os::socket;
 use rustix::event::epoll::EventFlags;
 
@@ -78,6 +78,26 @@ choice! {
     axis "receive", default Copy: "the subscriber copies a message out, and need not trust the publisher; or it reads the \
         message where it lies"
 }
+choice! {
+    /// On what a subscriber sleeps.
+    pub(crate) enum SleepingPlace {
+        /// On the one word of the log that all share: one call wakes all of them.
+        SameUser = "same-user",
+        /// On a word of its own: one call wakes one, and no subscriber can disturb another.
+        Strangers = "strangers",
+    }
+    axis "trust", default SameUser: "subscribers of one user sleep on one word, and one call wakes all; strangers sleep on a \
+        word of their own each"
+}
+
+/// The options with the trust that the case says.
+pub(crate) fn with_trust(options: GroupOptions, params: &CaseParams) -> GroupOptions {
+    options.trust(match params.choice() {
+        SleepingPlace::SameUser => Trust::SameUser,
+        SleepingPlace::Strangers => Trust::Strangers,
+    })
+}
+
 /// Bytes of the log.
 pub(crate) const CAPACITY: Axis = Axis {
     name: "capacity",
@@ -108,7 +128,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
-    const AXES: &'static [Axis] = &[CAPACITY, Receive::AXIS];
+    const AXES: &'static [Axis] = &[CAPACITY, Receive::AXIS, SleepingPlace::AXIS];
     const IN_SUITES: InSuites = K::IN_SUITES;
     type End = CausewayEnd;
 
@@ -137,7 +157,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     fn attach(_side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<CausewayEnd> {
         let control_socket = resources.take_fd();
         let capacity_bytes = capacity_bytes(params);
-        let own = create(K::options(), capacity_bytes)?;
+        let own = create(with_trust(K::options(), params), capacity_bytes)?;
         let publisher = own.publisher().map_err(io::Error::other)?;
         invite(&own, &control_socket)?;
         let theirs = accept_invitation(&control_socket)?;
@@ -189,6 +209,15 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
+    /// On what the subscriber sleeps, as its library says.
+    pub(crate) fn trust(&self) -> SleepingPlace {
+        match self.subscriber.trust() {
+            Trust::SameUser => SleepingPlace::SameUser,
+            Trust::Strangers => SleepingPlace::Strangers,
+            _ => unreachable!("the case chose one of two"),
+        }
+    }
+
     /// Waits as the case says.
     pub(crate) fn new(
         mut subscriber: Subscriber,
@@ -339,6 +368,7 @@ impl Endpoint for CausewayEnd {
         Ok(Facts::from([
             ("capacity_bytes".into(), self.capacity_bytes.to_string()),
             ("payload_bytes_max".into(), self.publisher.payload_bytes_max().to_string()),
+            ("trust".into(), self.receiver.trust().name().into()),
         ]))
     }
 }

@@ -122,11 +122,15 @@ fn fail_meddled(
     deadlines: Deadlines,
     meddle: impl Fn(&Watched<'_>) -> Option<()> + Send + Sync,
 ) -> (String, String, Shared) {
-    let failed = (0..ATTEMPTS).find_map(|_| match run_meddled(host, case, LONG, deadlines, &meddle) {
-        (Outcome::Failed { step, why }, Some(shared)) => Some((step, why, shared)),
-        _ => None,
-    });
-    failed.unwrap_or_else(|| panic!("{}: no run failed after it was meddled with", case.params.id))
+    let mut last = String::new();
+    for _ in 0..ATTEMPTS {
+        last = match run_meddled(host, case, LONG, deadlines, &meddle) {
+            (Outcome::Failed { step, why }, Some(shared)) => return (step, why, shared),
+            (Outcome::Measured(_), _) => "was measured".into(),
+            (other, _) => format!("{other:?}"),
+        };
+    }
+    panic!("{}: no run failed after it was meddled with; the last one: {last}", case.params.id)
 }
 
 fn roundtrip(host: &Host, target: &Target) -> Option<Prepared> {

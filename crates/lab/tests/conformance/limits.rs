@@ -35,6 +35,8 @@ pub fn settings_are_read_back(host: &Host) {
         ("memfd-pass", "depth", "1", "memfds_under_way", "1"),
         ("memfd-pass", "reuse", "yes", "memfds_sealed", "no"),
         ("memfd-pass", "reuse", "no", "memfds_sealed", "yes"),
+        ("causeway-sw", "trust", "same-user", "trust", "same-user"),
+        ("causeway-mw", "trust", "strangers", "trust", "strangers"),
         ("process-vm", "depth", "1", "sender_buffers", "1"),
         ("process-vm", "depth", "64", "sender_buffers", "64"),
     ] {

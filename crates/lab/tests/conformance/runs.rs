@@ -37,7 +37,22 @@ pub fn main(trials: impl FnOnce(&'static Host) -> Vec<Trial>) -> ExitCode {
     // Before there are other threads: it may enter an IPC namespace of its own.
     let host: &'static Host = Box::leak(Box::new(Host::look().expect("looking at the machine")));
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials(host)).exit_code()
+    let trials = trials(host);
+    if let Some(filter) = arguments.filter.as_deref().filter(|filter| names_no_target(filter, &trials)) {
+        eprintln!(
+            "error: no test's name contains `{filter}`: is the id right, and is there a line for it in the list ALL?"
+        );
+        return ExitCode::FAILURE;
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Does a filter such as `mechanism/NAME/` select nothing of a kind that this program tests? Without an error, no test would look
+/// like tests that passed.
+fn names_no_target(filter: &str, trials: &[Trial]) -> bool {
+    let Some((kind, _)) = filter.split_once('/') else { return false };
+    let is_of_kind = |trial: &Trial| trial.name().split('/').next() == Some(kind);
+    trials.iter().any(is_of_kind) && !trials.iter().any(|trial| trial.name().contains(filter))
 }
 
 /// Promises that each target of a kind keeps, by name.

@@ -7,6 +7,7 @@ mod sides;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use weighbridge_lab::compare::machine::MachineSettings;
 use weighbridge_lab::compare::{
     Comparison, Rules, Settings, SideRecords, compare_records, expected_set, failed_too_often,
 };
@@ -56,6 +57,8 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     if pairs.is_empty() {
         return Err(nothing_left(&skipped));
     }
+    let machine_settings = MachineSettings::new(Path::new(THIS_PROGRAM), [&a.side.sysctls, &b.side.sysctls])
+        .map_err(Failure::new)?;
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
@@ -97,7 +100,9 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         .try_for_each(|line| recorder.line(line));
     let coordinator = Coordinator::new(&host, &interrupt, THIS_PROGRAM.into(), header.seed);
     let ended = opening.and_then(|()| {
-        Comparison::new(settings, [a.side, b.side], coordinator, &interrupt, pairs).run(&mut recorder)
+        Comparison::new(settings, [a.side, b.side], coordinator, &interrupt, pairs)
+            .with_machine_settings(machine_settings)
+            .run(&mut recorder)
     });
     let complete = matches!(ended, Ok(Ended::Complete));
     let elapsed_s = began.elapsed().as_secs_f64();

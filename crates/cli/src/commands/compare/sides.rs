@@ -30,7 +30,11 @@ pub struct Typed {
 /// A word that is no setting, or a program that cannot take part.
 pub fn read(flag: &str, words: &[String]) -> Result<Typed, Failure> {
     let mut typed = Typed {
-        side: Side { label: "this program as it is".into(), start: PeerStart::default() },
+        side: Side {
+            label: "this program as it is".into(),
+            start: PeerStart::default(),
+            sysctls: Vec::new(),
+        },
         axes: Vec::new(),
         build: None,
     };
@@ -43,7 +47,8 @@ pub fn read(flag: &str, words: &[String]) -> Result<Typed, Failure> {
     Ok(typed)
 }
 
-const FORM: &str = "a side is the path of another weighbridge, AXIS=VALUE, env:NAME=VALUE or preload:LIBRARY";
+const FORM: &str = "a side is the path of another weighbridge, AXIS=VALUE, env:NAME=VALUE, preload:LIBRARY, cgroup:FOLDER or \
+                    sysctl:NAME=VALUE";
 
 impl Typed {
     fn add(&mut self, word: &str) -> Result<(), String> {
@@ -57,10 +62,19 @@ impl Typed {
                 .filter(|(name, _)| !name.is_empty())
                 .ok_or("a variable is env:NAME=VALUE")?;
             self.side.start.environment.push((name.into(), value.into()));
-        } else if word.starts_with("sysctl:") {
-            return Err("settings of the whole machine cannot be changed by a comparison; set each value in turn, measure \
-                        with `weighbridge run --out FILE`, and compare the records with --with"
-                .into());
+        } else if let Some(setting) = word.strip_prefix("sysctl:") {
+            let (name, value) = setting
+                .split_once('=')
+                .filter(|(name, value)| !name.is_empty() && !value.is_empty())
+                .ok_or("a setting of the machine is sysctl:NAME=VALUE")?;
+            self.side.sysctls.push((name.into(), value.into()));
+        } else if let Some(folder) = word.strip_prefix("cgroup:") {
+            let folder = std::fs::canonicalize(folder)
+                .map_err(|error| format!("the control group cannot be found: {error}"))?;
+            if !folder.join("cgroup.procs").exists() {
+                return Err(format!("{} is no control group: it has no cgroup.procs", folder.display()));
+            }
+            self.side.start.cgroup = Some(folder);
         } else if let Some((axis, value)) = word.split_once('=').filter(|(axis, _)| !axis.contains('/')) {
             if axis.is_empty() || value.is_empty() || value.contains('/') {
                 return Err(FORM.into());
@@ -140,7 +154,11 @@ mod tests {
         assert!(why("nothing-here").contains("no such file; a side is"), "{}", why("nothing-here"));
         assert!(why("env:x").contains("env:NAME=VALUE") && why("wait=").contains("AXIS=VALUE"));
         assert!(why("preload:/nothing").contains("cannot be found"));
-        assert!(why("sysctl:vm.swappiness=0").contains("whole machine"));
+        assert!(why("sysctl:vm.swappiness").contains("sysctl:NAME=VALUE"));
+        assert!(
+            why("cgroup:/nothing").contains("cannot be found")
+                && why("cgroup:/tmp").contains("no control group")
+        );
     }
 
     #[test]

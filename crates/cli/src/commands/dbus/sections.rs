@@ -252,7 +252,7 @@ fn recipients(facts: &Facts) -> Section {
     let coverage = &recipients.coverage;
     let mut about = vec![format!(
         "{} broadcasts went to {} recipients together; {} of them to nobody. All messages caused {} wake-ups at most: the \
-         bus and whoever gets a message.",
+         bus and each recipient.",
         grouped(recipients.broadcasts),
         grouped(recipients.deliveries),
         grouped(recipients.unwanted),

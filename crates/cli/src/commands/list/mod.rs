@@ -53,10 +53,7 @@ fn details(name: &str, host: &Host) -> Result<String, Failure> {
         }
         let near = nearest::words(name, &text::names());
         let near = match near.is_empty() {
-            true => {
-                "; `weighbridge list` shows all names, and an axis with the pattern or mechanism that has it"
-                    .into()
-            }
+            true => "; `weighbridge list` shows all names".into(),
             false => format!("; the nearest is {}", near.join(", ")),
         };
         Failure::new(format!("there is nothing called `{name}`{near}"))

@@ -56,6 +56,9 @@ pub fn details(name: &str, host: &Host) -> Option<String> {
     for axis in axis::COMMON.iter().filter(|axis| axis.name == name) {
         let _ = writeln!(out, "axis {name}: {}\n  {}", axis.about, values(axis));
     }
+    for (about, values, owners) in owned_axes(name) {
+        let _ = writeln!(out, "axis {name} of {}: {about}\n  {values}", owners.join(", "));
+    }
     for placement in placement::ALL.iter().filter(|placement| placement.name == name) {
         let _ = writeln!(out, "placement {name}: {}\n  {}", placement.about, here(name, host));
     }
@@ -68,12 +71,34 @@ pub fn details(name: &str, host: &Host) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
+/// The axes that only some patterns or targets have: those of each pattern that drives this target, and its own.
+fn own_axes(target: &'static Target) -> impl Iterator<Item = (&'static str, &'static Axis)> {
+    let of_patterns =
+        target.patterns.iter().flat_map(|pattern| pattern.axes.iter().map(|axis| (pattern.id, axis)));
+    of_patterns.chain(target.axes.iter().map(|axis| (target.id, axis)))
+}
+
+/// Text, values and owners of all axes of this name.
+fn owned_axes(name: &str) -> Vec<(&'static str, String, Vec<&'static str>)> {
+    let mut found: Vec<(&str, String, Vec<&str>)> = Vec::new();
+    for (owner, axis) in catalogue::all().flat_map(own_axes).filter(|(_, axis)| axis.name == name) {
+        let values = values(axis);
+        match found.iter_mut().find(|(about, known, _)| *about == axis.about && *known == values) {
+            Some((_, _, owners)) if owners.contains(&owner) => {}
+            Some((_, _, owners)) => owners.push(owner),
+            None => found.push((axis.about, values, vec![owner])),
+        }
+    }
+    found
+}
+
 /// Every name that [`details`] knows.
 pub fn names() -> Vec<&'static str> {
     let patterns = catalogue::patterns().into_iter().map(|pattern| pattern.id);
     let mut names: Vec<&str> = patterns
         .chain(catalogue::all().map(|target| target.id))
         .chain(axis::COMMON.iter().map(|axis| axis.name))
+        .chain(catalogue::all().flat_map(own_axes).map(|(_, axis)| axis.name))
         .chain(placement::ALL.iter().map(|placement| placement.name))
         .chain(SUITES.iter().map(|suite| suite.name))
         .collect();
