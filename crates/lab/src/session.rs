@@ -242,7 +242,11 @@ impl<'a> Session<'a> {
     fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
         let began = Instant::now();
         let (outcome, slices) = self.measure(index);
+        let is_set = matches!(outcome, Outcome::Measured(_)) && slices.is_some();
         let outcome = void_unless_as_said(&self.cases[index].case, outcome);
+        if is_set && matches!(outcome, Outcome::Failed { .. }) {
+            self.forget_set(index);
+        }
         self.runs += 1;
         let open = &mut self.cases[index];
         // The dearest run so far, so that the budget holds.
@@ -303,6 +307,15 @@ impl<'a> Session<'a> {
                 open.sets.push(of_both);
                 (Outcome::Measured(measured), Some(*slices))
             }
+        }
+    }
+
+    /// The last set of a case was void: neither its slices nor those of the hub count.
+    fn forget_set(&mut self, index: usize) {
+        let open = &mut self.cases[index];
+        open.sets.pop();
+        if let Ok(hub) = open.hub {
+            self.hubs.forget_set(hub);
         }
     }
 

@@ -161,7 +161,8 @@ fn a_program_with_another_protocol_is_refused_in_one_sentence() {
     let folder = folder();
     let own = std::process::Command::new(PROGRAM).arg("__protocol").output().unwrap();
     let own = String::from_utf8(own.stdout).unwrap();
-    let other = own.trim().replace("\"protocol\":1", "\"protocol\":999");
+    let protocol = |number: u32| format!("\"protocol\":{number}");
+    let other = own.trim().replace(&protocol(weighbridge_lab::peer::PROTOCOL), &protocol(999));
     assert_ne!(other, own.trim(), "{own}");
     for (name, answer, why) in [
         ("newer", other, "with protocol 999"),

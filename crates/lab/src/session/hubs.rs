@@ -110,6 +110,11 @@ impl Hubs {
         Set::Measured { measured: Box::new(measured), slices: Box::new(slices), of_both }
     }
 
+    /// Forgets the last set of a hub, which was void.
+    pub(super) fn forget_set(&mut self, hub: usize) {
+        self.hubs[hub].sets.pop();
+    }
+
     /// What a hub comes to over all sets of the session; `None` before its first set.
     pub(super) fn session(&self, hub: usize) -> Option<estimate::HubSession> {
         estimate::hub_session(&self.hubs[hub].sets)
