@@ -43,12 +43,10 @@ excerpt() {
 measure quick run --suite quick --html none --quiet >/dev/null
 "$weighbridge" report "$records/quick.jsonl" --format markdown | published >"$figures/quick.md"
 "$weighbridge" report "$records/quick.jsonl" >"$figures/quick.txt"
-# The findings, the first tables, and the beginning of the counters below them.
+# The findings and the first figures.
 awk '
     /^■ Findings/ { inside = 1 }
-    inside && /^■ roundtrip/ && ++tables > 1 { exit }
-    inside && /^  per operation/ { counters = 9 }
-    counters && --counters == 0 { print "  …"; exit }
+    inside && /^■ roundtrip/ && ++sections > 1 { exit }
     inside { print }
 ' "$figures/quick.txt" | excerpt quick
 

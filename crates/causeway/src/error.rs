@@ -95,6 +95,9 @@ pub enum Refusal {
     TooPatient,
     /// No request came within a second of connecting.
     TooLate,
+    /// This client of a [`call::Server`](crate::call::Server) has not read its replies for so long that the server ended its
+    /// connection.
+    NotReading,
 }
 
 impl Error {
@@ -223,6 +226,9 @@ impl fmt::Display for Refusal {
                  policy lossy, or create the group with GroupOptions::most_patient_for_others"
             }
             Refusal::TooLate => "no request came within a second of connecting; send one at once, or try again",
+            Refusal::NotReading => {
+                "this client has not read its replies; wait for calls that were begun, and connect again"
+            }
             Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
         })
     }
@@ -281,7 +287,7 @@ impl From<Evicted> for Error {
 mod tests {
     use super::*;
 
-    fn refusals() -> [Refusal; 10] {
+    fn refusals() -> [Refusal; 11] {
         use Refusal::*;
         [
             Forbidden,
@@ -294,6 +300,7 @@ mod tests {
             NotUnderstood,
             TooPatient,
             TooLate,
+            NotReading,
         ]
     }
 

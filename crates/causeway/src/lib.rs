@@ -110,9 +110,13 @@
 //!
 //! A process that forks keeps its groups; the child has none of their memory and must not use them.
 //!
+//! # Calls
+//!
+//! The module [`call`] is for requests that one process answers: [`call::serve`] and [`call::Client`].
+//!
 //! # Features
 //!
-//! * `tokio`, off by default: `AsyncSubscriber`, which is a `Stream`, and `AsyncPublisher`, which is a `Sink`.
+//! * `tokio`, off by default: `AsyncSubscriber`, which is a `Stream`, and `AsyncPublisher`, which is a `Sink`; `call::AsyncClient`.
 //!
 //! The command `causeway`, for groups in a shell, is a crate of its own: `causeway-cli`.
 //!
@@ -131,6 +135,8 @@ mod readme {}
 
 #[cfg(all(feature = "tokio", not(loom)))]
 mod asynchronous;
+#[cfg(not(loom))]
+pub mod call;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]

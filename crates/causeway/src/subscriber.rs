@@ -35,7 +35,8 @@ use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
-use wait::{check_doorbell, check_lifeline, futex_of};
+pub(crate) use wait::check_doorbell;
+use wait::{check_lifeline, futex_of};
 
 /// Receives messages. [`Group::subscribe`](crate::Group::subscribe) makes one.
 ///

@@ -77,7 +77,7 @@ pub struct Watch {
     watched: Arc<Watched>,
     token: u64,
     /// Shared with the subscriber: they stay open as long as epoll may report them.
-    ends: [Arc<OwnedFd>; 2],
+    ends: Vec<Arc<OwnedFd>>,
 }
 
 #[derive(Debug)]
@@ -96,6 +96,29 @@ impl Watch {
         log: Arc<MappedLog>,
         page: Arc<SubscriberPage>,
     ) -> Result<Watch> {
+        let ends = [(socket, SERVER, EventFlags::RDHUP), (lifeline, ALL_PEERS, EventFlags::RDHUP)];
+        Watch::of(&ends, log, page)
+    }
+
+    /// Watches the one process at the other end of a `socket`. Where its `pidfd` is known, its death is noticed although a
+    /// forked child keeps its end of the socket.
+    pub fn start_for_peer(
+        socket: &Arc<OwnedFd>,
+        pidfd: Option<&Arc<OwnedFd>>,
+        log: Arc<MappedLog>,
+        page: Arc<SubscriberPage>,
+    ) -> Result<Watch> {
+        let mut ends = vec![(socket, ALL_PEERS, EventFlags::RDHUP)];
+        // A pidfd is readable when its process has ended.
+        ends.extend(pidfd.map(|pidfd| (pidfd, ALL_PEERS, EventFlags::IN)));
+        Watch::of(&ends, log, page)
+    }
+
+    fn of(
+        ends: &[(&Arc<OwnedFd>, u32, EventFlags)],
+        log: Arc<MappedLog>,
+        page: Arc<SubscriberPage>,
+    ) -> Result<Watch> {
         let watcher = Watcher::get()?;
         let (gone, seen, sleeping) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
         let watched = Arc::new(Watched { log, page, gone, seen, sleeping });
@@ -104,16 +127,12 @@ impl Watch {
         let token = list.0;
         list.1.insert(token, Arc::clone(&watched));
         drop(list);
-        let watch = Watch {
-            watcher: Arc::clone(&watcher),
-            watched,
-            token,
-            ends: [Arc::clone(socket), Arc::clone(lifeline)],
-        };
-        for (end, gone) in watch.ends.iter().zip([SERVER, ALL_PEERS]) {
-            let data = EventData::new_u64((token << 2) | u64::from(gone));
-            epoll::add(&watcher.epoll, end, data, EventFlags::RDHUP | EventFlags::ONESHOT)
-                .map_err(|error| Error::os("watch", "the server of a group", error))?;
+        let shared = ends.iter().map(|(end, ..)| Arc::clone(end)).collect();
+        let watch = Watch { watcher: Arc::clone(&watcher), watched, token, ends: shared };
+        for (end, gone, events) in ends {
+            let data = EventData::new_u64((token << 2) | u64::from(*gone));
+            epoll::add(&watcher.epoll, end, data, *events | EventFlags::ONESHOT)
+                .map_err(|error| Error::os("watch", "the process at the other end", error))?;
         }
         Ok(watch)
     }

@@ -48,6 +48,11 @@ pub enum Op {
     Wake = 10,
     /// Notice of a publisher: it leaves. One whose connection ends without it was killed.
     Leave = 11,
+    /// Request: a connection for calls.
+    Call = 12,
+    /// Notice of either end of a connection for calls: the descriptors that travel with a message.
+    /// `[number of the call, low half, high half]`
+    Descriptors = 13,
     /// Answer: granted. A publisher gets `[slot]`, a subscriber
     /// `[slot, generation, trust]`.
     Granted = 16,
@@ -69,8 +74,26 @@ impl Op {
     fn from_word(word: u32) -> Option<Op> {
         use Op::*;
         [
-            Publish, Mapped, Subscribe, Stat, Connect, Ready, Placed, Fetch, Missed, Wake, Leave, Granted,
-            Refused, Joined, Row, End, Waiting, Doorbell,
+            Publish,
+            Mapped,
+            Subscribe,
+            Stat,
+            Connect,
+            Ready,
+            Placed,
+            Fetch,
+            Missed,
+            Wake,
+            Leave,
+            Call,
+            Descriptors,
+            Granted,
+            Refused,
+            Joined,
+            Row,
+            End,
+            Waiting,
+            Doorbell,
         ]
         .into_iter()
         .find(|op| *op as u32 == word)
@@ -78,7 +101,7 @@ impl Op {
 }
 
 /// The reasons for a refusal.
-const REFUSALS: [Refusal; 10] = {
+const REFUSALS: [Refusal; 11] = {
     use Refusal::*;
     [
         Forbidden,
@@ -91,6 +114,7 @@ const REFUSALS: [Refusal; 10] = {
         Ended,
         TooPatient,
         TooLate,
+        NotReading,
     ]
 };
 
@@ -106,6 +130,7 @@ fn code_of(refusal: Refusal) -> u32 {
         Refusal::Ended => 8,
         Refusal::TooPatient => 9,
         Refusal::TooLate => 10,
+        Refusal::NotReading => 11,
     }
 }
 
@@ -144,6 +169,11 @@ impl Message {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
         bytes
+    }
+
+    /// The bytes of the message.
+    pub fn to_bytes(self) -> [u8; BYTES] {
+        self.encode(ABI)
     }
 
     /// The message that these bytes are, if they are one.
@@ -341,6 +371,7 @@ mod tests {
             (Refusal::Ended, "the group has ended"),
             (Refusal::TooPatient, "publishers do not wait that long"),
             (Refusal::TooLate, "no request within a second"),
+            (Refusal::NotReading, "replies are not read"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
         assert_eq!(known.len(), REFUSALS.len());

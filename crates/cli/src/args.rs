@@ -149,6 +149,17 @@ Examples:
     Check(Check),
     /// Record and analyse the traffic of a D-Bus; find costly match rules
     Dbus(crate::dbus_args::Dbus),
+    /// Measure in a kernel of your choice, in an emulated machine that counts instructions
+    Guest(crate::guest_args::Guest),
+    /// Say which symbols and sections of an ELF file grew: two kernels (vmlinux), modules or programs
+    #[command(after_help = "\
+Symbols of one name are added up, without the numbers that compilers give to copies of a function. A bzImage is compressed: take the \
+vmlinux of the same build.
+
+Examples:
+  weighbridge bloat linux-old/vmlinux linux-new/vmlinux
+  weighbridge bloat old.ko new.ko --format json")]
+    Bloat(Bloat),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge"
@@ -272,6 +283,9 @@ pub struct Report {
     /// another record, whose runs were not interleaved with these
     #[arg(long, value_name = "CASE|FILE")]
     pub baseline: Option<String>,
+    /// Compare with a record of another machine too; each line says so
+    #[arg(long, requires = "baseline")]
+    pub across_machines: bool,
     /// Write to this file, which must not exist yet, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -388,6 +402,20 @@ pub struct Check {
     /// Write only warnings to standard error, no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// `weighbridge bloat`
+#[derive(Debug, Args)]
+pub struct Bloat {
+    /// The old file
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+    /// The new file
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
 /// `weighbridge completions`

@@ -9,6 +9,7 @@ mod check;
 mod commands;
 mod dbus_args;
 mod destination;
+mod guest_args;
 mod harness;
 mod mistakes;
 mod nearest;
@@ -25,6 +26,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 
+use weighbridge_guest::init;
 use weighbridge_lab::compare::machine;
 use weighbridge_lab::peer;
 
@@ -67,6 +69,9 @@ impl fmt::Display for Failure {
 fn main() -> ExitCode {
     #[cfg(feature = "peers")]
     weighbridge_lab::catalogue::add(weighbridge_peers::FAMILIES);
+    if init::is_wanted() {
+        init::main();
+    }
     // A peer is this program too. It must come to its work before anything else is set up.
     let mut typed = std::env::args_os();
     match typed.nth(1) {

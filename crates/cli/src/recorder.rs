@@ -32,6 +32,11 @@ impl Recorder {
         &self.path
     }
 
+    /// What was told so far, for lines that follow from it.
+    pub fn reading(&self) -> Reading {
+        Reading { lines: self.lines.clone(), problems: Vec::new() }
+    }
+
     /// What was told, for a report. The terminal is as it was.
     pub fn into_reading(self) -> Reading {
         self.progress.clear();

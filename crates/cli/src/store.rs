@@ -37,11 +37,24 @@ pub struct NoRecord {
 /// # Errors
 /// A sentence: the environment names none.
 pub fn folder() -> Result<PathBuf, String> {
+    of_variables("XDG_STATE_HOME", ".local/state")
+}
+
+/// Our folder below that of a variable, or below the user's own.
+fn of_variables(variable: &str, below_home: &str) -> Result<PathBuf, String> {
     // A path that is not absolute is to be ignored: XDG Base Directory Specification.
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)));
     base.map(|base| base.join("weighbridge"))
-        .ok_or_else(|| "neither XDG_STATE_HOME nor HOME is the path of a folder".into())
+        .ok_or_else(|| format!("neither {variable} nor HOME is the path of a folder"))
+}
+
+/// Where what can be made again is kept: `$XDG_CACHE_HOME/weighbridge`, by default `~/.cache/weighbridge`.
+///
+/// # Errors
+/// Neither variable names a folder.
+pub fn cache_folder() -> Result<PathBuf, String> {
+    of_variables("XDG_CACHE_HOME", ".cache")
 }
 
 /// The folder, created where it does not exist; only its owner may look into it then.

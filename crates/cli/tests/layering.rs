@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
     ("dbus", "weighbridge-dbus", &[]),
     ("dbus-client", "weighbridge-dbus-client", &["weighbridge-dbus"]),
+    ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
@@ -23,6 +24,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &[
             "weighbridge-dbus",
             "weighbridge-dbus-client",
+            "weighbridge-guest",
             "weighbridge-import",
             "weighbridge-lab",
             "weighbridge-peers",

@@ -1,9 +1,14 @@
 //! A session: all cases in rounds, interleaved, until each is precise enough or the time is up.
 //!
 //! Every round measures its cases in random order, so that what drifts with time hits all of them. Once every case has the
-//! runs that an interval needs, the further runs go to the cases that are furthest from their precision.
+//! runs that an interval needs, the further runs go where a second brings most ([`follow_up`]): to a case with its hub, or with the
+//! baseline that it is compared with, and never to the harness.
 
+mod figures;
+mod follow_up;
 pub(crate) mod hubs;
+mod meetings;
+mod open;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use weighbridge_record as record;
 use weighbridge_record::{CaseId, Line, StoppedBy};
-use weighbridge_stats::{self as stats, Decision, Stop, StoppingRule, duet};
+use weighbridge_stats::correlation::pooled_lag1;
+use weighbridge_stats::stopping::{CorrelatedRule, LOOKS};
+use weighbridge_stats::{Decision, Stop, StoppingRule};
 
 use crate::conditions;
 use crate::contract::Prepared;
@@ -20,7 +27,10 @@ use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
 use crate::summary;
-use hubs::{Hubs, Set};
+use follow_up::Candidate;
+use hubs::{Hubs, Met, Set};
+use meetings::Meetings;
+use open::{CaseState, Open, Turns};
 
 /// What is asked of a session.
 #[derive(Clone, Debug)]
@@ -95,30 +105,6 @@ pub fn expected_run(timing: Timing) -> Duration {
     OVERHEAD + Duration::from_nanos(alone_ns.max(hubs::set_ns(timing)))
 }
 
-struct Open {
-    case: Prepared,
-    /// Index of its hub, or why it has none.
-    hub: Result<usize, String>,
-    /// The slices of each set, of the case and of the hub.
-    sets: Vec<Vec<duet::Slice>>,
-    runs: Vec<record::Run>,
-    rounds: Vec<u32>,
-    attempts: record::Attempts,
-    /// Void runs since the last valid one.
-    void_in_a_row: u32,
-    facts: crate::contract::Facts,
-    cost: Duration,
-    state: CaseState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CaseState {
-    Open,
-    Stopped(StoppedBy),
-    /// It never gave a number.
-    Skipped,
-}
-
 /// Measures cases.
 pub struct Session<'a> {
     settings: Settings,
@@ -126,8 +112,11 @@ pub struct Session<'a> {
     interrupt: &'a Interrupt,
     cases: Vec<Open>,
     hubs: Hubs,
+    meetings: Meetings,
     rule: StoppingRule,
     random: Random,
+    /// The case that ran last.
+    last: Option<usize>,
     began: Instant,
     runs: usize,
 }
@@ -145,22 +134,14 @@ impl<'a> Session<'a> {
         if !settings.duet {
             hub_of.fill(Err("the session measures every case by itself".into()));
         }
-        let open = |(case, hub)| Open {
-            case,
-            hub,
-            sets: Vec::new(),
-            runs: Vec::new(),
-            rounds: Vec::new(),
-            attempts: record::Attempts::default(),
-            void_in_a_row: 0,
-            facts: Default::default(),
-            cost,
-            state: CaseState::Open,
-        };
+        let cases: Vec<Open> =
+            cases.into_iter().zip(hub_of).map(|(case, hub)| Open::new(case, hub, cost)).collect();
         Session {
             rule: StoppingRule { precision: settings.precision, max_runs: settings.max_runs },
             random: Random::new(settings.seed),
-            cases: cases.into_iter().zip(hub_of).map(open).collect(),
+            meetings: Meetings::of(&cases),
+            cases,
+            last: None,
             hubs,
             settings,
             coordinator,
@@ -183,7 +164,7 @@ impl<'a> Session<'a> {
             if order.is_empty() {
                 break;
             }
-            match self.round(round, &order, sink) {
+            match self.meet(sink).and_then(|goes_on| Ok(goes_on && self.round(round, &order, sink)?)) {
                 Ok(true) => {}
                 Ok(false) => {
                     ended = Ok(Ended::Interrupted);
@@ -198,19 +179,64 @@ impl<'a> Session<'a> {
         self.summarise(sink).and(ended)
     }
 
-    /// Which cases run next, in random order: all open ones until each has its first look, then the neediest.
+    /// Which cases run next, in random order and none twice in a row where there is another: all open ones until each has its
+    /// first look, then those that gain most in a second.
     fn next_round(&mut self) -> Vec<usize> {
-        let open: Vec<usize> =
-            (0..self.cases.len()).filter(|index| self.cases[*index].state == CaseState::Open).collect();
+        let open: Vec<usize> = (0..self.cases.len()).filter(|index| self.cases[*index].is_open()).collect();
         let fewest = open.iter().map(|index| self.cases[*index].runs.len()).min().unwrap_or(0);
-        let mut chosen = open;
-        if fewest >= stats::stopping::LOOKS[0] {
-            let need = |open: &Open| stats::stopping::need(&evidence(open), self.settings.precision);
-            chosen.sort_by(|a, b| need(&self.cases[*b]).total_cmp(&need(&self.cases[*a])));
-            chosen.truncate(FOLLOW_UP);
-        }
+        let mut chosen = if fewest >= LOOKS[0] { self.follow_up(&open) } else { open };
         self.random.shuffle(&mut chosen);
+        if chosen.len() > 1 && chosen.first().copied() == self.last {
+            let other = chosen.len() - 1;
+            chosen.swap(0, other);
+        }
         chosen
+    }
+
+    /// The open cases that gain most, and with those that are measured alone the baselines that they are compared with.
+    fn follow_up(&self, open: &[usize]) -> Vec<usize> {
+        let candidate = |&index: &usize| {
+            let of = &self.cases[index];
+            let references = std::iter::once(index).chain(self.reference(index));
+            let cost = references
+                .map(|index| self.cases[index].spent / self.cases[index].runs.len().max(1) as u32)
+                .sum();
+            let expected_stop = self.rule(of).expected_stop(&of.evidence);
+            Candidate { index, made: of.runs.len(), expected_stop, cost }
+        };
+        let mut chosen = follow_up::best(open.iter().map(candidate).collect(), FOLLOW_UP);
+        for index in chosen.clone() {
+            let reference = self.reference(index).filter(|reference| !chosen.contains(reference));
+            chosen.extend(reference);
+        }
+        chosen
+    }
+
+    /// The case whose runs of the same rounds a case is compared with, where both are measured alone: a set has its reference, the
+    /// hub, in itself.
+    fn reference(&self, index: usize) -> Option<usize> {
+        let of = &self.cases[index];
+        let id = of.hub.is_err().then(|| open::baseline_of(&of.case.params.id))??;
+        self.cases.iter().position(|other| {
+            let has_failed = matches!(other.state, CaseState::Skipped | CaseState::Stopped(StoppedBy::Error));
+            other.case.params.id == id && other.hub.is_err() && !other.runs.is_empty() && !has_failed
+        })
+    }
+
+    /// When a case has enough runs: by the correlation of runs over the whole session, which those of one case do not tell.
+    fn rule(&self, of: &Open) -> CorrelatedRule {
+        // The harness is looked at once: its cost is known to far less than what it is compared with.
+        let is_beside = of.is_harness() && self.cases.iter().any(|open| !open.is_harness());
+        let max_runs = if is_beside { self.rule.max_runs.min(LOOKS[0]) } else { self.rule.max_runs };
+        let rule = StoppingRule { max_runs, ..self.rule };
+        CorrelatedRule { rule, correlation: self.correlation(of.hub.is_ok()) }
+    }
+
+    /// The correlation of neighbouring runs of a case: of ratios to hubs, or of values of cases that are measured alone.
+    fn correlation(&self, in_turn: bool) -> f64 {
+        let is_alike = |open: &&Open| open.hub.is_ok() == in_turn && !open.is_harness();
+        let series: Vec<&[f64]> = self.cases.iter().filter(is_alike).map(|open| &open.evidence[..]).collect();
+        pooled_lag1(&series).unwrap_or(0.0)
     }
 
     /// One run of each case in `order`. `false` when the user has had enough.
@@ -219,21 +245,46 @@ impl<'a> Session<'a> {
             if self.interrupt.take()? {
                 return Ok(false);
             }
-            if self.began.elapsed() + self.cases[index].cost > self.settings.budget {
-                self.cases[index].state = match self.cases[index].runs.len() {
-                    0 => CaseState::Skipped,
-                    _ => CaseState::Stopped(StoppedBy::Budget),
-                };
-                if self.cases[index].runs.is_empty() {
-                    let id = self.cases[index].case.params.id.clone();
+            let of = &mut self.cases[index];
+            if self.began.elapsed() + of.dearest > self.settings.budget {
+                if of.is_open() {
+                    of.stop(StoppedBy::Budget);
+                }
+                if of.runs.is_empty() {
+                    let case = of.case.params.id.clone();
                     let why = "the budget was used up before its first run; raise it with --budget".into();
-                    sink.line(Line::Skipped(record::Skipped { case: id, step: "plan".into(), why }))?;
+                    sink.line(Line::Skipped(record::Skipped { case, step: "plan".into(), why }))?;
                 }
                 continue;
             }
             sink.progress(&self.progress(index, round));
             if !self.run_once(index, round, sink)? {
                 return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sets of hubs that are due to meet. `false` when the user has had enough.
+    fn meet(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        let cost = expected_run(self.settings.timing);
+        for pair in self.meetings.due(self.runs) {
+            if self.began.elapsed() + cost > self.settings.budget {
+                break;
+            }
+            if self.interrupt.take()? {
+                return Ok(false);
+            }
+            let hubs = self.meetings.hubs(pair);
+            match self.hubs.meet(hubs, &mut self.coordinator, self.settings.timing) {
+                Met::Interrupted => return Ok(false),
+                Met::LogRatio(log_ratio) => self.meetings.keep(pair, log_ratio),
+                Met::Failed { step, why } => {
+                    self.meetings.give_up(pair);
+                    let (case, with) = (self.hubs.id(hubs.0).clone(), self.hubs.id(hubs.1));
+                    let why = format!("it could not take turns with the hub {with}: {why}");
+                    sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
+                }
             }
         }
         Ok(true)
@@ -248,9 +299,9 @@ impl<'a> Session<'a> {
             self.forget_set(index);
         }
         self.runs += 1;
+        self.last = Some(index);
         let open = &mut self.cases[index];
-        // The dearest run so far, so that the budget holds.
-        open.cost = if open.runs.is_empty() { began.elapsed() } else { open.cost.max(began.elapsed()) };
+        open.note_cost(began.elapsed());
         open.attempts.begun += u32::from(!matches!(outcome, Outcome::Interrupted));
         let id = open.case.params.id.clone();
         let skip = |step: String, why: String| Line::Skipped(record::Skipped { case: id.clone(), step, why });
@@ -260,12 +311,9 @@ impl<'a> Session<'a> {
                 open.attempts.failed += 1;
                 open.void_in_a_row += 1;
                 // A case that has given numbers keeps them; one failure ends it, unless it came from outside and may pass.
-                let may_pass = step == conditions::THROTTLED && open.void_in_a_row < MOST_VOID;
-                open.state = match open.runs.len() {
-                    _ if may_pass => CaseState::Open,
-                    0 => CaseState::Skipped,
-                    _ => CaseState::Stopped(StoppedBy::Error),
-                };
+                if step != conditions::THROTTLED || open.void_in_a_row >= MOST_VOID {
+                    open.stop(StoppedBy::Error);
+                }
                 sink.line(skip(step, why))?;
             }
             Outcome::Measured(measured) if measured.samples.is_empty() => {
@@ -275,37 +323,47 @@ impl<'a> Session<'a> {
             Outcome::Measured(measured) => {
                 open.void_in_a_row = 0;
                 if open.runs.is_empty() {
-                    open.facts.clone_from(&measured.facts);
                     let alone = open.hub.as_ref().err().cloned();
                     sink.line(Line::Case(summary::case_line(&open.case, &measured.facts, alone)))?;
                 }
                 let run = summary::run_line(&open.case, *measured, open.runs.len() as u32, round);
+                let (slices, turns) = slices.unzip();
                 let run = record::Run { slices, ..run };
                 sink.line(Line::Run(run.clone()))?;
-                open.runs.push(run);
-                open.rounds.push(round);
-                if let Decision::Stop(stop) = self.rule.decide(&evidence(open)) {
-                    open.state = CaseState::Stopped(match stop {
-                        Stop::Precision => StoppedBy::Precision,
-                        Stop::MaxRuns => StoppedBy::MaxRuns,
-                    });
+                open.keep(run, turns);
+                if open.is_open() {
+                    self.decide(index);
                 }
             }
         }
         Ok(true)
     }
 
-    /// One run of a case, alone or in turn with its hub; then with the slices of both.
-    fn measure(&mut self, index: usize) -> (Outcome, Option<record::Slices>) {
-        let open = &mut self.cases[index];
+    /// Stops a case that has enough runs.
+    fn decide(&mut self, index: usize) {
+        let of = &self.cases[index];
+        // A set may have too few blocks for a ratio: it is a run all the same.
+        let has_all = of.runs.len() >= self.rule.max_runs;
+        let stop = match self.rule(of).decide(&of.evidence) {
+            Decision::Stop(Stop::Precision) => Some(StoppedBy::Precision),
+            Decision::Stop(Stop::MaxRuns) => Some(StoppedBy::MaxRuns),
+            Decision::Continue { .. } => has_all.then_some(StoppedBy::MaxRuns),
+        };
+        if let Some(stop) = stop {
+            self.cases[index].stop(stop);
+        }
+    }
+
+    /// One run of a case, alone or in turn with its hub; then with the slices of both, as the record has them and as they are.
+    fn measure(&mut self, index: usize) -> (Outcome, Option<(record::Slices, Turns)>) {
+        let open = &self.cases[index];
         let timing = self.settings.timing;
         let Ok(hub) = open.hub else { return (self.coordinator.run(&open.case, timing), None) };
-        match self.hubs.run(hub, &open.case, open.sets.len(), &mut self.coordinator, timing) {
+        match self.hubs.run(hub, &open.case, &open.sets, index, &mut self.coordinator, timing) {
             Set::Interrupted => (Outcome::Interrupted, None),
             Set::Failed { step, why } => (Outcome::Failed { step, why }, None),
             Set::Measured { measured, slices, of_both } => {
-                open.sets.push(of_both);
-                (Outcome::Measured(measured), Some(*slices))
+                (Outcome::Measured(measured), Some((*slices, of_both)))
             }
         }
     }
@@ -321,18 +379,18 @@ impl<'a> Session<'a> {
 
     fn stop_all(&mut self, by: StoppedBy) {
         for open in &mut self.cases {
-            if open.state == CaseState::Open {
-                open.state = if open.runs.is_empty() { CaseState::Skipped } else { CaseState::Stopped(by) };
+            if open.is_open() {
+                open.stop(by);
             }
         }
     }
 
     fn progress(&self, index: usize, round: u32) -> Progress<'_> {
         let elapsed = self.began.elapsed();
-        let open = self.cases.iter().filter(|open| open.state == CaseState::Open);
+        let open = self.cases.iter().filter(|open| open.is_open());
         let left = self.settings.budget.saturating_sub(elapsed);
         let runs_left = |open: &Open| self.settings.max_runs.saturating_sub(open.runs.len()) as u32;
-        let needed: Duration = open.clone().map(|open| open.cost * runs_left(open)).sum();
+        let needed: Duration = open.clone().map(|open| open.dearest * runs_left(open)).sum();
         Progress {
             case: &self.cases[index].case.params.id,
             runs: self.runs,
@@ -352,96 +410,35 @@ impl<'a> Session<'a> {
             let CaseState::Stopped(stopped_by) = open.state else {
                 unreachable!("a measured case has stopped")
             };
-            let mut line = summary::summary_line(&open.case, &open.runs, stopped_by);
+            let correlation = self.correlation(open.hub.is_ok());
+            let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
             line.attempts = Some(open.attempts);
             if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
                 line.anomalies.push(format!(
                     "{failed} of {begun} runs gave no number; see the lines skipped of the record"
                 ));
             }
-            self.scale_by_hub(open, &mut line);
-            if let Some(anomaly) = equivalent_disagrees(open, &by_id) {
+            if let Some(anomaly) = figures::equivalent_disagrees(open, &by_id) {
                 line.anomalies.push(anomaly);
             }
             sink.line(Line::Summary(line))?;
         }
-        for hub in self.hubs.lines() {
-            sink.line(Line::Hub(hub))?;
+        for (index, hub) in self.hubs.lines() {
+            let cases = self.cases.iter().filter(|open| open.hub == Ok(index));
+            let doubled_slices = figures::doubled_slices(cases);
+            let meetings = self.meetings.lines(index, &self.hubs);
+            sink.line(Line::Hub(record::Hub { doubled_slices, meetings, ..hub }))?;
         }
         for open in by_id.values() {
-            let Some(baseline) = baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id)) else {
-                continue;
-            };
-            if let Some(line) = compare(baseline, open) {
+            let baseline = open::baseline_of(&open.case.params.id).and_then(|id| by_id.get(&id));
+            let Some(baseline) = baseline else { continue };
+            let correlation = self.correlation(open.hub.is_ok());
+            if let Some(line) = figures::compare(baseline, open, correlation, &self.meetings) {
                 sink.line(Line::Comparison(line))?;
             }
         }
         Ok(())
     }
-
-    /// The figures of a case that took turns: its ratio to the hub, and as its value that ratio times what the hub cost over
-    /// the whole session, which is known better than by the sets of one case.
-    fn scale_by_hub(&self, open: &Open, line: &mut record::Summary) {
-        let Ok(hub) = open.hub else { return };
-        let (Some(session), Some(ratio)) = (self.hubs.session(hub), duet::to_hub(&open.sets, 0)) else {
-            return;
-        };
-        let value = |ratio: f64| hubs::value_of_cost(&open.case, session.absolute(ratio));
-        line.median = value(ratio.ratio);
-        line.ci95 = ratio.interval.map(|interval| {
-            let ends = [value(interval.low), value(interval.high)];
-            [ends[0].min(ends[1]), ends[0].max(ends[1])]
-        });
-        if let Some(states) = duet::states(&open.sets, duet::Party::Case(0)) {
-            line.best = Some(hubs::value_of_cost(&open.case, states.best_ns));
-            line.slow_share = Some(states.slow_share);
-        }
-        line.to_hub = Some(record::ToHub {
-            hub: self.hubs.id(hub).clone(),
-            median: ratio.ratio,
-            ci95: ratio.interval.map(|interval| [interval.low, interval.high]),
-            sets: ratio.log_ratios.len() as u32,
-        });
-    }
-}
-
-/// The baseline of all comparisons of a session: the plain pipe.
-const BASELINE: &str = "pipe";
-
-/// The baseline of a case: the same case with a pipe, unless it is that case itself.
-fn baseline_of(id: &CaseId) -> Option<CaseId> {
-    let baseline = CaseId::new(&id.pattern, BASELINE, id.payload_bytes, &id.placement);
-    (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)
-}
-
-fn equivalent_disagrees(open: &Open, by_id: &BTreeMap<&CaseId, &Open>) -> Option<String> {
-    let id = &open.case.params.id;
-    let twin_id = crate::counter_check::equivalent_case(id)?;
-    let pairs = pairs(by_id.get(&twin_id)?, open);
-    if pairs.is_empty() { None } else { crate::counter_check::disagree(id, &twin_id, &pairs) }
-}
-
-/// How much faster a case is than its baseline: through their common hub where they have one, else by runs of the same
-/// round.
-fn compare(baseline: &Open, candidate: &Open) -> Option<record::Comparison> {
-    let (a, b) = (&baseline.case.params.id, &candidate.case.params.id);
-    if let (Ok(hub), Ok(other)) = (&baseline.hub, &candidate.hub)
-        && hub == other
-    {
-        let (base, of_case) = (duet::to_hub(&baseline.sets, 0)?, duet::to_hub(&candidate.sets, 0)?);
-        // A speed-up is the baseline's cost over the case's.
-        let speedup = duet::apart(&base, &of_case);
-        return Some(record::Comparison {
-            case: b.clone(),
-            baseline: a.clone(),
-            speedup: speedup.ratio()?,
-            ci95: speedup.interval(0.95).map(|interval| [interval.low, interval.high]),
-            pairs: speedup.units() as u32,
-        });
-    }
-    let pairs = pairs(baseline, candidate);
-    let higher_is_better = candidate.case.pattern.unit.higher_is_better();
-    (!pairs.is_empty()).then(|| summary::comparison_line(a, b, &pairs, higher_is_better))
 }
 
 /// A run whose roles did not run as the case says has no numbers.
@@ -451,27 +448,4 @@ fn void_unless_as_said(case: &Prepared, outcome: Outcome) -> Outcome {
         None => outcome,
         Some((step, why)) => Outcome::Failed { step: step.into(), why },
     }
-}
-
-/// What a decision to stop rests on: ratios to the hub where the case has one, else the values of the runs.
-fn evidence(open: &Open) -> Vec<f64> {
-    match open.hub {
-        Ok(_) => {
-            let ratio =
-                |set: &Vec<duet::Slice>| duet::set_log_ratio(set, duet::Party::Case(0), duet::Party::Hub);
-            open.sets.iter().filter_map(ratio).map(f64::exp).collect()
-        }
-        Err(_) => values(&open.runs),
-    }
-}
-
-/// The values of two cases in the rounds in which both ran.
-fn pairs(baseline: &Open, candidate: &Open) -> Vec<(f64, f64)> {
-    let of_round: BTreeMap<u32, f64> = baseline.runs.iter().map(|run| (run.round, run.value)).collect();
-    let pair = |run: &record::Run| of_round.get(&run.round).map(|value| (*value, run.value));
-    candidate.runs.iter().filter_map(pair).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
-}
-
-fn values(runs: &[record::Run]) -> Vec<f64> {
-    runs.iter().map(|run| run.value).collect()
 }

@@ -216,6 +216,8 @@ fn per_op(report: &RoleReport) -> PerOp {
         minor_faults: each(counted.minor_faults),
         major_faults: each(counted.major_faults),
         cpu_ns: each(counted.cpu_ns),
+        user_ns: Some(each(counted.user_ns)),
+        kernel_ns: Some(each(counted.kernel_ns)),
         migrations: counted.migrations.map(each),
         cycles: counted.cycles.map(each),
         instructions: counted.instructions.map(each),

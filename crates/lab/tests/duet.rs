@@ -6,7 +6,9 @@
 #[allow(dead_code, reason = "shared with the conformance of mechanisms")]
 mod runs;
 
+use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use weighbridge_lab::contract::Prepared;
@@ -14,8 +16,9 @@ use weighbridge_lab::coordinator::{Coordinator, Measured, SetOutcome, SliceTimin
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::planner::Timing;
+use weighbridge_lab::session::{Ended, Progress, Session, Settings, Sink};
 use weighbridge_lab::{duet, hub};
-use weighbridge_record::CaseId;
+use weighbridge_record::{CaseId, Line};
 
 use runs::{prepare, trial};
 
@@ -76,7 +79,67 @@ fn trials(host: &'static Host) -> Vec<Trial> {
             other => panic!("{other:?}"),
         }
     }));
+    trials.push(trial("hubs_of_a_session_meet_and_carry_comparisons", move || hubs_meet(host)));
     trials
+}
+
+#[derive(Default)]
+struct Lines(Vec<Line>);
+
+impl Sink for Lines {
+    fn line(&mut self, line: Line) -> io::Result<()> {
+        self.0.push(line);
+        Ok(())
+    }
+
+    fn progress(&mut self, _progress: &Progress<'_>) {}
+}
+
+/// A ring whose ends spin has another hub than the pipe that it is compared with.
+fn hubs_meet(host: &Host) {
+    let ids = ["roundtrip/pipe/8/two-cpus", "roundtrip/ring-spin/8/two-cpus", "roundtrip/noop/8/same-cpu"];
+    let mut cases = Vec::new();
+    for id in ids {
+        match prepare(host, &id.parse().unwrap()) {
+            Ok(case) => cases.push(case),
+            Err(why) => return eprintln!("skipped: {id}: {why}"),
+        }
+    }
+    let settings = Settings {
+        precision: 0.001,
+        budget: Duration::from_secs(600),
+        timing: Timing { run_ns: 40_000_000, ..TIMING },
+        seed: 5,
+        max_runs: 9,
+        first_round: 0,
+        duet: true,
+    };
+    let interrupt = Interrupt::install().unwrap();
+    let coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
+    let mut lines = Lines::default();
+    let ended = Session::new(settings, coordinator, &interrupt, cases).run(&mut lines).unwrap();
+    assert_eq!(ended, Ended::Complete);
+    let lines = lines.0;
+    let runs = |id: &str| {
+        lines.iter().filter(|line| matches!(line, Line::Run(run) if run.case.to_string() == id)).count()
+    };
+    assert_eq!(ids.map(runs), [9, 9, 6], "the harness has no more runs than its first look needs");
+    let meetings: Vec<_> = lines
+        .iter()
+        .filter_map(|line| if let Line::Hub(hub) = line { Some(&hub.meetings) } else { None })
+        .flatten()
+        .collect();
+    let [meeting] = meetings[..] else { panic!("two hubs meet in one pair: {meetings:?}") };
+    assert_eq!(meeting.ratios.len(), 8, "{meeting:?}");
+    let [low, high] = meeting.ci95.expect("eight sets");
+    assert!(low <= meeting.ratio && meeting.ratio <= high, "{meeting:?}");
+    let comparison = lines.iter().find_map(|line| match line {
+        Line::Comparison(line) if line.case.mechanism == "ring-spin" => Some(line),
+        _ => None,
+    });
+    let comparison = comparison.expect("the ring is compared with the pipe");
+    assert!(comparison.ci95.is_some(), "{comparison:?}");
+    assert_eq!(comparison.pairs, 8, "as many sets as the hubs met in, not pairs of rounds");
 }
 
 /// One set with default deadlines.

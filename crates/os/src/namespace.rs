@@ -66,6 +66,17 @@ pub fn private_net() -> Result<()> {
     let on = || "the network namespace";
     // SAFETY: descriptors stay shared between the threads; see the module's text.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.context("leave", on)?;
+    loopback_up()
+}
+
+/// Brings the loopback interface of the calling thread's network up, with multicast. A new network namespace and a kernel without
+/// a distribution have it down.
+///
+/// # Errors
+///
+/// `EPERM` without CAP_NET_ADMIN, `EAFNOSUPPORT` from a kernel without IPv4.
+pub fn loopback_up() -> Result<()> {
+    let on = || "this network";
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
         .context("open a socket in", on)?;
     // SAFETY: all zero is a valid value of this plain structure: no name, no flags.

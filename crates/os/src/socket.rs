@@ -159,23 +159,36 @@ pub fn recv_with_fds(socket: impl AsFd, buf: &mut [u8], max_fds: usize) -> Resul
 ///
 /// The kernel's; `EOPNOTSUPP` when this is no Unix socket.
 pub fn refuse_descriptors(socket: impl AsFd) -> Result<bool> {
+    set_descriptors(socket.as_fd(), false)
+}
+
+/// Reverts [`refuse_descriptors`], which a connection inherits from the socket that accepted it.
+///
+/// # Errors
+///
+/// As [`refuse_descriptors`].
+pub fn take_descriptors(socket: impl AsFd) -> Result<()> {
+    set_descriptors(socket.as_fd(), true).map(drop)
+}
+
+fn set_descriptors(socket: BorrowedFd<'_>, taken: bool) -> Result<bool> {
     // Not in every version of libc's headers; 83 on all architectures that this crate is built for.
     const SO_PASSRIGHTS: libc::c_int = 83;
-    let off: libc::c_int = 0;
-    // SAFETY: the kernel reads as many bytes from `off` as it has.
+    let value = libc::c_int::from(taken);
+    // SAFETY: the kernel reads as many bytes from `value` as it has.
     let done = unsafe {
         libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
+            socket.as_raw_fd(),
             libc::SOL_SOCKET,
             SO_PASSRIGHTS,
-            std::ptr::from_ref(&off).cast(),
-            size_of_val(&off) as libc::socklen_t,
+            std::ptr::from_ref(&value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
     match (done, io::Error::last_os_error()) {
         (0, _) => Ok(true),
         (_, error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
-        (_, error) => Err(Error::new("refuse descriptors on", "a socket", error)),
+        (_, error) => Err(Error::new("say whether to take descriptors on", "a socket", error)),
     }
 }
 
@@ -419,6 +432,9 @@ mod tests {
         assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");
         send_with_fds(&near, b"x", &[near.as_fd()]).unwrap();
         assert_eq!(recv_with_fds(&far, &mut [0; 4], 1).unwrap().1.len(), 1);
+        take_descriptors(&near).unwrap();
+        send_with_fds(&far, b"x", &[far.as_fd()]).unwrap();
+        assert_eq!(recv_with_fds(&near, &mut [0; 4], 1).unwrap().1.len(), 1);
     }
 
     #[test]

@@ -197,6 +197,12 @@ fn play(role: &str) -> ! {
             let inner = role_spawn(DIES_WITH_ITS_PARENT, "inner").env("PARENT", parent).fd(inherited());
             std::mem::forget(Child::spawn(inner).unwrap());
         }
+        "starter" => {
+            let socket = inherited();
+            let spawn = role_spawn(TIED_AT_ITS_START, "quiet").dies_with_parent().fd(socket);
+            std::mem::forget(Child::spawn(spawn).unwrap());
+        }
+        "quiet" => send_with_fds(inherited(), b"here", &[]).unwrap(),
         "inner" => {
             let parent = std::env::var("PARENT").unwrap().parse().unwrap();
             send_with_fds(inherited(), b"here", &[]).unwrap();
@@ -212,6 +218,7 @@ fn play(role: &str) -> ! {
 
 const ROLE: &str = "ROLE";
 const DIES_WITH_ITS_PARENT: &str = "a_child_dies_with_its_parent";
+const TIED_AT_ITS_START: &str = "a_program_that_does_not_tie_itself_dies_with_its_parent_too";
 const NO_ZOMBIE: &str = "a_dropped_child_leaves_no_zombie";
 const PARENT_IS_GONE: &str = "a_process_whose_parent_is_gone_already_does_not_stay";
 
@@ -251,6 +258,18 @@ fn a_child_dies_with_its_parent() {
     // Killed, the middle one has no chance to end the inner one itself.
     middle.kill(libc::SIGKILL).unwrap();
     assert_eq!(hear(&ours), "", "the inner process lives on");
+}
+
+#[test]
+fn a_program_that_does_not_tie_itself_dies_with_its_parent_too() {
+    if let Ok(role) = std::env::var(ROLE) {
+        play(&role);
+    }
+    let (ours, theirs) = stream_pair().unwrap();
+    let starter = Child::spawn(role_spawn(TIED_AT_ITS_START, "starter").fd(theirs)).unwrap();
+    assert_eq!(hear(&ours), "here");
+    starter.kill(libc::SIGKILL).unwrap();
+    assert_eq!(hear(&ours), "", "the program lives on");
 }
 
 #[test]

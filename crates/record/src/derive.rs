@@ -1,11 +1,15 @@
-//! Lines that follow from other lines: ratios between cases, the size at which two costs are equal, figures beside published ones.
+//! Lines that follow from other lines: ratios between cases, the order of cases that differ in the mechanism, the size at which
+//! two costs are equal, figures beside published ones.
 //!
 //! A session writes the comparisons that it planned; a report derives by these functions what is asked for afterwards. Both
 //! put lines into the record's form, so that a number in a report is a line of a record. All statistics are
 //! `weighbridge-stats`'.
 
+mod contests;
+
 use std::collections::BTreeMap;
 
+pub use contests::{Entry, FALSE_DISCOVERY_RATE, contests, log_ratio_to_hub};
 use weighbridge_stats::compare::CONFIDENCE;
 use weighbridge_stats::curve::{Both, Meeting, meeting};
 use weighbridge_stats::ranks::factor;
@@ -64,10 +68,26 @@ const RECEIVED: &str = "bytes_per_s";
 /// Fewer in an operation are chance, and a ratio of chances says nothing.
 const LEAST_COUNT: f64 = 0.01;
 
-/// Every figure that both sides have for each run, as a ratio; `value` is the first. Nothing where no run of one side has a
+/// The cost as a multiple of the hub's.
+const TO_HUB: &str = "to_hub";
+
+/// Were both cases measured in turns with the same hub, so that what slowed a whole session is not in the ratio?
+fn have_one_hub(one: &Summary, other: &Summary) -> bool {
+    let hub = |summary: &Summary| summary.to_hub.as_ref().map(|to_hub| to_hub.hub.clone());
+    hub(one).is_some() && hub(one) == hub(other)
+}
+
+/// Every figure that both sides have for each run, as a ratio; `value` is the first, or, of two records whose case took turns with
+/// the same hub, the cost as a multiple of the hub's. Nothing where no run of one side has a
 /// counterpart.
 pub fn ratios(baseline: Side<'_>, case: Side<'_>) -> Vec<Ratio> {
-    figures(baseline.summary).into_iter().filter_map(|figure| ratio(baseline, case, &figure)).collect()
+    let to_hub =
+        (baseline.record.is_some() && have_one_hub(baseline.summary, case.summary)).then(|| TO_HUB.into());
+    to_hub
+        .into_iter()
+        .chain(figures(baseline.summary))
+        .filter_map(|figure| ratio(baseline, case, &figure))
+        .collect()
 }
 
 /// How many times the baseline's figure the case has. From pairs of runs of one round where both are of one record (of the
@@ -112,6 +132,7 @@ pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> 
         case: case.summary.case.clone(),
         baseline: baseline.summary.case.clone(),
         baseline_record: baseline.record.map(str::to_owned),
+        other_machine: None,
         figure: figure.into(),
         here,
         there,
@@ -146,6 +167,7 @@ fn of_run(id: &CaseId, run: &Run, figure: &str) -> Option<f64> {
     };
     let messages_per_s = || Some(middle(RECEIVED)? / id.payload_bytes as f64);
     match figure {
+        TO_HUB => log_ratio_to_hub(run.slices.as_ref()?).map(f64::exp),
         "value" => Some(run.value),
         "messages_per_s" => messages_per_s(),
         "cpu_ns_per_message" => Some(run.per_op.cpu_ns * run.value / messages_per_s()?),
@@ -159,6 +181,7 @@ fn of_run(id: &CaseId, run: &Run, figure: &str) -> Option<f64> {
 fn of_summary(summary: &Summary, figure: &str) -> Option<f64> {
     let messages_per_s = || Some(summary.series.get(RECEIVED)? / summary.case.payload_bytes as f64);
     match figure {
+        TO_HUB => Some(summary.to_hub.as_ref()?.median),
         "value" => Some(summary.median),
         "messages_per_s" => messages_per_s(),
         "cpu_ns_per_message" => Some(summary.per_op.cpu_ns * summary.median / messages_per_s()?),

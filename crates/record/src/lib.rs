@@ -8,6 +8,7 @@
 
 mod case_id;
 mod compare;
+mod contest;
 pub mod derive;
 mod file;
 mod found;
@@ -18,12 +19,14 @@ mod migrate;
 
 pub use case_id::{CaseId, ParseCaseIdError};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
+pub use contest::{Contest, Contestant, Findings, SureOrder};
 pub use file::{Problem, Reading, Writer, read, read_file};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{
-    Attempts, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, Dram, End, Header, Hub, Line, Machine,
-    Meaning, Node, Noise, PerOp, Published, Ratio, Regime, RegimeKind, RoleCounters, Run, Skipped,
-    SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn, WarmUp,
+    Attempts, CLOCK_OF_INSTRUCTIONS, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, DoubledSlices,
+    Dram, End, Header, Hub, HubMeeting, Line, Machine, Meaning, Node, Noise, PerOp, Published, Ratio, Regime,
+    RegimeKind, RoleCounters, Run, Skipped, SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn,
+    WarmUp,
 };
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
 use crate::compare::{CaseVerdict, Claims, ComparedSet};
+use crate::contest::{Contest, Findings};
 use crate::latency::{Distribution, Latencies};
 
 /// One line of a record.
@@ -24,6 +25,10 @@ pub enum Line {
     Hub(Hub),
     /// Two cases of one record, interleaved, as a ratio of their costs.
     Comparison(Comparison),
+    /// Cases that differ in the mechanism, and which order of them is sure.
+    Contest(Contest),
+    /// All contests of a record, judged together.
+    Findings(Findings),
     /// How many times a figure of a baseline a case has.
     Ratio(Ratio),
     /// The size at which two mechanisms cost the same.
@@ -198,7 +203,7 @@ pub struct Dram {
 /// The clock of the timed regions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// Always `CLOCK_MONOTONIC_RAW`.
+    /// `CLOCK_MONOTONIC_RAW`, or [`CLOCK_OF_INSTRUCTIONS`].
     pub source: String,
     /// What the kernel reads for it: `tsc`, `kvm-clock`, …
     pub kernel_source: String,
@@ -209,6 +214,16 @@ pub struct Clock {
     /// Ticks of the time-stamp counter per second, measured against the clock; absent where there is no invariant TSC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tsc_hz: Option<f64>,
+}
+
+/// The source of a clock that advances by one for each instruction that an emulated machine executes. Its record has no times.
+pub const CLOCK_OF_INSTRUCTIONS: &str = "icount";
+
+impl Clock {
+    /// Does it count instructions, and not time?
+    pub fn counts_instructions(&self) -> bool {
+        self.source == CLOCK_OF_INSTRUCTIONS
+    }
 }
 
 /// A case and its effective settings.
@@ -257,6 +272,12 @@ pub struct PerOp {
     pub major_faults: f64,
     /// CPU time, user and system, in nanoseconds.
     pub cpu_ns: f64,
+    /// The part of it in user mode; absent in records from before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<f64>,
+    /// The part of it in the kernel, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_ns: Option<f64>,
     /// Moves of a role to another CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrations: Option<f64>,
@@ -269,6 +290,14 @@ pub struct PerOp {
 }
 
 impl PerOp {
+    /// What the roles ran, with its unit: CPU time in `ns`, or `instructions` where an emulated machine counted those and no time.
+    pub fn cpu(&self) -> (f64, &'static str) {
+        match self.instructions {
+            Some(instructions) if self.cpu_ns == 0.0 => (instructions, "instructions"),
+            _ => (self.cpu_ns, "ns"),
+        }
+    }
+
     /// Each count of all of them put together by `with`. What one of them could not count is not known of all.
     pub fn fold(all: &[&PerOp], with: impl Fn(&[f64]) -> f64) -> PerOp {
         let of = |field: fn(&PerOp) -> f64| with(&all.iter().map(|per_op| field(per_op)).collect::<Vec<_>>());
@@ -282,6 +311,8 @@ impl PerOp {
             minor_faults: of(|per_op| per_op.minor_faults),
             major_faults: of(|per_op| per_op.major_faults),
             cpu_ns: of(|per_op| per_op.cpu_ns),
+            user_ns: of_known(|per_op| per_op.user_ns),
+            kernel_ns: of_known(|per_op| per_op.kernel_ns),
             migrations: of_known(|per_op| per_op.migrations),
             cycles: of_known(|per_op| per_op.cycles),
             instructions: of_known(|per_op| per_op.instructions),
@@ -405,9 +436,9 @@ pub struct SliceSeries {
 pub struct ToHub {
     /// The hub.
     pub hub: CaseId,
-    /// Cost of the case over cost of the hub: the estimate over the sets. Above 1 the case costs more, whatever its unit.
+    /// Cost of the case over cost of the hub: the median over the sets. Above 1 the case costs more, whatever its unit.
     pub median: f64,
-    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    /// Its interval at 95 %, with the set as the unit, as the session stopped by it; absent below six sets.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Number of sets.
@@ -427,6 +458,38 @@ pub struct Hub {
     pub range: [f64; 2],
     /// Number of sets.
     pub sets: u32,
+    /// What slices of twice the length did to the ratios to it; absent where no case had sets of both lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubled_slices: Option<DoubledSlices>,
+    /// Sets in which it took turns with other hubs; each pair of hubs stands once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meetings: Vec<HubMeeting>,
+}
+
+/// Two hubs that took turns with each other, so that their cases can be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HubMeeting {
+    /// The other hub.
+    pub with: CaseId,
+    /// Cost of this hub over cost of the other one: the Hodges–Lehmann estimate over the sets.
+    pub ratio: f64,
+    /// Its interval at 95 %, with the set as the unit; absent below six sets.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// The ratio of each set, in the order of time.
+    pub ratios: Vec<f64>,
+}
+
+/// A control: does a case cost the same where it is interrupted by its hub half as often?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DoubledSlices {
+    /// Ratio to the hub with slices of twice the length over that with slices of the usual length, over all cases that had both.
+    pub factor: f64,
+    /// Its interval at 95 %, with the case as the unit; absent below six cases.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Number of cases.
+    pub cases: u32,
 }
 
 /// Why no further runs were made.
@@ -498,7 +561,8 @@ pub struct Summary {
     pub attempts: Option<Attempts>,
     /// Median over the runs' values.
     pub median: f64,
-    /// Exact order-statistic interval of the median, at least 95 %; absent below six runs.
+    /// Interval of the median at 95 %, widened by the correlation of neighbouring runs: the one by which the case stopped. Absent
+    /// below six runs.
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// Lowest and highest run.
@@ -562,7 +626,10 @@ pub struct Ratio {
     /// The record of the baseline, where that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_record: Option<String>,
-    /// Which figure: `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
+    /// In what the machine of that record differs from this one; absent where it does not, and within one record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_machine: Option<String>,
+    /// Which figure: `to_hub` (the cost as a multiple of the hub's, of two records), `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
     /// `involuntary_switches_per_op`, or the name of a series.
     pub figure: String,
     /// The figure of the case, in the case's unit for `value`, else in the unit of the figure's name.
@@ -722,8 +789,14 @@ mod tests {
     fn full_lines() -> Vec<Line> {
         let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
         let map = || BTreeMap::from([("a".to_owned(), "b".to_owned())]);
-        let per_op =
-            PerOp { migrations: Some(0.0), cycles: Some(1.0), instructions: Some(1.0), ..PerOp::default() };
+        let per_op = PerOp {
+            user_ns: Some(1.0),
+            kernel_ns: Some(1.0),
+            migrations: Some(0.0),
+            cycles: Some(1.0),
+            instructions: Some(1.0),
+            ..PerOp::default()
+        };
         let machine = Machine {
             command_line: Some("x".into()),
             boot_id: Some("x".into()),
@@ -833,6 +906,13 @@ mod tests {
                 median: 1.0,
                 range: [1.0, 2.0],
                 sets: 6,
+                doubled_slices: Some(DoubledSlices { factor: 1.0, ci95: Some([1.0, 1.0]), cases: 6 }),
+                meetings: vec![HubMeeting {
+                    with: case.clone(),
+                    ratio: 1.0,
+                    ci95: Some([1.0, 1.0]),
+                    ratios: vec![1.0; 6],
+                }],
             }),
             Line::Comparison(Comparison {
                 case: case.clone(),
@@ -845,6 +925,7 @@ mod tests {
                 case: case.clone(),
                 baseline: case.clone(),
                 baseline_record: Some("before.jsonl".into()),
+                other_machine: Some("hostname: a and b".into()),
                 figure: "value".into(),
                 here: 1.0,
                 there: 1.0,
@@ -881,6 +962,7 @@ mod tests {
             Line::End(End { complete: true, elapsed_s: 1.0 }),
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
+        lines.extend(crate::contest::tests::full_lines(&case));
         lines
     }
 

@@ -10,7 +10,7 @@ use crate::model::{Measured, Report, Sourced};
 use crate::section::percentile_name as name;
 
 /// Names of the columns. `…_in_unit` is in the unit of the same row; `…_share` is a part of the median.
-const COLUMNS: [&str; 38] = [
+const COLUMNS: [&str; 40] = [
     "record",
     "case",
     "pattern",
@@ -37,6 +37,8 @@ const COLUMNS: [&str; 38] = [
     "minor_faults_per_op",
     "major_faults_per_op",
     "cpu_ns_per_op",
+    "user_ns_per_op",
+    "kernel_ns_per_op",
     "migrations_per_op",
     "cycles_per_op",
     "instructions_per_op",
@@ -52,11 +54,12 @@ const COLUMNS: [&str; 38] = [
 ];
 
 /// Columns of a report that compares cases with a baseline.
-const RATIOS: [&str; 11] = [
+const RATIOS: [&str; 12] = [
     "record",
     "case",
     "baseline",
     "baseline_record",
+    "other_machine",
     "figure",
     "here",
     "there",
@@ -102,6 +105,7 @@ fn ratios(report: &Report) -> String {
             what.case.to_string(),
             what.baseline.to_string(),
             what.baseline_record.clone().unwrap_or_default(),
+            what.other_machine.clone().unwrap_or_default(),
             what.figure.clone(),
             what.here.to_string(),
             what.there.to_string(),
@@ -170,6 +174,8 @@ fn row(
         count(|per_op| Some(per_op.minor_faults)),
         count(|per_op| Some(per_op.major_faults)),
         count(|per_op| Some(per_op.cpu_ns)),
+        count(|per_op| per_op.user_ns),
+        count(|per_op| per_op.kernel_ns),
         count(|per_op| per_op.migrations),
         count(|per_op| per_op.cycles),
         count(|per_op| per_op.instructions),

@@ -1,8 +1,8 @@
 //! A report as sections of paragraphs, lists, tables, folds and charts: composed once, rendered by [`text`](crate::text),
 //! [`markdown`](crate::markdown) and [`html`](crate::html).
 //!
-//! Nothing here knows a format. What stands behind a [`Block::Fold`] is left out on a terminal; of a [`Chart`], a
-//! terminal and Markdown show the figures.
+//! Nothing here depends on a format. A terminal leaves out the content of a [`Block::Fold`]; a terminal and Markdown show the
+//! figures of a [`Chart`].
 
 use crate::chart::Chart;
 use crate::figure::Figure;
@@ -11,22 +11,22 @@ use crate::machine::Fact;
 /// A whole report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// Its heading.
+    /// Heading of the report.
     pub title: String,
-    /// What must be known before anything else.
+    /// Warnings, shown before all sections.
     pub warnings: Vec<String>,
-    /// In reading order.
+    /// Sections in reading order.
     pub sections: Vec<Section>,
 }
 
 /// A part with a heading of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// Name of its anchor, unique in a document.
+    /// Name of the anchor, unique in a document.
     pub id: String,
-    /// Its heading.
+    /// Heading of the section.
     pub title: String,
-    /// What stands below it.
+    /// Content of the section.
     pub blocks: Vec<Block>,
 }
 
@@ -36,7 +36,7 @@ impl Section {
         (!blocks.is_empty()).then(|| Section { id: id.into(), title: title.into(), blocks })
     }
 
-    /// Is there more to it, for a format without drawings, than words around what that format leaves out?
+    /// Does a format without drawings have anything to show of it, apart from text about what that format leaves out?
     pub fn is_worth_text(&self, with_folds: bool) -> bool {
         let is_words = |block: &Block| matches!(block, Block::Heading(_) | Block::Paragraph(_));
         self.blocks.iter().any(|block| block.has_content(with_folds)) || self.blocks.iter().all(is_words)
@@ -50,7 +50,7 @@ pub enum Block {
     Heading(String),
     /// A paragraph of sentences.
     Paragraph(String),
-    /// One below the other.
+    /// Entries of a list.
     List(Vec<Item>),
     /// Names and texts.
     Facts(Vec<Fact>),
@@ -58,11 +58,11 @@ pub enum Block {
     Table(Table),
     /// A drawing, and its figures as a table.
     Chart(Box<Chart>),
-    /// What a reader opens when needed.
+    /// Content that a reader opens when needed; not shown on a terminal.
     Fold {
         /// What is inside, in a few words.
         summary: String,
-        /// Is it open at first?
+        /// Is it open when the page is loaded?
         is_open: bool,
         /// What the fold hides.
         blocks: Vec<Block>,
@@ -97,10 +97,12 @@ impl Block {
 pub struct Item {
     /// Always shown: `mq-posix: 64 KiB, 1 MiB at same-cpu, two-cpus (roundtrip, stream)`.
     pub text: String,
-    /// Behind a colon, as far as the line has room, the first in any case.
+    /// Parts that follow a colon: the first always, the others as far as the line has room.
     pub further: Vec<String>,
     /// Entries below it.
     pub items: Vec<Item>,
+    /// Does the entry replace what a fold shows? Formats with folds leave it out.
+    pub only_without_folds: bool,
 }
 
 impl From<String> for Item {
@@ -110,6 +112,11 @@ impl From<String> for Item {
 }
 
 impl Item {
+    /// An entry for formats without folds only, in place of the content of a fold.
+    pub fn without_folds(text: String) -> Item {
+        Item { text, only_without_folds: true, ..Item::default() }
+    }
+
     /// On a line of the given width, with `…` for what has no room.
     pub fn fitted(&self, width: usize) -> String {
         use textwrap::core::display_width;
@@ -130,11 +137,11 @@ impl Item {
 /// Rows and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Its heading; may be empty.
+    /// Heading of the table; may be empty.
     pub title: String,
-    /// From left to right.
+    /// Columns from left to right.
     pub columns: Vec<Column>,
-    /// One cell for each column.
+    /// Rows, each with one cell for each column.
     pub rows: Vec<Vec<Cell>>,
     /// Number of columns at the left that label a row, at least one.
     pub labels: usize,
@@ -158,7 +165,7 @@ pub struct Column {
     pub head: String,
     /// Is it aligned to the left?
     pub is_text: bool,
-    /// Is it only worth showing where the others have no room side by side?
+    /// Is it shown only where the table is split because the columns have no room side by side?
     pub only_if_split: bool,
 }
 

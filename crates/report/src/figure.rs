@@ -17,7 +17,7 @@ pub struct Figure {
     pub interval: String,
     /// `!` and `~`.
     pub marks: String,
-    /// Is it the best of those that it stands beside?
+    /// Is it the best median of its row or column?
     pub is_best: bool,
 }
 

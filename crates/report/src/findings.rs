@@ -1,11 +1,12 @@
-//! Comparisons as sentences: which is best, and then each by itself.
+//! Comparisons as sentences: which order of mechanisms is sure, then pairs that belong to no such order.
 
 use std::collections::{HashMap, HashSet};
 
-use weighbridge_record::{CaseId, Comparison};
+use weighbridge_record::{CaseId, Comparison, Contest, Contestant, Findings};
 
+use crate::document::{Cell, Table};
 use crate::model::{HARNESS, Report, Sourced};
-use crate::units::{significant, size};
+use crate::units::{count, significant, size};
 use crate::words::{many, placement, plain};
 
 /// How clear a comparison is.
@@ -28,55 +29,50 @@ pub struct Finding {
     pub sentence: String,
 }
 
-/// The cases that were compared with one baseline: all of one pattern, placement and size.
-#[derive(Debug)]
-pub struct Contest<'a> {
-    /// Index of the record.
-    source: usize,
-    /// The case that all others were compared with.
-    pub baseline: &'a CaseId,
-    /// Fastest first. This is the order of the figures; whether it is clear, [`Contest::verdict`] says.
-    comparisons: Vec<&'a Sourced<Comparison>>,
-}
-
-/// What was compared with what, in the order of the cases; sizes of one pattern and placement ascending.
-pub fn contests(report: &Report) -> Vec<Contest<'_>> {
-    let mut contests: Vec<Contest<'_>> = Vec::new();
-    for comparison in report.comparisons.iter().filter(|comparison| is_fair(&comparison.what)) {
-        let (source, baseline) = (comparison.source, &comparison.what.baseline);
-        match contests.iter_mut().find(|known| known.source == source && known.baseline == baseline) {
-            Some(contest) => contest.comparisons.push(comparison),
-            None => contests.push(Contest { source, baseline, comparisons: vec![comparison] }),
-        }
-    }
-    for contest in &mut contests {
-        contest.comparisons.sort_by(|a, b| b.what.speedup.total_cmp(&a.what.speedup));
-    }
-    let cases = report.cases.iter().filter(|case| !case.is_harness()).map(|case| &case.id);
-    let baselines = report.comparisons.iter().map(|comparison| &comparison.what.baseline);
+/// All contests by pattern and placement in the order of the cases; sizes ascending.
+pub fn contests(report: &Report) -> Vec<&Sourced<Contest>> {
     let mut ranks = HashMap::new();
-    for id in cases.chain(baselines) {
+    for id in report.cases.iter().map(|case| &case.id).chain(report.contests.iter().map(place_of)) {
         let next = ranks.len();
         ranks.entry((id.pattern.as_str(), id.placement.as_str())).or_insert(next);
     }
+    let mut contests: Vec<&Sourced<Contest>> = report.contests.iter().collect();
     contests.sort_by_key(|contest| {
-        let id = contest.baseline;
+        let id = place_of(contest);
         (ranks[&(id.pattern.as_str(), id.placement.as_str())], id.payload_bytes, contest.source)
     });
     contests
 }
 
-/// Comparisons of cases that differ in more than the mechanism and its settings.
+/// Any case of a contest: pattern, size and placement are those of all.
+fn place_of(contest: &Sourced<Contest>) -> &CaseId {
+    &contest.what.contestants[0].case
+}
+
+/// Comparisons whose cases are in no contest together.
 pub fn others(report: &Report) -> Vec<Finding> {
-    let rest = report.comparisons.iter().filter(|comparison| !is_fair(&comparison.what));
+    let is_in = |contest: &Contest, id: &CaseId| contest.contestants.iter().any(|one| one.case == *id);
+    let rest = report.comparisons.iter().filter(|Sourced { source, what }| {
+        let known = report.contests.iter().any(|contest| {
+            contest.source == *source
+                && is_in(&contest.what, &what.case)
+                && is_in(&contest.what, &what.baseline)
+        });
+        !known && !is_of_the_harness(what)
+    });
     rest.map(|comparison| finding(report, comparison)).collect()
 }
 
+fn is_of_the_harness(comparison: &Comparison) -> bool {
+    comparison.case.mechanism == HARNESS || comparison.baseline.mechanism == HARNESS
+}
+
 /// At most `count` contests: of each pattern and placement first the smallest size, then the largest, then others.
-pub fn chosen<'a, 'b>(contests: &'b [Contest<'a>], count: usize) -> Vec<&'b Contest<'a>> {
+pub fn chosen<'a>(contests: &[&'a Sourced<Contest>], count: usize) -> Vec<&'a Sourced<Contest>> {
     let mut places: Vec<(&str, &str, Vec<usize>)> = Vec::new();
     for (index, contest) in contests.iter().enumerate() {
-        let (pattern, placement) = (contest.baseline.pattern.as_str(), contest.baseline.placement.as_str());
+        let id = place_of(contest);
+        let (pattern, placement) = (id.pattern.as_str(), id.placement.as_str());
         match places.iter_mut().find(|place| (place.0, place.1) == (pattern, placement)) {
             Some(place) => place.2.push(index),
             None => places.push((pattern, placement, vec![index])),
@@ -94,85 +90,140 @@ pub fn chosen<'a, 'b>(contests: &'b [Contest<'a>], count: usize) -> Vec<&'b Cont
     ranked.sort_unstable();
     let mut kept: Vec<usize> = ranked.into_iter().take(count).map(|(_, index)| index).collect();
     kept.sort_unstable();
-    kept.into_iter().map(|index| &contests[index]).collect()
+    kept.into_iter().map(|index| contests[index]).collect()
 }
 
-impl Contest<'_> {
-    /// `roundtrip 64 KiB same-cpu: ring-futex is fastest, 1.31 × faster than pipe (1.24–1.40).`
-    pub fn line(&self, report: &Report) -> String {
-        let id = self.baseline;
-        let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
-        plain(&format!("{} {payload}{}: {}.", id.pattern, id.placement, self.verdict(report)))
-    }
+/// How many orders are claimed in a record, and how many of them chance is expected to make.
+pub fn by_chance(findings: &Findings) -> String {
+    let Findings { contests, claimed, fdr, expected_by_chance } = findings;
+    format!(
+        "{claimed} of {}: some order is sure. On average at most {} % of those say something wrong; expected by chance: at most {}.",
+        many(*contests as usize, "comparison"),
+        count(fdr * 100.0),
+        count(*expected_by_chance)
+    )
+}
 
-    /// One sentence for each comparison, fastest first.
-    pub fn findings(&self, report: &Report) -> Vec<Finding> {
-        self.comparisons.iter().map(|comparison| finding(report, comparison)).collect()
-    }
+/// `roundtrip 64 KiB same-cpu: ring-futex is surely ahead of pipe and fifo; pipe costs 1.31 × as much as ring-futex (1.24–1.40).`
+pub fn line(report: &Report, contest: &Sourced<Contest>) -> String {
+    let id = place_of(contest);
+    let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
+    plain(&format!("{} {payload}{}: {}.", id.pattern, id.placement, order(report, contest)))
+}
 
-    /// Which is best, as far as the intervals of the ratios tell it, and which have none.
-    fn verdict(&self, report: &Report) -> String {
-        let known: Vec<(&Comparison, [f64; 2])> =
-            self.comparisons.iter().filter_map(|one| Some((&one.what, one.what.ci95?))).collect();
-        let unknown: Vec<String> = self
-            .comparisons
+/// Every contestant with its tier.
+pub fn table(report: &Report, contest: &Sourced<Contest>) -> Table {
+    let first = name(report, contest, &contest.what.contestants[0]);
+    let heads = [
+        "tier",
+        "mechanism",
+        "may be the fastest",
+        &format!("times the cost of {first}"),
+        "interval",
+        "sets",
+    ];
+    let row = |one: &Contestant| -> Vec<Cell> {
+        let interval =
+            one.interval.map_or(String::new(), |[low, high]| format!("{} to {}", ratio(low), ratio(high)));
+        let cells = [
+            (one.tier + 1).to_string(),
+            name(report, contest, one),
+            if one.may_be_best { "yes" } else { "no" }.to_owned(),
+            ratio(one.times_first),
+            interval,
+            one.sets.to_string(),
+        ];
+        cells.map(Cell::from).into()
+    };
+    let mut table =
+        Table::new("", heads.map(String::from), contest.what.contestants.iter().map(row).collect());
+    table.columns[1].is_text = true;
+    table.columns[2].is_text = true;
+    table.labels = 2;
+    table
+}
+
+fn name(report: &Report, contest: &Sourced<Contest>, one: &Contestant) -> String {
+    report.variant(contest.source, &one.case)
+}
+
+/// What is sure of an order, and between which of the leaders none is.
+fn order(report: &Report, contest: &Sourced<Contest>) -> String {
+    let all = &contest.what.contestants;
+    let of_tier = |tier: u32| all.iter().filter(move |one| one.tier == tier);
+    let names = |of: &mut dyn Iterator<Item = &Contestant>| -> Vec<String> {
+        of.map(|one| name(report, contest, one)).collect()
+    };
+    let tier = |tier: u32| names(&mut of_tier(tier));
+    let leaders = tier(0);
+    let Some(next) = of_tier(1).next() else { return without_tiers(report, contest) };
+    let verb = if leaders.len() == 1 { "is" } else { "are" };
+    let mut text = format!("{} {verb} surely ahead of {}", listed(leaders.clone()), listed(tier(1)));
+    let last = all.iter().map(|one| one.tier).max().unwrap_or(0);
+    let further: Vec<String> =
+        (2..=last).map(|index| format!(", and those of {}", listed(tier(index)))).collect();
+    text += &further.concat();
+    if let Some([low, high]) = next.interval {
+        let (first, next_name) = (&leaders[0], name(report, contest, next));
+        let times = ratio(next.times_first);
+        text += &format!("; {next_name} costs {times} × as much as {first} ({}–{})", ratio(low), ratio(high));
+    }
+    if leaders.len() > 1 {
+        let is_leader = |id: &CaseId| of_tier(0).any(|one| one.case == *id);
+        let some_is_sure = contest
+            .what
+            .sure
             .iter()
-            .filter(|one| one.what.ci95.is_none())
-            .map(|one| report.variant(self.source, &one.what.case))
-            .collect();
-        let few = |names| format!("too few pairs of runs to place {names}");
-        match (known.is_empty(), unknown.is_empty()) {
-            (true, _) => {
-                format!("{} against {}", few(listed(unknown)), report.variant(self.source, self.baseline))
-            }
-            (false, true) => self.best(report, &known),
-            (false, false) => format!("{}; {}", self.best(report, &known), few(listed(unknown))),
-        }
-    }
-
-    /// Which is best of those with an interval. Where two intervals overlap, no order is claimed.
-    fn best(&self, report: &Report, known: &[(&Comparison, [f64; 2])]) -> String {
-        let name = |id: &CaseId| report.variant(self.source, id);
-        let base = name(self.baseline);
-        // The baseline takes part with a ratio that is certain.
-        let bar = known.iter().map(|(_, [low, _])| *low).fold(1.0, f64::max);
-        let leaders: Vec<_> = known.iter().filter(|(_, [_, high])| *high >= bar).collect();
-        let list = || {
-            let one = |(at, (one, [low, high])): (usize, &&(&Comparison, [f64; 2]))| {
-                let against = if at == 0 { format!(" as fast as {base}") } else { String::new() };
-                let factor = ratio(one.speedup);
-                format!("{} ({factor} ×{against}, {}–{})", name(&one.case), ratio(*low), ratio(*high))
-            };
-            listed(leaders.iter().enumerate().map(one).collect())
+            .any(|order| order.ahead.iter().any(is_leader) && order.behind.iter().any(is_leader));
+        text += &match some_is_sure {
+            false => format!("; between {} no order is sure", listed(leaders)),
+            true => format!("; {}", candidates(report, contest)),
         };
-        match (leaders.as_slice(), known) {
-            ([], [(one, [_, high])]) => {
-                format!("{base} is faster than {}, at least {} ×", name(&one.case), ratio(1.0 / high))
-            }
-            ([], _) => {
-                let nearest = known.iter().map(|(_, [_, high])| *high).fold(0.0, f64::max);
-                format!("{base} is fastest, all others at least {} × slower", ratio(1.0 / nearest))
-            }
-            ([(best, [low, high])], _) if bar > 1.0 => {
-                let which = if known.len() > 1 { "fastest, " } else { "" };
-                let interval = format!("{}–{}", ratio(*low), ratio(*high));
-                let factor = ratio(best.speedup);
-                format!("{} is {which}{factor} × faster than {base} ({interval})", name(&best.case))
-            }
-            _ if bar > 1.0 => format!("no clear order among the fastest: {}", list()),
-            _ => format!("none clearly faster than {base}; no clear difference to {}", list()),
-        }
+    }
+    text
+}
+
+/// Where no cut through the whole order is sure, some pairs may be.
+fn without_tiers(report: &Report, contest: &Sourced<Contest>) -> String {
+    let Contest { contestants: all, sure, .. } = &contest.what;
+    let names = |of: &[CaseId]| listed(of.iter().map(|id| report.variant(contest.source, id)).collect());
+    let everyone = || listed(all.iter().map(|one| name(report, contest, one)).collect());
+    let has_interval = all.iter().any(|one| one.interval.is_some());
+    if sure.is_empty() && !has_interval {
+        let fewest = all.iter().map(|one| one.sets).min().unwrap_or(0) as usize;
+        return format!("{} of {} are too few for any order", many(fewest, "set"), everyone());
+    }
+    if sure.is_empty() {
+        return format!("between {} no order is sure", everyone());
+    }
+    let told = sure.iter().take(STATEMENTS).map(|order| {
+        let verb = if order.ahead.len() == 1 { "is" } else { "are" };
+        format!("{} {verb} surely ahead of {}", names(&order.ahead), names(&order.behind))
+    });
+    let told: Vec<String> = told.collect();
+    format!("{}; {}", told.join("; "), candidates(report, contest))
+}
+
+/// Which may be the fastest.
+fn candidates(report: &Report, contest: &Sourced<Contest>) -> String {
+    let may: Vec<String> = contest
+        .what
+        .contestants
+        .iter()
+        .filter(|one| one.may_be_best)
+        .map(|one| name(report, contest, one))
+        .collect();
+    match may.as_slice() {
+        [only] => format!("{only} is surely the fastest"),
+        _ => format!("the fastest is one of {}", listed(may)),
     }
 }
 
-/// Number of mechanisms that a sentence names where more are about as fast; the others are counted.
-const NAMED: usize = 2;
+/// Number of statements in a line; the table has the rest.
+const STATEMENTS: usize = 2;
 
-/// Do the two differ only in mechanism and settings, so that a reader could choose between them?
-fn is_fair(Comparison { case, baseline, .. }: &Comparison) -> bool {
-    let place = |id: &CaseId| (id.pattern.clone(), id.payload_bytes, id.placement.clone());
-    place(case) == place(baseline) && case.mechanism != HARNESS && baseline.mechanism != HARNESS
-}
+/// Number of mechanisms that a sentence names where there are more; the others are counted.
+const NAMED: usize = 3;
 
 /// The first few and how many more: `a, b and 3 more`.
 fn listed(mut names: Vec<String>) -> String {
@@ -260,7 +311,7 @@ fn ratio(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weighbridge_record::CaseId;
+    use weighbridge_record::{CaseId, SureOrder};
 
     use super::*;
 
@@ -270,60 +321,70 @@ mod tests {
         finding(&Report::default(), &Sourced { source: 0, what }).sentence
     }
 
-    fn line(ratios: &[(&str, f64, Option<[f64; 2]>)]) -> String {
-        let case = |mechanism: &str| CaseId::new("roundtrip", mechanism, 4096, "same-cpu");
-        let one = |(name, speedup, ci95): &(&str, f64, Option<[f64; 2]>)| Sourced {
-            source: 0,
-            what: Comparison {
-                case: case(name),
-                baseline: case("pipe"),
-                speedup: *speedup,
-                ci95: *ci95,
-                pairs: 4,
-            },
-        };
-        let report = Report { comparisons: ratios.iter().map(one).collect(), ..Report::default() };
-        contests(&report)[0].line(&report)
+    /// A contest of cases with tier, times the first, interval.
+    fn contest(
+        of: &[(&str, u32, f64, Option<[f64; 2]>)],
+        sure: &[(&[&str], &[&str])],
+        size: u64,
+    ) -> Sourced<Contest> {
+        let case = |mechanism: &str| CaseId::new("roundtrip", mechanism, size, "same-cpu");
+        let contestant =
+            |(mechanism, tier, times_first, interval): &(&str, u32, f64, Option<[f64; 2]>)| Contestant {
+                case: case(mechanism),
+                tier: *tier,
+                may_be_best: *tier == 0,
+                times_first: *times_first,
+                interval: *interval,
+                sets: 4,
+            };
+        let ids = |names: &[&str]| names.iter().map(|name| case(name)).collect();
+        let sure = sure.iter().map(|(ahead, behind)| SureOrder { ahead: ids(ahead), behind: ids(behind) });
+        let contestants = of.iter().map(contestant).collect();
+        Sourced { source: 0, what: Contest { contestants, sure: sure.collect(), confidence: 0.95 } }
+    }
+
+    fn order_of(of: &[(&str, u32, f64, Option<[f64; 2]>)], sure: &[(&[&str], &[&str])]) -> String {
+        let text = line(&Report::default(), &contest(of, sure, 4096));
+        text.strip_prefix("roundtrip 4 KiB same-cpu: ").unwrap().to_owned()
     }
 
     #[test]
-    fn the_best_is_named_where_its_interval_is_above_all_others() {
-        let text = line(&[
-            ("fifo", 0.9, Some([0.8, 1.0])),
-            ("ring", 1.3, Some([1.2, 1.4])),
-            ("tcp", 1.1, Some([0.7, 1.19])),
-        ]);
-        assert_eq!(text, "roundtrip 4 KiB same-cpu: ring is fastest, 1.30 × faster than pipe (1.20–1.40).");
+    fn tiers_that_are_sure_are_told_with_the_distance_to_the_next_one() {
+        let (a, b) = (("a", 0, 1.0, None), ("b", 0, 1.02, Some([0.98, 1.07])));
+        let c = ("c", 1, 1.3, Some([1.2, 1.4]));
+        let d = ("d", 1, 1.4, Some([1.3, 1.5]));
+        let e = ("e", 2, 9.0, Some([8.0, 9.9]));
+        let sure: (&[&str], &[&str]) = (&["a", "b"], &["c", "d"]);
+        assert_eq!(
+            order_of(&[a, b, c, d], &[sure]),
+            "a and b are surely ahead of c and d; c costs 1.30 × as much as a (1.20–1.40); between a and b no order is sure."
+        );
+        assert_eq!(
+            order_of(&[a, c, d, e], &[sure]),
+            "a is surely ahead of c and d, and those of e; c costs 1.30 × as much as a (1.20–1.40)."
+        );
     }
 
     #[test]
-    fn no_order_is_claimed_where_intervals_overlap() {
-        let text = line(&[
-            ("b", 1.25, Some([1.2, 1.3])),
-            ("a", 1.3, Some([1.1, 1.5])),
-            ("c", 1.1, Some([0.9, 1.2])),
-        ]);
-        let list = "a (1.30 × as fast as pipe, 1.10–1.50), b (1.25 ×, 1.20–1.30) and c (1.10 ×, 0.90–1.20).";
-        assert_eq!(text, format!("roundtrip 4 KiB same-cpu: no clear order among the fastest: {list}"));
+    fn without_a_cut_sure_pairs_are_told_and_which_may_be_the_fastest() {
+        let all = [("a", 0, 1.0, None), ("b", 0, 1.1, Some([0.9, 1.3])), ("c", 0, 1.3, Some([1.1, 1.5]))];
+        let sure: (&[&str], &[&str]) = (&["a"], &["c"]);
+        assert_eq!(order_of(&all, &[sure]), "a is surely ahead of c; the fastest is one of a, b and c.");
+        assert_eq!(order_of(&all, &[]), "between a, b and c no order is sure.");
     }
 
     #[test]
-    fn the_baseline_takes_part_in_the_order() {
-        let text = line(&[("a", 1.2, Some([0.9, 1.5])), ("b", 0.5, Some([0.4, 0.6]))]);
-        let says =
-            "none clearly faster than pipe; no clear difference to a (1.20 × as fast as pipe, 0.90–1.50).";
-        assert!(text.ends_with(says), "{text}");
-        let text = line(&[("a", 0.8, Some([0.7, 0.9])), ("b", 0.5, Some([0.4, 0.6]))]);
-        assert!(text.ends_with("pipe is fastest, all others at least 1.11 × slower."), "{text}");
+    fn too_few_sets_are_said_to_be_too_few() {
+        let all = ["a", "b", "c", "d", "e"].map(|name| (name, 0, 1.0, None));
+        assert_eq!(order_of(&all, &[]), "4 sets of a, b, c and 2 more are too few for any order.");
     }
 
     #[test]
-    fn a_ratio_without_an_interval_is_never_the_best() {
-        let text = line(&[("a", 9.0, None), ("b", 1.5, Some([1.4, 1.6]))]);
-        let says = "b is 1.50 × faster than pipe (1.40–1.60); too few pairs of runs to place a.";
-        assert!(text.ends_with(says), "{text}");
-        let text = line(&[("a", 9.0, None), ("b", 1.5, None)]);
-        assert!(text.ends_with("too few pairs of runs to place a and b against pipe."), "{text}");
+    fn how_many_claims_are_chance_is_said_in_one_sentence() {
+        let text = by_chance(&Findings { contests: 14, claimed: 12, fdr: 0.05, expected_by_chance: 0.6 });
+        let says = "12 of 14 comparisons: some order is sure. On average at most 5 % of those say something wrong; expected by chance: \
+                    at most 0.6.";
+        assert_eq!(text, says);
     }
 
     #[test]
@@ -331,15 +392,14 @@ mod tests {
         let mut report = Report::default();
         for placement in ["same-cpu", "two-cpus"] {
             for size in [1, 2, 4, 8, 16] {
-                let case = |mechanism: &str| CaseId::new("stream", mechanism, size, placement);
-                let (case, baseline) = (case("tcp"), case("pipe"));
-                let what = Comparison { case, baseline, speedup: 1.0, ci95: None, pairs: 4 };
-                report.comparisons.push(Sourced { source: 0, what });
+                let mut contest = contest(&[("a", 0, 1.0, None), ("b", 0, 1.0, None)], &[], size);
+                contest.what.contestants.iter_mut().for_each(|one| one.case.placement = placement.into());
+                report.contests.push(contest);
             }
         }
         let all = contests(&report);
         let sizes =
-            |count| chosen(&all, count).iter().map(|one| one.baseline.payload_bytes).collect::<Vec<_>>();
+            |count| chosen(&all, count).iter().map(|one| place_of(one).payload_bytes).collect::<Vec<_>>();
         assert_eq!(sizes(4), [1, 16, 1, 16]);
         assert_eq!(sizes(6), [1, 4, 16, 1, 4, 16]);
         assert_eq!(sizes(99), [1, 2, 4, 8, 16, 1, 2, 4, 8, 16]);

@@ -42,8 +42,8 @@ pub struct History {
     pub series: Vec<Series>,
 }
 
-/// An axis shows so many records; the level is drawn as a line of its own.
-const ABOUT: &str = "One point for each record that has the case, in the order of the records; the band is the interval of each record. \
+/// Largest number of records with a tick each on the axis.
+const ABOUT: &str = "Each point is one record that has the case; points are in the order of the records. The band is the interval of each record. \
                      The line `level` is the median between changes.";
 
 impl History {

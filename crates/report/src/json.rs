@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, End, Header, Hub, Line, Ratio, Skipped, Summary,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Findings, Header, Hub, Line, Ratio,
+    Skipped, Summary,
 };
 
 use crate::model::{Report, Source, Sourced};
@@ -13,6 +14,8 @@ struct Document<'a> {
     records: Vec<Record<'a>>,
     cases: Vec<CaseOut<'a>>,
     comparisons: Vec<Out<'a, Comparison>>,
+    contests: Vec<Out<'a, Contest>>,
+    findings: Vec<Out<'a, Findings>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ratios: Vec<Out<'a, Ratio>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -70,7 +73,9 @@ pub fn json(report: &Report) -> String {
         records: report.sources.iter().map(record).collect(),
         cases: report.cases.iter().map(case).collect(),
         comparisons: report.comparisons.iter().map(out).collect(),
-        ratios: report.ratios.iter().map(out).collect(),
+        contests: report.contests.iter().map(out).collect(),
+        findings: report.findings.iter().map(out).collect(),
+        ratios: report.free_ratios().map(out).collect(),
         checks: report.checks.iter().map(out).collect(),
         derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
         verdicts: report.verdicts.iter().map(out).collect(),

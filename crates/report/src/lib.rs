@@ -49,7 +49,7 @@ pub use history::{Dated, History};
 pub use html::html;
 pub use json::json;
 pub use markdown::markdown;
-pub use model::{Measured, Report, Source, Sourced};
+pub use model::{Measured, Report, Source, Sourced, derived};
 pub use suite::sections;
 pub use text::{Style, skips, text};
 pub use verdicts::{junit, verdicts_json};

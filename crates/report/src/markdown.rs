@@ -68,7 +68,7 @@ fn blocks(out: &mut String, all: &[Block]) {
 }
 
 fn list(out: &mut String, items: &[Item], depth: usize) {
-    for item in items {
+    for item in items.iter().filter(|item| !item.only_without_folds) {
         let _ = writeln!(out, "{}- {}", "  ".repeat(depth), escaped(&item.fitted(usize::MAX)));
         list(out, &item.items, depth + 1);
     }

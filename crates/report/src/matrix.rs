@@ -90,6 +90,12 @@ impl<'a> Matrix<'a> {
         if self.higher_is_better { one > other } else { one < other }
     }
 
+    /// Did the roles of any case count? A tool whose output was imported names no roles.
+    pub fn is_counted(&self) -> bool {
+        let is_counted = |case: &Measured| case.case.as_ref().is_none_or(|case| !case.roles.is_empty());
+        (0..self.columns.len()).flat_map(|column| self.column(column)).any(|(_, case, _)| is_counted(case))
+    }
+
     /// Is there something to draw over size?
     pub fn has_sizes(&self) -> bool {
         self.sizes.len() > 1

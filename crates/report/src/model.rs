@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Crossover, End, Header, Hub, Line, Problem,
-    Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Findings, Header, Hub,
+    Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
-use crate::unfinished;
+use crate::{suite, unfinished};
 
 /// The mechanism that is the harness itself.
 pub const HARNESS: &str = "noop";
@@ -25,6 +25,10 @@ pub struct Report {
     pub cases: Vec<Measured>,
     /// Ratios between cases.
     pub comparisons: Vec<Sourced<Comparison>>,
+    /// Cases that differ in the mechanism, and which order of them is sure: those of the records, or what follows from their runs.
+    pub contests: Vec<Sourced<Contest>>,
+    /// What holds of all contests of a record together.
+    pub findings: Vec<Sourced<Findings>>,
     /// Is the report only about cases as compared with a baseline that was chosen for it?
     pub is_compared: bool,
     /// Figures of cases as multiples of a baseline's: those of the records, or of the baseline chosen.
@@ -109,7 +113,7 @@ impl Measured {
         self.summary.as_ref().is_some_and(|summary| !summary.regimes.is_empty())
     }
 
-    /// The harness measured against itself; not a mechanism that anyone could choose.
+    /// Is it the harness measured against itself, which is no mechanism?
     pub fn is_harness(&self) -> bool {
         self.id.mechanism == HARNESS
     }
@@ -130,9 +134,8 @@ impl Report {
         report
     }
 
-    /// Compares every case of the sort of `baseline` with it, in all its figures, in place of ratios of the records. A time is a
-    /// time, whatever it is of; a rate is compared with rates of the same unit; payloads must be equal, unless the baseline
-    /// has none.
+    /// Compares every case of the sort of `baseline` with it, in all its figures, in place of ratios of the records. Times are
+    /// compared with times of any unit, rates with rates of the same unit; payloads must be equal, unless the baseline has none.
     ///
     /// # Errors
     /// A sentence, where no record has a figure of that case, or nothing that can be compared with it.
@@ -153,15 +156,33 @@ impl Report {
     }
 
     /// Compares every case with that of the same id of another record, in place of ratios of the records. Such a comparison is
-    /// not interleaved.
+    /// not interleaved. Of cases that took turns with the same hub, the multiples of its cost are compared first.
     ///
     /// # Errors
-    /// A sentence, where the two records have no case in common.
-    pub fn with_baseline_record(mut self, name: &str, baseline: Reading) -> Result<Report, String> {
+    /// A sentence, where the two records have no case in common, or are of different machines and not `across_machines`.
+    pub fn with_baseline_record(
+        mut self,
+        name: &str,
+        baseline: Reading,
+        across_machines: bool,
+    ) -> Result<Report, String> {
         let baseline = Report::from_reading(baseline);
+        let foreign: Vec<Option<String>> =
+            self.sources.iter().map(|source| other_machine(source, &baseline.sources[0])).collect();
+        if let Some(what) = foreign.iter().flatten().next().filter(|_| !across_machines) {
+            return Err(format!(
+                "`{name}` is of another machine ({what}), so a ratio would be one of machines; --across-machines compares them \
+                 nevertheless"
+            ));
+        }
         let of_case = |case: &Measured| {
             let base = baseline.cases.iter().find(|base| base.id == case.id && base.unit() == case.unit());
-            base.map_or(Vec::new(), |base| sourced(case.source, ratios(base, case, Some(name))))
+            let mut found =
+                base.map_or(Vec::new(), |base| sourced(case.source, ratios(base, case, Some(name))));
+            for ratio in &mut found {
+                ratio.what.other_machine = foreign[case.source].clone();
+            }
+            found
         };
         self.ratios = self.cases.iter().flat_map(of_case).collect();
         if self.ratios.is_empty() {
@@ -169,6 +190,11 @@ impl Report {
         }
         self.is_compared = true;
         Ok(self)
+    }
+
+    /// The ratios that stand in no table of a suite.
+    pub fn free_ratios(&self) -> impl Iterator<Item = &Sourced<Ratio>> {
+        self.ratios.iter().filter(|ratio| self.is_compared || !suite::has_ratios(self, ratio.source))
     }
 
     /// A case of a record.
@@ -223,6 +249,9 @@ impl Report {
                 }
                 Line::Hub(hub) => from.hubs.push(hub),
                 Line::Comparison(what) => self.comparisons.push(Sourced { source, what }),
+                Line::Contest(what) if what.contestants.is_empty() => {}
+                Line::Contest(what) => self.contests.push(Sourced { source, what }),
+                Line::Findings(what) => self.findings.push(Sourced { source, what }),
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
                 Line::Ratio(what) => self.ratios.push(Sourced { source, what }),
                 Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),
@@ -249,6 +278,12 @@ impl Report {
                 summary.series_ci95 = derive::series_intervals(&measured.runs);
             }
         }
+        if !self.findings.iter().any(|findings| findings.source == source) {
+            let (contests, findings) = contests(&self.cases[first..]);
+            self.contests.retain(|contest| contest.source != source);
+            self.contests.extend(contests.into_iter().map(|what| Sourced { source, what }));
+            self.findings.extend(findings.map(|what| Sourced { source, what }));
+        }
     }
 
     fn case_mut(&mut self, source: usize, places: &mut HashMap<CaseId, usize>, id: &CaseId) -> &mut Measured {
@@ -273,10 +308,47 @@ impl Report {
     }
 }
 
+/// The lines that a report of one record shows and that follow from its other lines: the order of mechanisms, and what the tables of
+/// its suite are made of.
+pub fn derived(report: &Report) -> Vec<Line> {
+    let contests = report.contests.iter().map(|contest| Line::Contest(contest.what.clone()));
+    let findings = report.findings.iter().map(|findings| Line::Findings(findings.what));
+    let of_suites = suite::derived(report).into_iter().map(|(_, line)| line);
+    contests.chain(findings).chain(of_suites).collect()
+}
+
+/// What follows from the runs of one record.
+fn contests(cases: &[Measured]) -> (Vec<Contest>, Option<Findings>) {
+    let measured = cases.iter().filter(|case| case.summary.is_some());
+    let entries: Vec<derive::Entry<'_>> = measured
+        .filter_map(|case| {
+            let higher_is_better = case.higher_is_better();
+            Some(derive::Entry { case: &case.id, unit: case.unit()?, higher_is_better, runs: &case.runs })
+        })
+        .collect();
+    derive::contests(&entries)
+}
+
 fn ratios(base: &Measured, case: &Measured, record: Option<&str>) -> Vec<Ratio> {
     let (Some(there), Some(here)) = (&base.summary, &case.summary) else { return Vec::new() };
     let base = derive::Side { summary: there, runs: &base.runs, record };
     derive::ratios(base, derive::Side { summary: here, runs: &case.runs, record: None })
+}
+
+/// In what the machines of two records differ, where both are known and not the same: `hostname: here and there`.
+fn other_machine(here: &Source, there: &Source) -> Option<String> {
+    let identity = |source: &Source| {
+        let machine = &source.header.as_ref()?.machine;
+        Some([
+            ("hostname", machine.hostname.clone()),
+            ("architecture", machine.arch.clone()),
+            ("CPU", machine.cpu_model.clone()),
+            ("number of CPUs", machine.cpus.len().to_string()),
+        ])
+    };
+    let (here, there) = (identity(here)?, identity(there)?);
+    let differs = here.into_iter().zip(there).find(|((_, here), (_, there))| here != there);
+    differs.map(|((name, here), (_, there))| format!("{name}: {here} and {there}"))
 }
 
 fn sourced(source: usize, ratios: Vec<Ratio>) -> Vec<Sourced<Ratio>> {

@@ -11,13 +11,16 @@ use crate::words::{many, plain};
 /// Number of items of a list that are shown where there is no fold for the rest.
 pub const FEW: usize = 8;
 
+/// How to see what has no room here.
+pub const ELSEWHERE: &str = "`weighbridge report --format markdown` lists all";
+
 /// The first few items; instead of the rest, their number.
 pub fn few(mut items: Vec<Item>) -> Vec<Item> {
     // A line that says "1 more" would take the place of that one.
     if items.len() > FEW + 1 {
         let more = items.len() - FEW;
         items.truncate(FEW);
-        items.push(Item::from(format!("… {more} more in the HTML and Markdown reports")));
+        items.push(Item::without_folds(format!("… {more} more; {ELSEWHERE}")));
     }
     items
 }
@@ -137,6 +140,9 @@ mod tests {
         let items = |count: usize| few((0..count).map(|index| Item::from(index.to_string())).collect());
         assert_eq!(items(9).last().unwrap().text, "8");
         assert_eq!(items(10).len(), 9);
-        assert_eq!(items(10).last().unwrap().text, "… 2 more in the HTML and Markdown reports");
+        assert_eq!(
+            items(10).last().unwrap().text,
+            "… 2 more; `weighbridge report --format markdown` lists all"
+        );
     }
 }

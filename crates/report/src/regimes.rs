@@ -8,7 +8,7 @@ use crate::document::Item;
 use crate::matrix::Matrix;
 use crate::model::{Measured, Report};
 use crate::notes::few;
-use crate::units::{Scale, size, with_unit};
+use crate::units::{Scale, significant, size, with_unit};
 use crate::words::{many, plain};
 
 /// Few notes, those with the largest effect, and all of them.
@@ -105,12 +105,15 @@ impl Departure<'_> {
             plain(&format!("{} {place}{levels}", kind(regime)))
         };
         let further = regimes.iter().enumerate().map(part).collect();
-        Item { text: name(report, self.case), further, items: Vec::new() }
+        Item { text: name(report, self.case), further, ..Item::default() }
     }
 
     fn full(&self, report: &Report) -> Item {
         let sentence = |regime: &Regime| {
-            let detail = with_units(&regime.detail, &self.summary.unit);
+            let detail = match is_of_the_ratio(regime) {
+                true => regime.detail.clone(),
+                false => with_units(&regime.detail, &self.summary.unit),
+            };
             plain(&format!("{}{}: {detail}", kind(regime), self.levels(regime))).into()
         };
         let items = self.summary.regimes.iter().map(sentence).collect();
@@ -120,6 +123,9 @@ impl Departure<'_> {
     /// ` (1.21 and 3.51 GiB/s)`; of a time only `µs`, since the pattern stands beside it.
     fn levels(&self, regime: &Regime) -> String {
         let Some([first, second]) = regime.levels else { return String::new() };
+        if is_of_the_ratio(regime) {
+            return format!(" ({} and {} × the cost of the hub)", significant(first), significant(second));
+        }
         let unit = match self.summary.unit.starts_with("ns") {
             true => self.scale.name.split('/').next().unwrap_or_default(),
             false => &self.scale.name,
@@ -137,6 +143,11 @@ fn effect(summary: &Summary, regime: &Regime) -> f64 {
     };
     let distance = (second / first).ln().abs() * share;
     if distance.is_finite() { distance } else { 0.0 }
+}
+
+/// Are its levels multiples of the hub's cost, and not in the unit of the case?
+fn is_of_the_ratio(regime: &Regime) -> bool {
+    regime.detail.contains("to the hub")
 }
 
 fn is_among_runs(regime: &Regime) -> bool {
@@ -186,5 +197,21 @@ mod tests {
         let step = "the level changes from 4.444e10 to 5e10 after 6 of 14 values (p = 0.001)";
         let says = "the level changes from 41.4 GiB/s to 46.6 GiB/s after 6 of 14 values (p = 0.001)";
         assert_eq!(with_units(step, "bytes/s"), says);
+    }
+
+    #[test]
+    fn levels_of_the_ratio_to_the_hub_have_no_unit_of_the_case() {
+        let regime = Regime {
+            regime: RegimeKind::TwoModes,
+            within: "runs".into(),
+            runs: 1,
+            detail: "of the ratios to the hub of sets, 5 of 9 lie near 1.2 and 4 near 1.5".into(),
+            levels: Some([1.2, 1.5]),
+        };
+        assert!(is_of_the_ratio(&regime));
+        assert!(!is_of_the_ratio(&Regime {
+            detail: "5 of 9 lie near 1200 and 4 near 1500".into(),
+            ..regime
+        }));
     }
 }

@@ -235,10 +235,15 @@ fn coloured(text: &str) -> String {
             let _ = writeln!(out, "\u{1b}[1m{line}\u{1b}[0m");
         } else if line.starts_with("Warning: ") {
             let _ = writeln!(out, "\u{1b}[33m{line}\u{1b}[0m");
-        } else if let Some(start) = line.starts_with("  ").then(|| best(line)).flatten() {
-            let end = line[start..].find(['%', ')']).map_or(line.len(), |at| start + at + 1);
-            let (before, best, after) = (&line[..start], &line[start..end], &line[end..]);
-            let _ = writeln!(out, "{before}\u{1b}[1;32m{best}\u{1b}[0m{after}");
+        } else if line.starts_with("  ") && best(line).is_some() {
+            let mut rest = line;
+            while let Some(start) = best(rest) {
+                let end = rest[start..].find(['%', ')']).map_or(rest.len(), |at| start + at + 1);
+                let (before, best) = (&rest[..start], &rest[start..end]);
+                let _ = write!(out, "{before}\u{1b}[1;32m{best}\u{1b}[0m");
+                rest = &rest[end..];
+            }
+            let _ = writeln!(out, "{rest}");
         } else {
             let _ = writeln!(out, "{line}");
         }

@@ -20,6 +20,11 @@ pub fn significant(value: f64) -> String {
     format!("{rounded:.decimals$}")
 }
 
+/// Of instructions that were counted every one: their number, with a decimal below a thousand.
+fn counted(value: f64) -> String {
+    if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
 /// A count per operation: small ones that differ from zero are named as such.
 pub fn count(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.001 { "<0.001".into() } else { trimmed(value) }
@@ -133,9 +138,12 @@ impl Scale {
         }
     }
 
-    /// A figure of the record in this unit, three digits, without the unit.
+    /// A figure of the record in this unit, without the unit: three digits, but counted instructions to the last one.
     pub fn show(&self, value: f64) -> String {
-        significant(value / self.divisor)
+        match self.name.starts_with("instructions") && value.is_finite() {
+            true => counted(value),
+            false => significant(value / self.divisor),
+        }
     }
 }
 
@@ -206,6 +214,14 @@ mod tests {
         ] {
             assert_eq!(significant(value), text, "{value}");
         }
+    }
+
+    #[test]
+    fn instructions_are_not_rounded_and_never_become_a_time() {
+        let scale = Scale::new("instructions/roundtrip", [13_374.0, 337.22].into_iter());
+        assert_eq!((scale.name.as_str(), scale.divisor), ("instructions/roundtrip", 1.0));
+        assert_eq!([13_374.4, 337.222].map(|value| scale.show(value)), ["13374", "337.2"]);
+        assert_eq!(with_unit("instructions/op", 1_234_567.0), "1234567 instructions/op");
     }
 
     #[test]

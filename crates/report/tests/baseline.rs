@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::{Case, CaseId, Line, PerOp, Reading, Run, Summary};
+use weighbridge_record::{Case, CaseId, Line, PerOp, Reading, Run, SliceSeries, Slices, Summary, ToHub};
 use weighbridge_report::{Report, csv, html, json, markdown};
 
 /// Two cases in seven rounds in which the machine becomes twice as slow; the second always takes three times as long.
@@ -36,6 +36,7 @@ fn tables(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
             tables.last_mut().expect("a heading above").1.push(cells);
         }
     }
+    tables.retain(|(_, rows)| !rows.is_empty());
     tables
 }
 
@@ -124,8 +125,8 @@ fn every_format_has_the_ratios_and_json_has_them_as_lines() {
     let rows = csv(&report);
     let mut reader = ::csv::Reader::from_reader(rows.as_bytes());
     let first = reader.records().next().unwrap().unwrap();
-    assert_eq!((&first[1], &first[4]), ("roundtrip/tcp/64/same-cpu", "value"));
-    assert!((first[7].parse::<f64>().unwrap() - 3.0).abs() < 1e-12);
+    assert_eq!((&first[1], &first[5]), ("roundtrip/tcp/64/same-cpu", "value"));
+    assert!((first[8].parse::<f64>().unwrap() - 3.0).abs() < 1e-12);
 }
 
 /// Lines of the kind in the record are shown without being asked for.
@@ -148,7 +149,7 @@ fn another_record_is_compared_case_by_case_and_that_is_said_not_to_be_interleave
             _ => {}
         }
     }
-    let report = Report::from_reading(later).with_baseline_record("before.jsonl", drifting()).unwrap();
+    let report = Report::from_reading(later).with_baseline_record("before.jsonl", drifting(), false).unwrap();
     let text = markdown(&report);
     assert!(text.contains("## Compared with the same cases of before.jsonl"), "{text}");
     assert!(text.contains("not interleaved"), "{text}");
@@ -161,8 +162,72 @@ fn another_record_is_compared_case_by_case_and_that_is_said_not_to_be_interleave
     assert_eq!(tcp[..4], row("roundtrip/tcp/64/same-cpu", "9.00 µs/roundtrip", "4.50 µs/roundtrip")[..4]);
     assert!(report.ratios.iter().all(|ratio| ratio.what.pairs == 0));
     let other = Report::from_reading(fan_in());
-    let why = other.with_baseline_record("before.jsonl", drifting()).unwrap_err();
+    let why = other.with_baseline_record("before.jsonl", drifting(), false).unwrap_err();
     assert_eq!(why, "`before.jsonl` has no figure of any case of the record");
+}
+
+/// A record of a case in eight sets: its hub cost this many nanoseconds, the case twice or 2.2 times as much.
+fn duet(hub_ns: f64, times: f64) -> Reading {
+    let id = CaseId::new("roundtrip", "tcp", 64, "same-cpu");
+    let hub = CaseId::new("roundtrip", "pipe", 64, "same-cpu");
+    let mut lines = vec![common::header(), Line::Case(common::case(&id, "ns/roundtrip"))];
+    for set in 0..8u32 {
+        let slices = |first: u64, ns: f64| SliceSeries {
+            start_ns: (0..6).map(|slice| first + slice * 10_000_000).collect(),
+            elapsed_ns: vec![(ns * 1000.0) as u64; 6],
+            ops: vec![1000; 6],
+        };
+        let own = times * (1.0 + f64::from(set) * 0.001);
+        let slices = Slices {
+            hub: hub.clone(),
+            slice_ms: 2.0,
+            of_case: slices(0, hub_ns * own),
+            of_hub: slices(5_000_000, hub_ns),
+        };
+        let run = common::run(&id, set, hub_ns * own);
+        lines.push(Line::Run(Run { slices: Some(slices), ..run }));
+    }
+    let to_hub = ToHub { hub, median: times, ci95: None, sets: 8 };
+    let summary = common::summary(&id, "ns/roundtrip", hub_ns * times);
+    lines.push(Line::Summary(Summary { runs: 8, to_hub: Some(to_hub), ..summary }));
+    Reading { lines, problems: Vec::new() }
+}
+
+#[test]
+fn multiples_of_the_hub_are_compared_first_and_the_figures_stand_beside() {
+    // The machine was half as fast, and the case cost 1.1 times as much.
+    let report = Report::from_reading(duet(4000.0, 2.2));
+    let report = report.with_baseline_record("before.jsonl", duet(2000.0, 2.0), false).unwrap();
+    let text = markdown(&report);
+    let (figure, rows) = &tables(&text)[0];
+    assert_eq!(figure, "Cost as a multiple of the hub's");
+    assert_eq!(rows[0][1..4], ["2.2", "2", "1.10"].map(String::from), "{text}");
+    assert_eq!(rows[0][6], "2.20", "the figures differ by the machine too: {text}");
+    assert_eq!(tables(&text)[1].0, "Figure of the case");
+}
+
+#[test]
+fn a_record_of_another_machine_is_refused_or_every_line_says_so() {
+    let mut other = duet(2000.0, 2.0);
+    if let Line::Header(header) = &mut other.lines[0] {
+        header.machine.hostname = "elsewhere".into();
+    }
+    let compared = |across| {
+        Report::from_reading(duet(4000.0, 2.2)).with_baseline_record("there.jsonl", other.clone(), across)
+    };
+    let why = compared(false).unwrap_err();
+    assert!(why.contains("`there.jsonl` is of another machine (hostname: bench-01 and elsewhere)"), "{why}");
+    assert!(why.contains("--across-machines"), "{why}");
+    let report = compared(true).unwrap();
+    let text = markdown(&report);
+    assert!(tables(&text).len() > 2, "{text}");
+    for (figure, rows) in tables(&text) {
+        assert!(
+            rows.iter().all(|row| row.last().unwrap() == "hostname: bench-01 and elsewhere"),
+            "{figure}: {rows:?}"
+        );
+    }
+    assert!(csv(&report).lines().skip(1).all(|line| line.contains("elsewhere")));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use snapbox::{assert_data_eq, file};
 use weighbridge_record::{Case, CaseId, Line, Reading, Run, Skipped, Summary};
-use weighbridge_report::{Block, Cell, Report, Section, Style, json, markdown, sections};
+use weighbridge_report::{Block, Cell, Report, Section, Style, derived, json, markdown, sections};
 
 /// A record of a suite: each case with what it gave, in its unit.
 fn record(suite: &str, cases: &[(&str, &str, f64)], skipped: &[(&str, &str)]) -> Reading {
@@ -47,7 +47,8 @@ fn tables(section: &Section) -> Vec<Vec<Vec<String>>> {
     section.blocks.iter().filter_map(table).collect()
 }
 
-/// A copy that costs 1,000 ns and a nanosecond a byte, a file that costs 40,000 ns, a pipe of twice the copy's price.
+/// A copy that costs 1,000 ns and a nanosecond a byte, a call of 1.25 times that, a file that costs 40,000 ns, a pipe of twice
+/// the copy's price.
 fn chart(direction: &str) -> Vec<(String, &'static str, f64)> {
     let mut cases = Vec::new();
     for placement in ["same-cpu", "two-cpus"] {
@@ -64,6 +65,11 @@ fn chart(direction: &str) -> Vec<(String, &'static str, f64)> {
                 id("causeway-sw", &format!("{direction}/touch=write/wait=block")),
                 "ns/roundtrip",
                 copy,
+            ));
+            cases.push((
+                id("causeway-call", &format!("{direction}/touch=write/wait=block")),
+                "ns/roundtrip",
+                copy * 1.25,
             ));
             // On two CPUs it is always more expensive.
             let file = if placement == "same-cpu" { 40_000.0 } else { 1e8 };
@@ -97,8 +103,8 @@ fn the_chart_of_kdbench_is_the_other_published_one() {
     let report = Report::from_reading(record("kdbench", &borrowed(&chart("")), &[]));
     let tables = tables(&sections(&report)[0]);
     assert_eq!(tables.len(), 2);
-    assert_eq!(tables[0][0][6..], ["136586", "54022", "185287", "1.36"].map(String::from));
-    assert_eq!(tables[1][22][6..], ["286", "461", "139", "0.30"].map(String::from));
+    assert_eq!(tables[0][0][8..], ["136586", "54022", "185287", "1.36"].map(String::from));
+    assert_eq!(tables[1][22][8..], ["286", "461", "139", "0.30"].map(String::from));
 }
 
 /// A machine that becomes four times as slow in six rounds: the medians say little of the ratio, the pairs all of it.
@@ -122,6 +128,7 @@ fn the_speedup_of_a_chart_has_an_interval_from_runs_of_one_round() {
     assert_eq!(max(0), rows[0][1], "below, COPY is the better one, with its interval: {:?}", rows[0]);
     assert_eq!(max(20), rows[20][2], "above, MEMFD: {:?}", rows[20]);
     assert_eq!(rows[0][5], "0.49 ±2.5%", "{:?}", rows[0]);
+    assert_eq!(rows[0][7], "0.61 ±2.5%", "of the call: {:?}", rows[0]);
     let text = weighbridge_report::text(&report, Style::default());
     for text in [markdown(&report), text, weighbridge_report::html(&report)] {
         assert!(text.contains("0.49 ±2.5%"), "{text}");
@@ -235,6 +242,32 @@ fn every_format_has_the_section_and_other_records_have_none() {
     );
     let other = Report::from_reading(common::whole());
     assert!(sections(&other).is_empty() && !json(&other).contains("\"derived\""));
+}
+
+/// What a run wrote into its record is what the tables show, once.
+#[test]
+fn lines_that_the_record_holds_are_shown_as_they_are() {
+    let all = chart("");
+    let mut reading = record("kdbench", &borrowed(&all), &[]);
+    let report = Report::from_reading(reading.clone());
+    let mut lines = derived(&report);
+    let ratio = lines.iter_mut().find_map(|line| match line {
+        Line::Ratio(ratio) => Some(ratio),
+        _ => None,
+    });
+    ratio.expect("a speed-up").ratio = 77.0;
+    let count = lines.len();
+    reading.lines.extend(lines);
+    let report = Report::from_reading(reading);
+    assert_eq!(derived(&report).len(), count);
+    let text = markdown(&report);
+    assert_eq!(text.matches("77.00").count(), 1, "{text}");
+    assert!(!text.contains("Compared with"), "ratios of a suite have no table of their own");
+    let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert!(
+        document.get("ratios").is_none()
+            && document["derived"].as_array().is_some_and(|all| all.len() == count)
+    );
 }
 
 #[test]

@@ -102,12 +102,13 @@ fn of_many_cases_in_several_regimes_the_clearest_have_a_line_each() {
         "    mechanism-11 64 KiB stream two-cpus: two modes in 16 of 33 runs (1.50 and 18.8 GiB/s); a step in 8"
     );
     assert!(lines[3].starts_with("    mechanism-10 "), "the largest effect first: {}", lines[3]);
-    assert_eq!(lines[10], "    … 4 more in the HTML and Markdown reports");
+    assert_eq!(lines[10], "    … 4 more; `weighbridge report --format markdown` lists all");
     assert!(
         text.contains("12 of 12 cases: the time allowed was used up\n    stream at two-cpus: all 12 cases\n")
     );
     assert!(!text.contains("e9"), "figures are in the unit of the table");
     let page = weighbridge_report::html(&report);
+    assert!(!page.contains("4 more; "), "the fold has them all");
     assert_eq!(
         page.matches("10 of 15 lie near 1.25 GiB/s").count(),
         13,

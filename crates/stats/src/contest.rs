@@ -111,6 +111,16 @@ impl Contest {
         bounds
     }
 
+    /// The p value of "no contestant differs from another": the smallest of all pairs times their number (Bonferroni), so that it
+    /// is at most α where [`tiers`](Self::tiers) at 1 − α finds an order.
+    ///
+    /// # Panics
+    /// If a value is not finite.
+    pub fn p(&self) -> f64 {
+        let smallest = self.pairs.iter().map(Evidence::p).fold(1.0, f64::min);
+        (smallest * self.pairs.len() as f64).min(1.0)
+    }
+
     /// Multiple comparisons with the best (Hsu 1984; Hsu 1996, §4.1): for each contestant the interval of its cost over that of
     /// the best of the others, all of them together at `confidence`.
     ///

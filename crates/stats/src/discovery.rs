@@ -3,6 +3,7 @@
 //! A report of ninety ratios at 95 % claims four or five differences where there is none. [`claims`] takes all of its ratios and
 //! says which differ when at most the part q of those named may be wrong, with intervals that bear having been chosen.
 
+use crate::contest::Contest;
 use crate::evidence::Evidence;
 use crate::interval::Interval;
 
@@ -88,6 +89,44 @@ impl Claims {
     }
 }
 
+/// Contests of one report, judged together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChosenContests {
+    /// May anything be said of the contest? In the order in which the contests were given.
+    pub chosen: Vec<bool>,
+    /// The confidence at which all that is said of one chosen contest holds simultaneously.
+    pub confidence: f64,
+    /// The part of the chosen contests of which something wrong may be said, on average.
+    pub q: f64,
+}
+
+/// Chooses the contests of a report in which some order may be claimed: [`benjamini_hochberg`] on their p values
+/// ([`Contest::p`]). With R of m chosen, whatever is said of a chosen one has to hold simultaneously at 1 − R·q/m (Benjamini and
+/// Bogomolov 2014); then on average at most the part q of the chosen contests has a wrong statement, and where no contestant
+/// differs from another, a whole report claims something with a probability of at most q.
+///
+/// # Panics
+/// If a value is not finite, or `q` is not between 0 and 1.
+pub fn contests(report: &[Contest], q: f64) -> ChosenContests {
+    assert!(q > 0.0 && q < 1.0, "a false-discovery rate of {q}");
+    let p_values: Vec<f64> = report.iter().map(Contest::p).collect();
+    let chosen = benjamini_hochberg(&p_values, q);
+    let count = chosen.iter().filter(|chosen| **chosen).count().max(1);
+    ChosenContests { confidence: 1.0 - q * count as f64 / report.len().max(1) as f64, chosen, q }
+}
+
+impl ChosenContests {
+    /// How many contests are chosen.
+    pub fn count(&self) -> usize {
+        self.chosen.iter().filter(|chosen| **chosen).count()
+    }
+
+    /// Of how many chosen contests something wrong is expected to be said, at most: q·R.
+    pub fn expected_by_chance(&self) -> f64 {
+        self.q * self.count() as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,5 +168,29 @@ mod tests {
         assert!((judged.expected_by_chance() - 0.05).abs() < 1e-12);
         assert!((judged.expected_by_chance_alone(0.05) - 0.5).abs() < 1e-12);
         assert_eq!(claims(&[], 0.05).held(), 0);
+    }
+
+    #[test]
+    fn contests_are_chosen_together_and_each_chosen_one_bears_it() {
+        let costs = |levels: [f64; 3]| -> Vec<Vec<f64>> {
+            let scatter = |who: usize, set: usize| (((set * 5 + who * 7) % 12) as f64 - 5.5) * 0.005;
+            let of = |(who, level): (usize, f64)| (0..12).map(|set| level.ln() + scatter(who, set)).collect();
+            levels.into_iter().enumerate().map(of).collect()
+        };
+        let clear = Contest::of_own_sets(&costs([1.0, 1.3, 1.31]));
+        let even = Contest::of_own_sets(&costs([1.0, 1.0, 1.0]));
+        let report = [even.clone(), clear.clone(), even.clone(), even.clone()];
+        let found = contests(&report, 0.05);
+        assert_eq!(found.chosen, [false, true, false, false]);
+        assert!((found.confidence - (1.0 - 0.05 / 4.0)).abs() < 1e-12);
+        assert!((found.expected_by_chance() - 0.05).abs() < 1e-12);
+        assert_eq!(
+            clear.tiers(found.confidence).tiers,
+            [vec![0], vec![1, 2]],
+            "what was chosen is still sure"
+        );
+        let none = contests(&[even.clone(), even], 0.05);
+        assert_eq!((none.count(), none.expected_by_chance()), (0, 0.0));
+        assert_eq!(contests(&[], 0.05).count(), 0);
     }
 }

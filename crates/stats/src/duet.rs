@@ -8,17 +8,23 @@
 //! |---|---|
 //! | how many times the hub's cost is the case's | [`to_hub`] |
 //! | which of two cases costs less | [`apart`] for sets of their own, [`together`] for common sets |
+//! | the same, for cases of different hubs | [`through`] |
 //! | what is the cost in nanoseconds | [`HubSession::absolute`] |
 //! | how noisy was the session | [`hub_session`] |
 //! | what is the best state, how much time is slow | [`States`] |
 //! | does the partner disturb the case | [`doubled_slices`] |
 //! | does a pair of processes have modes of its own | [`modes_between_sets`] |
+//! | how long should a set be | [`best_blocks`] |
 
 mod control;
+mod length;
 mod states;
+mod through;
 
 pub use control::{DoubledSlices, doubled_slices, modes_between_sets};
+pub use length::best_blocks;
 pub use states::{HubSession, STATES_APART, States, hub_session, states};
+pub use through::{Through, through};
 
 use crate::evidence::Evidence;
 use crate::interval::Interval;

@@ -6,7 +6,8 @@
 //!
 //! These tests take the values for exchangeable where nothing changes. Slices of milliseconds are not: the machine's state outlives
 //! them, their lag-1 correlation is 0.85, and nearly every series is flagged. Where a hub was measured in the same slices, use
-//! [`against_hub`] instead, which asks what the case did that the hub did not.
+//! [`against_hub`] instead, which asks what the case did that the hub did not; for samples of a case that was measured alone,
+//! [`of_correlated`].
 //!
 //! All but the gap test work on ranks. So a stall, however long, is no more than one misplaced rank, and the probability
 //! of a false alarm is the same for every continuous distribution. A finding must also matter: below
@@ -22,7 +23,7 @@ mod split;
 
 pub use correlation::{Lag1, lag1_test};
 pub use gap::{Gap, gap_test};
-pub use hub::against_hub;
+pub use hub::{against_hub, of_correlated};
 pub use slope::{Slope, slope_test};
 pub use split::{Split, split_test};
 
@@ -65,6 +66,40 @@ pub struct Regime {
     /// The probability of at least this in a steady series.
     pub p: f64,
     /// A clause with the figures, to stand after a comma: "the level changes from … to … after 6 of 15 …".
+    pub detail: String,
+}
+
+/// Where a regime was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// Among the samples of runs.
+    Samples,
+    /// Among the values of the runs, in the order in which they were made.
+    Runs,
+}
+
+impl Within {
+    /// The word that the record uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Within::Samples => "samples",
+            Within::Runs => "runs",
+        }
+    }
+}
+
+/// A regime of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseRegime {
+    /// What was found.
+    pub kind: RegimeKind,
+    /// In samples or among runs.
+    pub within: Within,
+    /// In how many runs; 1 for a regime among runs.
+    pub runs: usize,
+    /// The two levels, for two modes and steps; for samples the median over those runs.
+    pub levels: Option<[f64; 2]>,
+    /// A sentence with the figures.
     pub detail: String,
 }
 

@@ -57,6 +57,24 @@ impl CorrelatedRule {
         self.rule
             .decide_by(values.len(), || need_of_correlated(values, self.rule.precision, self.correlation))
     }
+
+    /// At how many runs a case that has these values is expected to reach its precision: the first look beyond them at which the
+    /// interval, which narrows with the root of their number, is narrow enough. `None` where that is none, and below six runs.
+    ///
+    /// # Panics
+    /// As [`CorrelatedRule::decide`].
+    pub fn expected_stop(&self, values: &[f64]) -> Option<usize> {
+        // The 98 % quantile of the normal distribution over the 95 % one: six runs have no interval of 98 %.
+        const TO_DECISION: f64 = 2.326 / 1.960;
+        let made = values.len();
+        let interval = run_interval(values, 0.95, self.correlation)?;
+        let now = interval.relative_half_width(median(values)) * TO_DECISION;
+        let most = self.rule.most_runs();
+        let looks = LOOKS.into_iter().filter(|look| *look < most).chain([most]);
+        looks
+            .filter(|look| *look > made)
+            .find(|look| now * (made as f64 / *look as f64).sqrt() <= self.rule.precision)
+    }
 }
 
 /// The interval of a case's median to print as one of 95 %, over runs whose neighbours have this correlation (0 for
@@ -119,8 +137,12 @@ impl StoppingRule {
         self.decide_by(values.len(), || need(values, self.precision))
     }
 
+    fn most_runs(&self) -> usize {
+        self.max_runs.min(LOOKS[LOOKS.len() - 1])
+    }
+
     fn decide_by(&self, made: usize, need: impl FnOnce() -> f64) -> Decision {
-        let most = self.max_runs.min(LOOKS[LOOKS.len() - 1]);
+        let most = self.most_runs();
         let is_look = LOOKS.contains(&made) || made >= most;
         if is_look && need() <= 1.0 {
             Decision::Stop(Stop::Precision)
@@ -198,6 +220,30 @@ mod tests {
         assert_eq!(ten.decide(&[7.0; 10]), Decision::Stop(Stop::Precision));
         let one = StoppingRule { precision: 0.02, max_runs: 1 };
         assert_eq!(one.decide(&[7.0]), Decision::Stop(Stop::MaxRuns));
+    }
+
+    #[test]
+    fn the_stop_is_expected_where_the_interval_will_be_narrow_enough() {
+        let scattered = |n: usize, scatter: f64| -> Vec<f64> {
+            (0..n).map(|i| 100.0 + scatter * ((i * 7 % n) as f64 / (n - 1) as f64 - 0.5)).collect()
+        };
+        let rule = |correlation, max_runs| CorrelatedRule {
+            rule: StoppingRule { precision: 0.02, max_runs },
+            correlation,
+        };
+        assert_eq!(rule(0.0, 40).expected_stop(&scattered(5, 1.0)), None);
+        assert_eq!(rule(0.0, 40).expected_stop(&scattered(6, 1.0)), Some(9));
+        let (few, more) = (scattered(9, 6.0), scattered(9, 10.0));
+        let (soon, late) = (rule(0.0, 40).expected_stop(&few), rule(0.0, 40).expected_stop(&more));
+        assert!(soon.is_some() && soon < late, "{soon:?} {late:?}");
+        let correlated = rule(0.5, 40).expected_stop(&few);
+        assert!(
+            correlated.is_none_or(|at| Some(at) > soon),
+            "correlated runs are worth fewer: {correlated:?}"
+        );
+        assert_eq!(rule(0.0, 40).expected_stop(&scattered(9, 50.0)), None);
+        assert_eq!(rule(0.0, 10).expected_stop(&more), None, "beyond the most runs");
+        assert_eq!(rule(0.0, 10).expected_stop(&scattered(9, 1.0)), Some(10));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use crate::interval::median_interval;
 use crate::order::{half_iqr_over_median, median};
 use crate::regime::{self, Regime, RegimeKind, detect};
 
+pub use crate::regime::{CaseRegime, Within};
+
 /// The value of a run: the median of its samples, so that a stall in some of them does not move it.
 ///
 /// # Panics
@@ -28,40 +30,6 @@ pub struct CaseSummary {
     pub spread_within: f64,
     /// Departures from one steady state.
     pub regimes: Vec<CaseRegime>,
-}
-
-/// Where a regime was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Within {
-    /// Among the samples of runs.
-    Samples,
-    /// Among the values of the runs, in the order in which they were made.
-    Runs,
-}
-
-impl Within {
-    /// The word that the record uses.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Within::Samples => "samples",
-            Within::Runs => "runs",
-        }
-    }
-}
-
-/// A regime of a case.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CaseRegime {
-    /// What was found.
-    pub kind: RegimeKind,
-    /// In samples or among runs.
-    pub within: Within,
-    /// In how many runs; 1 for a regime among runs.
-    pub runs: usize,
-    /// The two levels, for two modes and steps; for samples the median over those runs.
-    pub levels: Option<[f64; 2]>,
-    /// A sentence with the figures.
-    pub detail: String,
 }
 
 /// Summarises the samples of each run of one case, runs in the order in which they were made.

@@ -32,8 +32,13 @@ impl SubscriberPage {
     /// its memory away. Its subscriber does this, because only a mapping that is there before the seal can be written.
     pub fn open_own(fd: &OwnedFd) -> Result<SubscriberPage> {
         let page = open_page(fd, LENGTH_SEALS, Access::ReadWrite)?;
-        memory::add_seals(fd, Seals::FUTURE_WRITE | Seals::SEAL)?;
+        SubscriberPage::seal(fd)?;
         Ok(SubscriberPage(page))
+    }
+
+    /// Seals a page that this process made for itself and has mapped.
+    pub fn seal(fd: &OwnedFd) -> Result<()> {
+        Ok(memory::add_seals(fd, Seals::FUTURE_WRITE | Seals::SEAL)?)
     }
 
     /// Fails unless this is the descriptor of a page that its subscriber has sealed, whose memory exists.

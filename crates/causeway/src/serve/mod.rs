@@ -9,7 +9,8 @@ mod places;
 mod report;
 mod state;
 
-pub use listener::{absolute, connect_to};
+pub use listener::{Listener, absolute, connect_to};
+pub use places::{Places, Share};
 pub use report::{PublisherReport, Report, SubscriberReport};
 
 use std::os::fd::OwnedFd;
@@ -30,7 +31,6 @@ use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
 use crate::options::GroupOptions;
 use crate::wire::receive;
-use listener::Listener;
 use state::{Origin, State};
 
 /// The kind of an epoll event: the low bits of its data.

@@ -285,7 +285,7 @@ fn compares_a_second_word() -> bool {
 }
 
 /// Rejects a doorbell of another type, which could make every wait return at once.
-pub(super) fn check_doorbell(doorbell: &OwnedFd) -> Result<()> {
+pub(crate) fn check_doorbell(doorbell: &OwnedFd) -> Result<()> {
     let kind = sockopt::socket_type(doorbell).ok().zip(sockopt::socket_domain(doorbell).ok());
     if kind != Some((SocketType::STREAM, AddressFamily::UNIX)) {
         return Err(Error::invalid("doorbell descriptor", "it is not a Unix stream socket"));

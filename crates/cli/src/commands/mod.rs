@@ -1,10 +1,12 @@
 //! The commands, one file or folder each.
 
+mod bloat;
 mod check;
 mod compare;
 mod completions;
 pub mod dbus;
 mod env;
+mod guest;
 mod history;
 mod import;
 mod list;
@@ -37,6 +39,8 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Compare(args) => compare::compare(&args),
         Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
+        Command::Bloat(args) => bloat::bloat(&args),
+        Command::Guest(args) => guest::guest(&args),
         Command::Dbus(args) => dbus::dbus(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),

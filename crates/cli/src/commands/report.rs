@@ -44,7 +44,7 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
     let report = Report::from_readings(readings);
     let report = match &args.baseline {
         None => report,
-        Some(baseline) => compared(report, baseline)?,
+        Some(baseline) => compared(report, baseline, args.across_machines)?,
     };
     let text = rendered(&report, args.format);
     match &args.out {
@@ -55,10 +55,10 @@ pub fn report(args: &args::Report) -> Result<Exit, Failure> {
 }
 
 /// The report with all cases compared with a case, or with those of another record.
-fn compared(report: Report, baseline: &str) -> Result<Report, Failure> {
+fn compared(report: Report, baseline: &str, across_machines: bool) -> Result<Report, Failure> {
     let path = Path::new(baseline);
     if path.exists() {
-        return report.with_baseline_record(baseline, read(path)?).map_err(Failure::new);
+        return report.with_baseline_record(baseline, read(path)?, across_machines).map_err(Failure::new);
     }
     let case: CaseId = baseline.parse().map_err(|error: ParseCaseIdError| {
         Failure::new(format!(

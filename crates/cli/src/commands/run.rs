@@ -84,6 +84,12 @@ fn measure(
         }
     });
     let complete = matches!(ended, Ok(Ended::Complete));
+    // Whatever a report shows is in the record. After a failed write nothing can be added.
+    let ended = ended.and_then(|ended| {
+        let derived = report::derived(&Report::from_reading(recorder.reading()));
+        derived.into_iter().try_for_each(|line| recorder.line(line))?;
+        Ok(ended)
+    });
     let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
     let has_numbers = recorder.has_numbers();
     let record = recorder.path().to_owned();
@@ -205,7 +211,7 @@ pub(super) fn random_seed() -> u64 {
     }
 }
 
-fn rendered(report: &Report, format: RunFormat) -> String {
+pub(super) fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
         RunFormat::Table => report::text(report, output::style()),
         RunFormat::Markdown => report::markdown(report),

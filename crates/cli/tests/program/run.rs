@@ -103,6 +103,16 @@ fn the_record_says_everything_from_its_header_to_its_end() {
     let skipped = lines.iter().filter(|line| matches!(line, Line::Skipped(_))).count();
     assert_eq!(skipped, 1);
     assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete));
+    // Of two mocks with 1 and 5 µs the order is sure, and the record says so.
+    let contests: Vec<_> = lines
+        .iter()
+        .filter_map(|line| if let Line::Contest(contest) = line { Some(contest) } else { None })
+        .collect();
+    assert_eq!(contests.len(), 1, "{contests:?}");
+    assert_eq!((contests[0].sure.len(), contests[0].contestants[1].times_first), (1, 5.0));
+    assert!(
+        lines.iter().any(|line| matches!(line, Line::Findings(of) if (of.contests, of.claimed) == (1, 1)))
+    );
 }
 
 #[test]

@@ -48,6 +48,10 @@ pub struct Counted {
     pub major_faults: u64,
     /// CPU time, user and system.
     pub cpu_ns: u64,
+    /// The part of it in user mode.
+    pub user_ns: u64,
+    /// The part of it in the kernel.
+    pub kernel_ns: u64,
     /// Moves to another CPU, where they can be counted.
     pub migrations: Option<u64>,
     /// CPU cycles, from a PMU.
@@ -145,6 +149,8 @@ impl Ctx<'_> {
         counted.minor_faults += thread.minor_faults;
         counted.major_faults += thread.major_faults;
         counted.cpu_ns += thread.cpu_ns;
+        counted.user_ns += thread.user_ns;
+        counted.kernel_ns += thread.kernel_ns;
         let moved = moves.zip(migrations).map(|(now, then)| now - then).or(events.migrations);
         add(&mut counted.migrations, moved);
         add(&mut counted.cycles, events.cycles);

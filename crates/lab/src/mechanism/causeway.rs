@@ -119,6 +119,24 @@ pub(crate) fn capacity_bytes(params: &CaseParams) -> usize {
     params.number("capacity").unwrap_or(DEFAULT_BYTES.max(least))
 }
 
+/// Whether the log of the case carries its payload.
+pub(crate) fn fit(params: &CaseParams) -> Result<(), Unsupported> {
+    let (bytes, payload) = (capacity_bytes(params), params.payload_bytes);
+    if bytes > MOST_BYTES {
+        return Err(Unsupported(format!(
+            "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
+        )));
+    }
+    if payload.saturating_mul(4) > bytes {
+        return Err(Unsupported(format!(
+            "a message of {payload} bytes is more than a quarter of the log's {bytes}; raise it with \
+                 capacity={}",
+            (payload * 4).next_power_of_two()
+        )));
+    }
+    Ok(())
+}
+
 /// A group in each direction.
 #[derive(Debug)]
 pub struct Causeway<K>(PhantomData<K>);
@@ -133,20 +151,7 @@ impl<K: Kind> Mechanism for Causeway<K> {
     type End = CausewayEnd;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
-        let (bytes, payload) = (capacity_bytes(params), params.payload_bytes);
-        if bytes > MOST_BYTES {
-            return Err(Unsupported(format!(
-                "a log of {bytes} bytes exceeds the largest of {MOST_BYTES}; use a smaller payload"
-            )));
-        }
-        if payload.saturating_mul(4) > bytes {
-            return Err(Unsupported(format!(
-                "a message of {payload} bytes is more than a quarter of the log's {bytes}; raise it with \
-                 capacity={}",
-                (payload * 4).next_power_of_two()
-            )));
-        }
-        Ok(())
+        fit(params)
     }
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {

@@ -9,6 +9,7 @@ pub mod stale;
 
 mod buffers_barrier;
 pub(crate) mod causeway;
+mod causeway_call;
 mod fifo;
 mod memfd_pass;
 mod mock;
@@ -49,6 +50,7 @@ pub const ALL: &[Target] = &[
     target::<buffers_barrier::BuffersBarrier>(),
     target::<causeway::Causeway<causeway::OneWriter>>(),
     target::<causeway::Causeway<causeway::ManyWriters>>(),
+    target::<causeway_call::CausewayCall>(),
     target::<memfd_pass::MemfdPass>(),
     target::<vmsplice::Vmsplice>(),
     target::<process_vm::ProcessVm>(),

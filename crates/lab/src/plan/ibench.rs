@@ -13,6 +13,9 @@ const COPY_AND_MEMFD: (&str, &str) = ("causeway-sw", "memfd-pass");
 pub(super) const COPY: Group = Group::of(ROUNDTRIP, &[COPY_AND_MEMFD.0], Sizes::PowersOfTwo, BOTH);
 pub(super) const MEMFD: Group = Group::of(ROUNDTRIP, &[COPY_AND_MEMFD.1], Sizes::PowersOfTwo, BOTH);
 
+/// A call as a program makes it.
+pub(super) const CALL: Group = Group::of(ROUNDTRIP, &["causeway-call"], Sizes::PowersOfTwo, BOTH);
+
 /// ibench itself.
 pub(super) const IBENCH: Group = Group::of(ROUNDTRIP, &["pipe"], Sizes::PowersOfTwo, BOTH)
     .with(&[("touch", &["write"]), ("wait", &["poll"])]);
@@ -34,10 +37,11 @@ pub(super) const fn chart(name: &'static str, about: &'static str, groups: &'sta
 
 pub(super) const SUITE: Suite = chart(
     "ibench",
-    "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd and pipes by size",
+    "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd, calls and pipes by size",
     &[
         COPY.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
         MEMFD.with(&[("direction", &["request"]), ("touch", &["write"])]),
+        CALL.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
         IBENCH,
     ],
 );

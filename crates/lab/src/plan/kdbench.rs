@@ -4,14 +4,15 @@
 //! memory files that are used again.
 
 use super::Suite;
-use super::ibench::{COPY, IBENCH, MEMFD, chart};
+use super::ibench::{CALL, COPY, IBENCH, MEMFD, chart};
 
 pub(super) const SUITE: Suite = chart(
     "kdbench",
-    "the chart of kdbench beside ibench: copy, memfd and pipes by size, payload both ways",
+    "the chart of kdbench beside ibench: copy, memfd, calls and pipes by size, payload both ways",
     &[
         COPY.with(&[("touch", &["write"]), ("wait", &["block"])]),
         MEMFD.with(&[("touch", &["write"])]),
+        CALL.with(&[("touch", &["write"]), ("wait", &["block"])]),
         IBENCH,
     ],
 );

@@ -12,6 +12,8 @@ use crate::hub;
 use crate::planner::Timing;
 use crate::shared::Sample;
 
+use super::open::Turns;
+
 /// A slice: long against a switch between parties, short against what disturbs a machine.
 const SLICE_NS: u64 = 2_000_000;
 /// The slice of a case whose messages do not stay in a second-level cache: the partner's turn empties it.
@@ -19,6 +21,10 @@ const LARGE_SLICE_NS: u64 = 20_000_000;
 const LARGE_BYTES: u64 = 512 << 10;
 /// The slice of a stream on one CPU, whose ends take turns of some milliseconds by themselves.
 const TURNS_SLICE_NS: u64 = 24_000_000;
+/// What a set costs beside its slices, about: start of the peers, calibration, end.
+const SET_NS: u64 = 40_000_000;
+/// Fewest blocks of a set that may have more: what the case does within a set must stay visible.
+const FEW_BLOCKS: usize = 12;
 /// In one set of this many, slices are twice as long: a ratio that moves with their length is not the case's own.
 const DOUBLED_EVERY: usize = 8;
 
@@ -39,7 +45,14 @@ pub(super) struct Hubs {
 pub(super) enum Set {
     Interrupted,
     Failed { step: String, why: String },
-    Measured { measured: Box<Measured>, slices: Box<record::Slices>, of_both: Vec<Slice> },
+    Measured { measured: Box<Measured>, slices: Box<record::Slices>, of_both: Turns },
+}
+
+/// How a meeting of two hubs ended.
+pub(super) enum Met {
+    Interrupted,
+    Failed { step: String, why: String },
+    LogRatio(Option<f64>),
 }
 
 impl Hubs {
@@ -69,21 +82,21 @@ impl Hubs {
         &self.hubs[hub].case.params.id
     }
 
-    /// One set: the case and its hub, fresh processes both. `number` counts the sets of the case.
+    /// One set: the case and its hub, fresh processes both. `before` are the sets of the case until now, `index` is its own.
     pub(super) fn run(
         &mut self,
         hub: usize,
         case: &Prepared,
-        number: usize,
+        before: &[Vec<Slice>],
+        index: usize,
         coordinator: &mut Coordinator<'_>,
         timing: Timing,
     ) -> Set {
         let hub = &mut self.hubs[hub];
-        let factor = if number % DOUBLED_EVERY == DOUBLED_EVERY - 1 { 2 } else { 1 };
-        let slice_ns = slice_ns(case).max(slice_ns(&hub.case)) * factor;
+        let is_doubled = is_doubled(before.len(), index);
+        let slice_ns = slice_ns(case).max(slice_ns(&hub.case)) * if is_doubled { 2 } else { 1 };
         let timing = Timing { run_ns: set_ns(timing), ..timing };
-        let most = (timing.run_ns / (2 * slice_ns)) as usize;
-        let blocks = WARM_BLOCKS + most.max(LEAST_BLOCKS);
+        let blocks = WARM_BLOCKS + blocks(before, timing.run_ns, 2 * slice_ns);
         let slices = SliceTiming { blocks, slice_ns, seed: self.random.next_u64() };
         let measured = match coordinator.run_set(&[case, &hub.case], timing, slices) {
             SetOutcome::Interrupted => return Set::Interrupted,
@@ -107,6 +120,7 @@ impl Hubs {
             of_hub: series(Party::Hub),
         };
         hub.sets.push(of_the_hub);
+        let of_both = Turns { slices: of_both, is_doubled };
         Set::Measured { measured: Box::new(measured), slices: Box::new(slices), of_both }
     }
 
@@ -115,24 +129,67 @@ impl Hubs {
         self.hubs[hub].sets.pop();
     }
 
+    /// One set of two hubs: the logarithm of the cost of the first over that of the second, if it has enough blocks.
+    pub(super) fn meet(
+        &mut self,
+        (one, other): (usize, usize),
+        coordinator: &mut Coordinator<'_>,
+        timing: Timing,
+    ) -> Met {
+        let (one, other) = (&self.hubs[one].case, &self.hubs[other].case);
+        let slice_ns = slice_ns(one).max(slice_ns(other));
+        let timing = Timing { run_ns: set_ns(timing), ..timing };
+        let blocks = WARM_BLOCKS + blocks(&[], timing.run_ns, 2 * slice_ns);
+        let slices = SliceTiming { blocks, slice_ns, seed: self.random.next_u64() };
+        let measured = match coordinator.run_set(&[one, other], timing, slices) {
+            SetOutcome::Interrupted => return Met::Interrupted,
+            SetOutcome::Failed { step, why, .. } => return Met::Failed { step, why },
+            SetOutcome::Measured(measured) => measured,
+        };
+        let parties = [(one, Party::Case(0)), (other, Party::Hub)].into_iter().zip(&measured);
+        let mut slices: Vec<Slice> =
+            parties.flat_map(|((case, party), measured)| slices_of(case, &measured.samples, party)).collect();
+        slices.sort_by_key(|slice| slice.start_ns);
+        Met::LogRatio(estimate::set_log_ratio(&slices, Party::Case(0), Party::Hub))
+    }
+
     /// What a hub comes to over all sets of the session; `None` before its first set.
     pub(super) fn session(&self, hub: usize) -> Option<estimate::HubSession> {
         estimate::hub_session(&self.hubs[hub].sets)
     }
 
-    /// A line of each hub that was measured.
-    pub(super) fn lines(&self) -> impl Iterator<Item = record::Hub> + '_ {
-        self.hubs.iter().filter_map(|hub| {
+    /// A line of each hub that was measured, with its index.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, record::Hub)> + '_ {
+        self.hubs.iter().enumerate().filter_map(|(index, hub)| {
             let session = estimate::hub_session(&hub.sets)?;
-            Some(record::Hub {
+            let line = record::Hub {
                 case: hub.case.params.id.clone(),
                 unit: cost_unit(&hub.case),
                 median: session.median_ns,
                 range: session.range_ns,
                 sets: hub.sets.len() as u32,
-            })
+                doubled_slices: None,
+                meetings: Vec::new(),
+            };
+            Some((index, line))
         })
     }
+}
+
+/// Does the set with this number of the case with this index have slices of double length? One in [`DOUBLED_EVERY`], and in a
+/// session of many cases not the same of each, so that a session of few sets has some.
+fn is_doubled(number: usize, index: usize) -> bool {
+    (number + index) % DOUBLED_EVERY == DOUBLED_EVERY - 1
+}
+
+/// Blocks of the next set: as many as its time holds, or fewer where the sets before show that further sets tell more than longer
+/// ones.
+fn blocks(before: &[Vec<Slice>], run_ns: u64, block_ns: u64) -> usize {
+    let most = ((run_ns / block_ns) as usize).max(LEAST_BLOCKS);
+    let logs: Vec<Vec<f64>> =
+        before.iter().map(|set| estimate::block_log_ratios(set, Party::Case(0), Party::Hub)).collect();
+    let best = estimate::best_blocks(&logs, SET_NS as f64, block_ns as f64).unwrap_or(f64::INFINITY);
+    (best.min(most as f64) as usize).max(FEW_BLOCKS.min(most))
 }
 
 /// What the slices of a set take together: somewhat more than a run of the case alone, which both parties share. More sets are
@@ -194,5 +251,49 @@ pub(super) fn value_of_cost(case: &Prepared, cost_ns: f64) -> f64 {
     match case.pattern.unit {
         Unit::NanosPer(_) => cost_ns,
         Unit::BytesPerSecond | Unit::PerSecond(_) => 1e9 / cost_ns,
+    }
+}
+
+#[cfg(test)]
+impl Hubs {
+    /// A single hub with these sets.
+    pub(super) fn of_sets(case: Prepared, sets: Vec<Vec<Slice>>) -> Hubs {
+        Hubs { hubs: vec![Hub { case, sets }], random: Random::new(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_set_in_eight_of_a_case_is_doubled_and_one_case_in_eight_has_it_in_its_first_set() {
+        let doubled = |index: usize| (0..40).filter(|number| is_doubled(*number, index)).count();
+        assert!((0..16).all(|index| doubled(index) == 5));
+        assert_eq!((0..80).filter(|index| is_doubled(0, *index)).count(), 10);
+    }
+
+    /// Sets of 24 blocks whose costs are drawn around `own(set)` and scatter by `scatter` from block to block.
+    fn sets(own: impl Fn(usize) -> f64, scatter: f64) -> Vec<Vec<Slice>> {
+        let set = |set: usize| {
+            let slice = |index: usize| {
+                let party = if index.is_multiple_of(2) { Party::Hub } else { Party::Case(0) };
+                let noise = 1.0 + scatter * ((index * 7 % 48) as f64 / 48.0);
+                let cost = if party == Party::Hub { 1.0 } else { own(set) * noise };
+                let elapsed_ns = (cost * 1e6) as u64;
+                Slice { start_ns: index as u64 * 10_000_000, elapsed_ns, ops: 100, party }
+            };
+            (0..48).map(slice).collect()
+        };
+        (0..8).map(set).collect()
+    }
+
+    #[test]
+    fn sets_get_shorter_where_fresh_processes_differ_and_keep_their_length_where_slices_do() {
+        let (run_ns, block_ns) = (112_000_000, 4_000_000);
+        assert_eq!(blocks(&[], run_ns, block_ns), 28);
+        assert_eq!(blocks(&sets(|set| 1.0 + 0.1 * (set * 3 % 8) as f64, 0.02), run_ns, block_ns), FEW_BLOCKS);
+        assert_eq!(blocks(&sets(|_| 1.0, 0.02), run_ns, block_ns), 28);
+        assert_eq!(blocks(&[], 1, block_ns), LEAST_BLOCKS, "slow operations");
     }
 }

@@ -37,6 +37,10 @@ pub struct ThreadCounters {
     pub major_faults: u64,
     /// Processor time used, in nanoseconds.
     pub cpu_ns: u64,
+    /// Processor time in user mode, in nanoseconds. Kernels that count it in ticks scale it to the time used.
+    pub user_ns: u64,
+    /// Processor time in the kernel, in nanoseconds, as `user_ns`.
+    pub kernel_ns: u64,
 }
 
 impl ThreadCounters {
@@ -54,6 +58,8 @@ impl ThreadCounters {
             minor_faults: usage.ru_minflt as u64,
             major_faults: usage.ru_majflt as u64,
             cpu_ns: clock::thread_cpu_ns(),
+            user_ns: nanos(usage.ru_utime),
+            kernel_ns: nanos(usage.ru_stime),
         }
     }
 
@@ -65,8 +71,14 @@ impl ThreadCounters {
             minor_faults: self.minor_faults - earlier.minor_faults,
             major_faults: self.major_faults - earlier.major_faults,
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
+            user_ns: self.user_ns - earlier.user_ns,
+            kernel_ns: self.kernel_ns - earlier.kernel_ns,
         }
     }
+}
+
+fn nanos(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
 /// The voluntary switches of another task, read without an allocation, as often as wanted.
@@ -192,6 +204,10 @@ mod tests {
         sleep_until(|| counted().voluntary_switches >= 5);
         let start = counted().cpu_ns;
         while counted().cpu_ns < start + 1_000_000 {
+            std::hint::spin_loop();
+        }
+        // The parts follow, at the latest with the next tick.
+        while counted().user_ns + counted().kernel_ns < 1_000_000 {
             std::hint::spin_loop();
         }
     }

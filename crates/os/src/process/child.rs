@@ -42,6 +42,8 @@ pub struct Spawn {
     pub fds: Vec<OwnedFd>,
     /// Where its standard error goes.
     pub stderr: Stderr,
+    /// Whether the kernel kills it when the thread that starts it ends: for programs that do not see to that themselves.
+    pub dies_with_parent: bool,
 }
 
 impl Spawn {
@@ -54,6 +56,7 @@ impl Spawn {
             clear_env: false,
             fds: Vec::new(),
             stderr: Stderr::Inherit,
+            dies_with_parent: false,
         }
     }
 
@@ -87,6 +90,12 @@ impl Spawn {
         self
     }
 
+    /// Has the kernel kill it when the thread that starts it ends, however that happens; see [`super::die_with`].
+    pub fn dies_with_parent(mut self) -> Spawn {
+        self.dies_with_parent = true;
+        self
+    }
+
     fn into_launch(self) -> io::Result<Launch> {
         let environment = self.environment()?;
         let program = if self.program == Path::new("/proc/self/exe") { own_program()? } else { self.program };
@@ -103,7 +112,7 @@ impl Spawn {
         for arg in self.args {
             args.push(c_string(arg)?);
         }
-        Ok(Launch { program, args, environment, fds })
+        Ok(Launch { program, args, environment, fds, parent: self.dies_with_parent.then(std::process::id) })
     }
 
     fn environment(&self) -> io::Result<Vec<CString>> {

@@ -12,7 +12,7 @@
 //! exec or exit.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,6 +27,8 @@ pub(super) struct Launch {
     pub args: Vec<CString>,
     pub environment: Vec<CString>,
     pub fds: Vec<OwnedFd>,
+    /// Our process id, where the child is to be killed when the calling thread ends.
+    pub parent: Option<u32>,
 }
 
 /// Starts it; returns its process id. An exec that failed is an error here, and leaves no process behind.
@@ -48,7 +50,7 @@ pub(super) fn launch(launch: &Launch) -> io::Result<u32> {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: this is the child; the arrays end with null and point to strings that live in `launch`.
-        unsafe { become_program(&launch.program, &argv, &envp, &numbers, failure.as_raw_fd()) }
+        unsafe { become_program(launch, &argv, &envp, &numbers, failure.as_raw_fd()) }
     }
     let forked = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) };
     // SAFETY: `mask` was filled by `block_all_signals`.
@@ -117,7 +119,7 @@ fn failed_with(report: OwnedFd) -> Option<io::Error> {
 ///
 /// Only to be called in a freshly forked child. `argv` and `envp` end with null.
 unsafe fn become_program(
-    program: &CStr,
+    launch: &Launch,
     argv: &[*const c_char],
     envp: &[*const c_char],
     numbers: &[c_int],
@@ -129,12 +131,32 @@ unsafe fn become_program(
         let beyond = numbers.len() as libc::c_uint;
         libc::syscall(libc::SYS_close_range, beyond, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         let arranged = (0..).zip(numbers).all(|(target, &source)| libc::dup2(source, target) >= 0);
-        if arranged && reset_signals() {
-            libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        if arranged && reset_signals() && launch.parent.is_none_or(|parent| tie_to(parent)) {
+            libc::execve(launch.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
         }
         let number = *libc::__errno_location();
         libc::write(failure, (&raw const number).cast(), size_of::<c_int>());
         libc::_exit(127)
+    }
+}
+
+/// Asks for SIGKILL when the parent ends; false, with the error number, where the parent has ended already.
+///
+/// # Safety
+///
+/// Only to be called in a freshly forked child.
+unsafe fn tie_to(parent: u32) -> bool {
+    // SAFETY: both are plain system calls, and `__errno_location` is this thread's.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
+            return false;
+        }
+        // From here on the kernel watches. What happened before shows in the parent we have.
+        let is_there = libc::getppid() == parent.cast_signed();
+        if !is_there {
+            *libc::__errno_location() = libc::ESRCH;
+        }
+        is_there
     }
 }
 

@@ -92,6 +92,7 @@ fn fold(summary: &str, is_open: bool, inside: &str) -> String {
 }
 
 fn list(items: &[Item]) -> String {
+    let items: Vec<&Item> = items.iter().filter(|item| !item.only_without_folds).collect();
     if items.is_empty() {
         return String::new();
     }
@@ -99,7 +100,7 @@ fn list(items: &[Item]) -> String {
         let below = list(&item.items);
         format!("<li>{}{below}</li>\n", escaped(&item.fitted(usize::MAX)))
     };
-    format!("<ul>\n{}</ul>\n", items.iter().map(item).collect::<String>())
+    format!("<ul>\n{}</ul>\n", items.into_iter().map(item).collect::<String>())
 }
 
 fn chart(chart: &Chart) -> String {

@@ -5,28 +5,30 @@ use weighbridge_record::Ratio;
 use crate::document::{Block, Cell, Section, Table};
 use crate::model::{Report, Sourced};
 use crate::units::{Scale, Series, count, significant, with_unit};
+use crate::words::plain;
 
 const HEADS: [&str; 6] = ["case", "here", "baseline", "times", "95 % interval", "pairs"];
 
 /// Nothing where nothing was compared with a baseline.
 pub fn section(report: &Report) -> Option<Section> {
-    let first = &report.ratios.first()?.what;
+    let first = &report.free_ratios().next()?.what;
     let (title, about) = match &first.baseline_record {
         None => (
             format!("Compared with {}", first.baseline),
-            "Times: how many times the baseline's figure a case has, the median over pairs of runs of one round, which are \
-             neighbours in time.",
+            "The column times is the figure of the case divided by that of the baseline: the median over pairs of runs of one round, which \
+             are neighbours in time.",
         ),
         Some(record) => (
             format!("Compared with the same cases of {record}"),
-            "This comparison is not interleaved: the two records were measured one after the other, so whatever changed on the \
-             machine between them is in each ratio, and the intervals do not cover it. Times: how many times the baseline's \
-             figure a case has, the median of the quotients of all runs of both.",
+            "This comparison is not interleaved: the two records were measured one after the other, so a change of the machine \
+             between them is in each ratio, and the intervals do not cover it. Multiples of the hub's cost suffer least from \
+             that, because the hub was measured in the same slices; the ratio of the figures themselves stands beside. The column times \
+             is the figure of the case divided by that of the baseline: the median of the quotients of all runs of both.",
         ),
     };
     let mut blocks = vec![Block::Paragraph(about.into())];
     let mut figures: Vec<&str> = Vec::new();
-    for ratio in &report.ratios {
+    for ratio in report.free_ratios() {
         if !figures.contains(&ratio.what.figure.as_str()) {
             figures.push(&ratio.what.figure);
         }
@@ -38,14 +40,16 @@ pub fn section(report: &Report) -> Option<Section> {
 /// One figure of all cases that have it.
 fn table(report: &Report, figure: &str) -> Table {
     let found: Vec<&Sourced<Ratio>> =
-        report.ratios.iter().filter(|ratio| ratio.what.figure == figure).collect();
+        report.free_ratios().filter(|ratio| ratio.what.figure == figure).collect();
     let values = || found.iter().flat_map(|ratio| [ratio.what.here, ratio.what.there]);
     let scaled = |unit: &str, name: &dyn Fn(&str) -> String| {
         let scale = Scale::new(unit, values());
         (name(&scale.name), Some(scale))
     };
     let is_count = figure.ends_with("switches_per_op");
+    let is_to_hub = figure == "to_hub";
     let (title, scale) = match figure {
+        "to_hub" => ("Cost as a multiple of the hub's".to_owned(), None),
         "value" => ("Figure of the case".to_owned(), None),
         "messages_per_s" => scaled("messages/s", &|unit| format!("{unit}, as the reader counted")),
         "cpu_ns_per_message" => scaled("ns", &|unit| format!("CPU {unit} per message")),
@@ -57,20 +61,33 @@ fn table(report: &Report, figure: &str) -> Table {
             (series.label(), Some(series.scale))
         }
     };
+    // Of a multiple of the hub's cost: the same ratio of the figures themselves.
+    let raw = |of: &Sourced<Ratio>| {
+        let is_raw = |other: &&Sourced<Ratio>| {
+            other.source == of.source && other.what.case == of.what.case && other.what.figure == "value"
+        };
+        report.free_ratios().find(is_raw).map_or("–".into(), |raw| significant(raw.what.ratio))
+    };
+    let is_elsewhere = found.iter().any(|ratio| ratio.what.other_machine.is_some());
     let row = |ratio: &&Sourced<Ratio>| -> Vec<Cell> {
-        let Ratio { case, here, there, ratio: times, ci95, pairs, .. } = &ratio.what;
+        let Ratio { case, here, there, ratio: times, ci95, pairs, other_machine, .. } = &ratio.what;
         let unit = report.case(ratio.source, case).and_then(|case| case.unit()).unwrap_or_default();
         let shown = |value: f64| match &scale {
             Some(scale) => scale.show(value),
-            None if is_count => count(value),
+            None if is_count || is_to_hub => count(value),
             None => with_unit(unit, value),
         };
         let interval =
             ci95.map_or("–".into(), |[low, high]| format!("{} to {}", significant(low), significant(high)));
         let pairs = if *pairs == 0 { "none".into() } else { pairs.to_string() };
-        [case.to_string(), shown(*here), shown(*there), significant(*times), interval, pairs]
-            .map(Cell::from)
-            .into()
+        let mut cells =
+            vec![case.to_string(), shown(*here), shown(*there), significant(*times), interval, pairs];
+        cells.extend(is_to_hub.then(|| raw(ratio)));
+        cells.extend(is_elsewhere.then(|| plain(other_machine.as_deref().unwrap_or("the same"))));
+        cells.into_iter().map(Cell::from).collect()
     };
-    Table::new(&title, HEADS.map(String::from), found.iter().map(row).collect())
+    let mut heads: Vec<String> = HEADS.map(String::from).into();
+    heads.extend(is_to_hub.then(|| "times, of the figures".to_owned()));
+    heads.extend(is_elsewhere.then(|| "other machine".to_owned()));
+    Table::new(&title, heads, found.iter().map(row).collect())
 }

@@ -1,4 +1,4 @@
-//! Every case in one table that can be sorted and filtered on the page.
+//! Every case in one table, which a reader of the HTML page can sort and filter.
 
 use weighbridge_record::{StoppedBy, Summary};
 
@@ -17,7 +17,7 @@ const COLUMNS: [(&str, bool); 19] = [
     ("median", false),
     ("95 % interval", false),
     ("marks", true),
-    ("times its hub", false),
+    ("× hub", false),
     ("hub", true),
     ("best state", false),
     ("slow share", false),
@@ -38,11 +38,10 @@ pub fn section(report: &Report) -> Option<Section> {
     if rows.is_empty() {
         return None;
     }
-    let about = "Medians are sorted unit by unit. Spread: half the interquartile range as a share of the median; where it is larger \
-                 between runs than within them, more runs help and longer ones do not. Times its hub: the cost of the case over that of \
-                 the hub that took turns with it, which noise disturbs least; the median is that multiple of what the hub cost in the \
-                 whole session. Best state: what the best 5 % of slices reach. Slow share: the part of the time that the machine spent in \
-                 a slow state.";
+    let about = "Sorting by the median keeps units apart. Spread is half the interquartile range as a share of the median; where it is larger \
+                 between runs than within them, more runs narrow the interval and longer runs do not. × hub is the cost of the case over the \
+                 cost of the hub in the same slices; the median is that multiple of the cost of the hub over the whole session. Best state is \
+                 what the best 5 % of slices reach. Slow share is the part of the time in a slow state of the machine.";
     let summary = many(rows.len(), "case");
     let column = |(head, is_text): (&str, bool)| Column { head: head.into(), is_text, ..Column::default() };
     let columns = COLUMNS.map(column).into();
@@ -57,7 +56,7 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
     let per_op = &summary.per_op;
     let number = |value: f64, text: &str| Cell::Sorted { text: text.into(), unit: String::new(), value };
     let percent = |share: f64| number(share, &format!("{:.2} %", share * 100.0));
-    // A tool whose output was imported names no roles, and what nobody counted is not zero.
+    // Imported output names no roles; a count that was not made is blank and not 0.
     let is_counted = case.case.as_ref().is_none_or(|case| !case.roles.is_empty());
     let counted = |value: f64| if is_counted { number(value, &count(value)) } else { Cell::from("") };
     let median = format!("{} {}", scale.show(summary.median), scale.name);
@@ -90,9 +89,9 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
         counted(per_op.voluntary_switches),
         counted(per_op.involuntary_switches),
         counted(per_op.minor_faults),
-        match is_counted || per_op.cpu_ns > 0.0 {
-            true => number(per_op.cpu_ns, &with_unit("ns", per_op.cpu_ns)),
-            false => Cell::from(""),
+        match per_op.cpu() {
+            (cpu, unit) if is_counted || cpu > 0.0 => number(cpu, &with_unit(unit, cpu)),
+            _ => Cell::from(""),
         },
     ]
 }

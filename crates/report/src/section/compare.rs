@@ -12,9 +12,9 @@ use crate::units::{count, with_unit};
 use crate::words::{many, plain};
 
 const HEADS: [&str; 7] = ["case", "A", "B", "cost B/A", "interval", "verdict", "sets"];
-const ABOUT: &str = "Cost B/A: above 1, B costs more, whatever the unit. The interval decides: equivalent inside the margin, regressed \
-                     above 1, improved below 1, otherwise inconclusive. It is at least one of 95 %, wider where the comparison was \
-                     looked at several times or was chosen from many cases.";
+const ABOUT: &str = "Cost B/A is a ratio of costs, for times and for rates: above 1, B costs more. The verdict follows from the interval: equivalent \
+                     inside the margin, regressed above 1, improved below 1, otherwise inconclusive. Its confidence is at least 95 %, and \
+                     higher where the comparison had several looks or was selected from many cases.";
 
 /// Nothing where nothing was compared.
 pub fn section(report: &Report) -> Option<Section> {
@@ -40,8 +40,8 @@ pub fn section(report: &Report) -> Option<Section> {
     }
     let remarked = verdicts.iter().filter(|of| !of.remarks.is_empty()).map(|of| Item {
         text: of.case.to_string(),
-        further: Vec::new(),
         items: of.remarks.iter().map(|remark| Item::from(plain(remark))).collect(),
+        ..Item::default()
     });
     let remarked: Vec<Item> = remarked.collect();
     if !remarked.is_empty() {
@@ -187,7 +187,5 @@ fn what_changed(of: &CaseVerdict) -> Item {
         );
     }
     items.push(format!("look closer: weighbridge run {} --set counters=events", of.case).into());
-    Item {
-        text: format!("{}: {}", of.case, of.ratio.map_or("–".into(), ratio)), further: Vec::new(), items
-    }
+    Item { text: format!("{}: {}", of.case, of.ratio.map_or("–".into(), ratio)), items, ..Item::default() }
 }

@@ -11,10 +11,10 @@ use crate::model::{Measured, Report};
 use crate::regimes;
 use crate::units::{Scale, reach, with_unit};
 
-const ABOUT: &str = "Time in the closed loop is service time: the next operation waits for the last, so a stall is seen \
-                     once. With a rate, time counts from when an operation was due. A percentile is shown where at least \
-                     ten observations lie beyond it; (pool): of the observations of all runs together, because a single run \
-                     has fewer.";
+const ABOUT: &str = "In a closed loop the time is service time: the next operation starts when the last one has ended, so a stall \
+                     counts once. With a rate, the time begins when an operation was due. A percentile is shown where at least \
+                     ten observations lie beyond it. (pool) marks a percentile of the observations of all runs together, \
+                     because a single run has fewer than ten beyond it.";
 
 /// Nothing where no case timed single operations.
 pub fn section(report: &Report) -> Option<Section> {

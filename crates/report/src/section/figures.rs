@@ -1,19 +1,17 @@
 //! The figures of one pattern at one placement: over payload size, or a figure for each mechanism, and what was counted
 //! beside time.
 
-use std::collections::BTreeSet;
+use weighbridge_record::Summary;
 
-use weighbridge_record::{PerOp, Summary};
-
-use super::Context;
+use super::{Context, rows};
 use crate::axis::{Axis, LogAxis, size_position};
 use crate::chart::{Chart, Drawing, Line, Point};
-use crate::document::{Block, Cell, Column, Section, Table};
-use crate::figure::{Figure, interval};
+use crate::document::{Block, Column, Section, Table};
+use crate::figure::interval;
 use crate::lines;
 use crate::matrix::{self, Matrix};
 use crate::model::Measured;
-use crate::units::{Scale, Series, count, size, with_unit};
+use crate::units::{Scale, count, size, with_unit};
 use crate::words::{many, pattern, placement, plain};
 
 /// Above this many lines, those with axes off their defaults are hidden until asked for.
@@ -80,13 +78,15 @@ fn over_sizes(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
         Drawing::Lines(sizes(matrix), Axis::Log(LogAxis::values(matrix.unit, low, high)), lines)
     };
     let titled = format!("{name}, {}", better(matrix));
-    let mut blocks = vec![chart(titled, &about, drawing(medians), Some(table(matrix)))];
+    // A row for each mechanism where there are more of them than sizes.
+    let has_rows = matrix.columns.len() > matrix.sizes.len();
+    let figures = if has_rows { rows::table(cx.report, matrix) } else { table(matrix) };
+    let mut blocks = vec![chart(titled, &about, drawing(medians), Some(figures))];
     if let Some((near, apart)) = near {
         blocks.push(chart(format!("{name}, closer: without {}", apart.join(", ")), "", drawing(near), None));
     }
-    let (per_operation, further) = counts(matrix);
-    blocks.extend([switches(cx, matrix), cpu(cx, matrix, per_operation)]);
-    blocks.extend(further.map(Block::Table));
+    let counted = (!has_rows).then(|| rows::counted(cx.report, matrix));
+    blocks.extend([switches(cx, matrix), cpu(cx, matrix, counted)]);
     blocks
 }
 
@@ -109,26 +109,15 @@ fn one_size(cx: &Context<'_>, matrix: &Matrix<'_>) -> Vec<Block> {
         Some(bytes) => format!(", payload {}", size(*bytes)),
     };
     let (values, dots) = lines::value_axis(matrix.unit, &matrix.scale, dots);
-    let rows = 0..matrix.columns.len();
-    let mut table = Table::new("", ["mechanism", "median"].map(String::from), Vec::new());
-    table.rows = rows
-        .map(|column| vec![matrix.columns[column].name.as_str().into(), cell(matrix, 0, column)])
-        .collect();
-    let (per_operation, further) = counts(matrix);
-    for counts in std::iter::once(per_operation).chain(further) {
-        table.columns.extend(counts.columns.into_iter().skip(1));
-        for (row, counts) in table.rows.iter_mut().zip(counts.rows) {
-            row.extend(counts.into_iter().skip(1));
-        }
-    }
     let about = "The bar through a dot is the 95 % interval; the best median is at the top.";
     let titled = format!("{}{payload}, {}", title(matrix), better(matrix));
-    let mut counted = "Switches, faults and CPU time are per operation.".to_owned();
+    let mut blocks = Vec::new();
     if !payload.is_empty() {
-        counted = format!("Payload {}. {counted}", payload.trim_start_matches(", payload "));
+        let payload = format!("Payload {}.", payload.trim_start_matches(", payload "));
+        blocks.push(Block::Paragraph(payload));
     }
-    let mut blocks = vec![Block::Paragraph(counted)];
-    blocks.push(chart(titled, about, Drawing::Dots(values, dots), Some(table)));
+    let figures = rows::table(cx.report, matrix);
+    blocks.push(chart(titled, about, Drawing::Dots(values, dots), Some(figures)));
     blocks
 }
 
@@ -174,17 +163,6 @@ fn median_point(matrix: &Matrix<'_>, case: &Measured, summary: &Summary) -> Poin
     Point { x: 0.0, y: summary.median, interval: summary.ci95, hover }
 }
 
-fn cell(matrix: &Matrix<'_>, row: usize, column: usize) -> Cell {
-    match matrix.cell(row, column) {
-        matrix::Cell::Absent => "".into(),
-        matrix::Cell::Skipped => "–".into(),
-        matrix::Cell::Value(case, summary) => {
-            let is_best = matrix.best(row) == Some(column);
-            Cell::Figure(Figure::new(&matrix.scale, case, summary, is_best))
-        }
-    }
-}
-
 /// A row per size and a column per mechanism.
 fn table(matrix: &Matrix<'_>) -> Table {
     let column = |head: &str, is_text| Column { head: head.into(), is_text, ..Column::default() };
@@ -192,7 +170,7 @@ fn table(matrix: &Matrix<'_>) -> Table {
     columns.extend(matrix.columns.iter().map(|of| column(&of.name, false)));
     let row = |(row, bytes): (usize, &u64)| {
         let best = matrix.best(row).map_or("", |column| matrix.columns[column].name.as_str());
-        let figures = (0..matrix.columns.len()).map(|column| cell(matrix, row, column));
+        let figures = (0..matrix.columns.len()).map(|column| rows::cell(matrix, row, column));
         [size(*bytes).into(), best.into()].into_iter().chain(figures).collect()
     };
     let rows = matrix.sizes.iter().enumerate().map(row).collect();
@@ -216,83 +194,20 @@ fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {
     chart(name, about, Drawing::Lines(sizes(matrix), y, lines), None)
 }
 
-fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Table) -> Block {
+fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Option<Table>) -> Block {
     let mut lines = lines(cx, matrix, |case, summary| {
-        let cpu_ns = summary.per_op.cpu_ns;
+        let (cpu, unit) = summary.per_op.cpu();
         let hover = vec![
             format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
-            format!("{} of CPU time", with_unit("ns", cpu_ns)),
+            format!("{} of CPU time", with_unit(unit, cpu)),
         ];
-        Point { x: 0.0, y: cpu_ns, interval: None, hover }
+        Point { x: 0.0, y: cpu, interval: None, hover }
     });
     // CPU time is counted in ticks by some kernels, so zero is possible, and a logarithmic axis has no place for it.
     lines.iter_mut().for_each(|line| line.points.retain(|point| point.y > 0.0));
     let (low, high) = lines::range(lines.iter().flat_map(|line| &line.points).map(|point| point.y));
-    let y = Axis::Log(LogAxis::values("ns/operation", low, high));
+    let unit = matrix.column(0).next().map_or("ns", |(_, _, summary)| summary.per_op.cpu().1);
+    let y = Axis::Log(LogAxis::values(&format!("{unit}/operation"), low, high));
     let name = format!("CPU time per operation: {}", title(matrix));
-    chart(name, "", Drawing::Lines(sizes(matrix), y, lines), Some(figures))
-}
-
-/// Counts per operation of every mechanism, and medians of its series where there are any: a value, or `low … high` over
-/// its sizes.
-fn counts(matrix: &Matrix<'_>) -> (Table, Option<Table>) {
-    let places = 0..matrix.columns.len();
-    let of = |column| matrix.column(column).map(|(_, _, summary)| &summary.per_op);
-    let cpu = Scale::new("ns", places.clone().flat_map(of).map(|per_op| per_op.cpu_ns));
-    let name = |column: usize| Cell::from(matrix.columns[column].name.as_str());
-    let heads = ["per operation", "voluntary switches", "involuntary switches", "minor faults"];
-    let heads = heads.map(String::from).into_iter().chain([format!("CPU {}", cpu.name)]);
-    let row = |column: usize| {
-        let over = |get: fn(&PerOp) -> f64, show: &dyn Fn(f64) -> String| {
-            Cell::from(range(of(column).map(get), show))
-        };
-        vec![
-            name(column),
-            over(|per_op| per_op.voluntary_switches, &count),
-            over(|per_op| per_op.involuntary_switches, &count),
-            over(|per_op| per_op.minor_faults, &count),
-            over(|per_op| per_op.cpu_ns, &|value| cpu.show(value)),
-        ]
-    };
-    let per_operation = Table::new("", heads, places.clone().map(row).collect());
-    let series = series(matrix);
-    let further = (!series.is_empty()).then(|| {
-        let heads = std::iter::once("also counted".to_owned()).chain(series.iter().map(|(_, of)| of.label()));
-        let row = |column: usize| {
-            let cell = |(name, series): &(&str, Series)| {
-                let values = matrix.column(column).filter_map(|(_, _, summary)| summary.series.get(*name));
-                Cell::from(range(values.copied(), &|value| series.scale.show(value)))
-            };
-            std::iter::once(name(column)).chain(series.iter().map(cell)).collect()
-        };
-        Table::new("", heads, places.map(row).collect())
-    });
-    (per_operation, further)
-}
-
-/// The further series of a matrix, by name, each with a unit that suits all its mechanisms. Switches of one kind stand
-/// among the counts per operation already.
-fn series<'a>(matrix: &Matrix<'a>) -> Vec<(&'a str, Series)> {
-    let all = || (0..matrix.columns.len()).flat_map(|column| matrix.column(column));
-    let names: BTreeSet<&str> = all()
-        .flat_map(|(_, _, summary)| summary.series.keys().map(String::as_str))
-        .filter(|name| !name.contains("voluntary_switches"))
-        .collect();
-    let values = |name: &str| {
-        all().filter_map(|(_, _, summary)| summary.series.get(name).copied()).collect::<Vec<_>>()
-    };
-    names.into_iter().map(|name| (name, Series::new(name, values(name).into_iter()))).collect()
-}
-
-/// One value, or the lowest and the highest; nothing where there is none.
-fn range(values: impl Iterator<Item = f64>, show: &dyn Fn(f64) -> String) -> String {
-    let (low, high) = values
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-    if low > high {
-        return String::new();
-    }
-    match (show(low), show(high)) {
-        (low, high) if low == high => low,
-        (low, high) => format!("{low} … {high}"),
-    }
+    chart(name, "", Drawing::Lines(sizes(matrix), y, lines), figures)
 }

@@ -1,44 +1,48 @@
-//! Comparisons in sentences: which is best, then each comparison behind a fold, fastest first.
+//! Comparisons in sentences: which order of mechanisms is sure, then each comparison behind a fold.
 
 use crate::document::{Block, Item, Section};
-use crate::findings::{chosen, contests, others};
+use crate::findings::{by_chance, chosen, contests, line, others, table};
 use crate::model::Report;
-use crate::notes::{FEW, few};
+use crate::notes::{ELSEWHERE, FEW, few};
 use crate::words::many;
 
-const ABOUT: &str = "Cases measured in the same rounds, pair by pair. In brackets the 95 % interval of the ratio. Where two \
-                     intervals overlap, no order is claimed.";
+const ABOUT: &str = "Each line compares the mechanisms of one pattern, payload and placement pair by pair: through their ratios to the hub, \
+                     or by runs of the same round. Everything that a line calls sure holds simultaneously; the confidence accounts for \
+                     the number of lines.";
+const PAIRS: &str =
+    "The interval of each of these pairs has 95 % by itself; the number of pairs is not accounted for.";
 
-/// Nothing where the record has no comparison.
+/// Nothing where the record compares nothing.
 pub fn section(report: &Report) -> Option<Section> {
     let contests = contests(report);
     let others: Vec<String> = others(report).into_iter().map(|finding| finding.sentence).collect();
-    let mut rest = contests.len();
-    let mut blocks = vec![Block::Paragraph(ABOUT.into())];
-    let mut list: Vec<Item> = Vec::new();
-    for contest in chosen(&contests, FEW) {
-        list.push(contest.line(report).into());
-        rest -= 1;
+    let mut blocks = Vec::new();
+    if !contests.is_empty() {
+        let chance: Vec<String> = report.findings.iter().map(|findings| by_chance(&findings.what)).collect();
+        blocks.push(Block::Paragraph(format!("{ABOUT} {}", chance.join(" ")).trim_end().into()));
     }
-    list.extend(
-        (rest > 0).then(|| Item::from(format!("… {rest} more in the fold of the HTML and Markdown reports"))),
-    );
+    let mut list: Vec<Item> =
+        chosen(&contests, FEW).into_iter().map(|contest| line(report, contest).into()).collect();
+    let rest = contests.len() - list.len();
+    list.extend((rest > 0).then(|| Item::without_folds(format!("… {rest} more; {ELSEWHERE}"))));
     blocks.extend((!list.is_empty()).then_some(Block::List(list)));
     let mut all = Vec::new();
-    let mut count = others.len();
     for contest in &contests {
-        let findings: Vec<String> =
-            contest.findings(report).into_iter().map(|finding| finding.sentence).collect();
-        count += findings.len();
-        all.push(Block::Heading(contest.line(report)));
-        all.push(Block::sentences(findings));
+        all.push(Block::Heading(line(report, contest)));
+        all.push(Block::Table(table(report, contest)));
     }
+    let count = contests.len() + others.len();
     if !others.is_empty() {
         if contests.is_empty() {
+            blocks.push(Block::Paragraph(PAIRS.into()));
             blocks.push(Block::List(few(others.iter().cloned().map(Item::from).collect())));
         }
-        all.extend([Block::Heading("Other pairs".into()), Block::sentences(others)]);
+        all.extend([
+            Block::Heading("Other pairs".into()),
+            Block::Paragraph(PAIRS.into()),
+            Block::sentences(others),
+        ]);
     }
-    blocks.push(Block::fold(format!("{}, fastest first", many(count, "comparison")), all));
+    blocks.push(Block::fold(format!("{}, lowest cost first", many(count, "comparison")), all));
     (count > 0).then(|| Section::new("findings", "Findings", blocks))?
 }

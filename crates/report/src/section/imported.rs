@@ -15,7 +15,7 @@ const SETTINGS: [(&str, &str); 4] = [
 ];
 /// The fact of a case that says what kind of figure it is.
 const NOTE: &str = "note";
-/// So many cases of a note are named.
+/// Largest number of cases that a note names.
 const MOST_NAMED: usize = 4;
 
 /// Nothing where no record was imported.

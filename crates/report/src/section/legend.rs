@@ -3,23 +3,40 @@
 use super::Context;
 use crate::document::{Block, Section};
 
-const MARKS: [(&str, &str); 6] = [
-    ("* or bold:", "best median of those beside it"),
+const MARKS: [(&str, &str); 9] = [
+    ("* or bold:", "the best median at that payload"),
     ("±:", "from the median to the farther end of its 95 % interval; [low high] is that interval in full"),
+    (
+        "× hub:",
+        "the cost as a multiple of that of the hub, the case with which it took turns; (low–high) is the 95 % interval",
+    ),
+    ("× NAME:", "the cost as a multiple of that of NAME, by runs of the same round"),
+    ("low … high:", "the lowest and the highest value over the payloads"),
+    (
+        "/op:",
+        "per operation, summed over all roles; an operation is a round trip, a hop, a message or an event, as the unit says",
+    ),
     ("!:", "a counter check failed: switches, faults or bytes differ from what the case must show"),
     (
         "~:",
         "not one steady state: two modes, a step, a slope, or neighbouring samples that resemble each other",
     ),
-    ("–:", "skipped; the reason is below"),
-    ("low … high:", "the lowest and the highest value over the payload sizes"),
+    ("–:", "skipped; the reason is in the section Skipped"),
 ];
 
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 12] = [
     ("mechanism", "a way to move bytes between processes: a pipe, a socket, a ring in shared memory"),
     ("case", "a pattern, a mechanism, a payload size, a placement, and the other settings"),
     ("hop", "one message one way"),
     ("round trip", "a message and its answer, so two hops; never compare it with a hop"),
+    (
+        "hub",
+        "a case of the same kind and placement with which a case takes turns in slices of some milliseconds",
+    ),
+    (
+        "user CPU, kernel CPU",
+        "CPU time in user mode and in the kernel; a kernel that counts ticks scales both to the time used",
+    ),
     ("placement", "on which CPUs the processes run: on one, on two that share a cache, and so on"),
     ("run", "one measurement of a case by freshly started processes; its value is the median of its samples"),
     ("sample", "one timed batch of operations inside a run, long enough that the clock does not matter"),

@@ -88,10 +88,11 @@ fn clock(header: &Header) -> Vec<Fact> {
     if clock.source.is_empty() {
         return vec![];
     }
+    let unit = if clock.counts_instructions() { "instructions" } else { "ns" };
     let mut facts = vec![
         fact("Source", &format!("{} ({})", clock.source, clock.kernel_source)),
-        fact("Resolution", &format!("{} ns", significant(clock.resolution_ns))),
-        fact("Cost of a reading", &format!("{} ns", significant(clock.read_ns))),
+        fact("Resolution", &format!("{} {unit}", significant(clock.resolution_ns))),
+        fact("Cost of a reading", &format!("{} {unit}", significant(clock.read_ns))),
     ];
     facts
         .extend(clock.tsc_hz.map(|hz| fact("Time-stamp counter", &format!("{} GHz", significant(hz / 1e9)))));

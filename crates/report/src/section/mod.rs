@@ -11,6 +11,7 @@ mod imported;
 mod legend;
 mod machine;
 mod remarks;
+mod rows;
 mod scaling;
 mod series;
 

@@ -14,10 +14,10 @@ use crate::words::plain;
 /// Number of cases that are not folded; a folded chart is drawn when it is opened.
 const OPEN: usize = 2;
 
-const ABOUT: &str = "Of each case the run whose value is nearest to the median. Dashed: the levels of a step or of two modes, as \
-                     found over all runs. Upright: where the level of this run changes.";
+const ABOUT: &str = "Each chart shows one run of a case: the run whose value is nearest to the median. Dashed lines are the levels of a \
+                     step or of two modes, as found over all runs. The vertical line is where the level of this run changes.";
 
-/// Nothing where no case has a course over time that is of interest.
+/// The section, unless no case has a series or a fan-in with samples.
 pub fn section(report: &Report) -> Option<Section> {
     let charts = report.cases.iter().filter_map(|case| shown(report, case));
     let fold = |(index, (summary, chart)): (usize, (String, Chart))| {
@@ -31,7 +31,7 @@ pub fn section(report: &Report) -> Option<Section> {
     Section::new("series", "Series over time", blocks)
 }
 
-/// The name and the chart of a case whose course over time is of interest.
+/// The name and the chart of a case that has series, or is a fan-in.
 fn shown(report: &Report, case: &Measured) -> Option<(String, Chart)> {
     let summary = case.summary.as_ref()?;
     let has_series = case.runs.iter().any(|run| !run.series.is_empty());

@@ -13,7 +13,7 @@ const OF_THE_TRUTH: f64 = 0.8;
 const CORRECTED: usize = 3;
 
 /// What a line of its table is here: pattern and mechanism, an axis that tells cases apart (or must be absent), and what is
-/// different all the same.
+/// different nevertheless.
 struct Same {
     benchmark: &'static str,
     is: fn(&CaseId) -> bool,
@@ -37,7 +37,7 @@ const SAME: &[Same] = &[
     same(
         "atomic_rel_acq",
         |id| case(id, "pingpong", "atomic") && has(id, "order", "acqrel"),
-        "its store is relaxed, whatever its name says; ours releases, which on x86 is the same instruction",
+        "its store is relaxed, although its name says release; ours releases, which on x86 is the same instruction",
     ),
     same("barrier", |id| case(id, "pingpong", "barrier"), "without formatting log lines inside the barrier"),
     same("condition_variable", |id| case(id, "pingpong", "condvar"), ""),
@@ -63,8 +63,8 @@ const SAME: &[Same] = &[
     same("shm", |id| case(id, "stream", "buffers-barrier") && has(id, "backing", "shm"), ""),
 ];
 
-const THREADS: &str = "roles are processes that run already, and have blocks of their own; the time to start threads is in theirs";
-const FRESH: &str = "the receiver copies to memory that is touched for the first time, as there";
+const THREADS: &str = "our roles are processes that run already, each with blocks of its own; the published figure includes the time to start threads";
+const FRESH: &str = "the receiver copies to memory that is touched for the first time, as in akbench";
 
 fn mt(id: &CaseId, roles: &str) -> bool {
     case(id, "parallel", "memcpy") && has(id, "roles", roles)

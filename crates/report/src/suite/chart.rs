@@ -1,8 +1,8 @@
-//! The charts of the kdbus discussion: SIZE, COPY, MEMFD, MAX, IBENCH, SPEEDUP, for one CPU and two.
+//! The charts of the kdbus discussion: SIZE, COPY, MEMFD, MAX, IBENCH, SPEEDUP, for one CPU and two, and a call over Causeway.
 
 use std::cmp::Ordering;
 
-use weighbridge_record::{Crossover, Line, Summary, derive};
+use weighbridge_record::{Crossover, Line, Ratio, Summary, derive};
 use weighbridge_stats::curve::{Both, Meeting, meeting};
 
 use super::published::{KDBUS_2014, Row, rows};
@@ -36,20 +36,24 @@ pub(super) const KDBENCH: Chart = Chart {
 const COPY: &str = "causeway-sw";
 const MEMFD: &str = "memfd-pass";
 const PIPE: &str = "pipe";
+const CALL: &str = "causeway-call";
 const PLACEMENTS: [(&str, &str); 2] = [("same-cpu", "single cpu"), ("two-cpus", "dual cpu")];
 
 pub(super) fn section(record: &Record<'_>, chart: &Chart) -> Section {
     let published: Vec<Row> =
         rows(KDBUS_2014).into_iter().filter(|row| row.text("harness") == chart.harness).collect();
     let skips = PLACEMENTS.iter().flat_map(|(placement, _)| {
-        published
-            .iter()
-            .flat_map(move |row| [COPY, MEMFD, PIPE].map(|what| find(record, what, placement, bytes(row))))
+        published.iter().flat_map(move |row| {
+            [COPY, MEMFD, PIPE, CALL].map(|what| find(record, what, placement, bytes(row)))
+        })
     });
     let mut notes = vec![
         "COPY here is Causeway, a log in shared memory that its receiver copies from, waiting by blocking; MEMFD passes the \
          descriptor of a memory file that is used again; IBENCH is a pipe each way with poll() before each read, payload \
-         there and back. The sender fills each payload, and no process reads it, as there."
+         there and back. The sender fills each payload and no process reads it, as in 2014."
+            .to_string(),
+        "CAUSEWAY is a call over Causeway: request and reply over a pair of logs, numbered, as a program gets it from the library. \
+         It is not part of MAX, and has a SPEEDUP of its own."
             .to_string(),
         "All columns are round trips per second. MAX is the better of COPY and MEMFD by its median, with the interval of that \
          one. SPEEDUP is IBENCH over MAX, the median over pairs of runs of one round with its sign-test interval of 95 %: \
@@ -85,7 +89,7 @@ fn find<'a>(record: &Record<'a>, mechanism: &str, placement: &str, bytes: u64) -
 
 fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) -> Table {
     let row = |row: &Row| {
-        let ours = [COPY, MEMFD, PIPE].map(|what| find(record, what, placement, bytes(row)));
+        let ours = [COPY, MEMFD, PIPE, CALL].map(|what| find(record, what, placement, bytes(row)));
         let per_second = ours.map(|found| found.figure(|ns| 1e9 / ns));
         let cell = |index: usize| match &per_second[index] {
             Some(figure) => figure.whole(),
@@ -95,10 +99,12 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
         let better = [0, 1].into_iter().filter(|index| value(index).is_some());
         let better = better.max_by(|a, b| value(a).partial_cmp(&value(b)).unwrap_or(Ordering::Equal));
         let max = better.map_or(String::new(), cell);
-        let speedup = better.map_or(String::new(), |better| speedup(record, ours[2], ours[better]));
+        let of_max = better.map_or(String::new(), |better| speedup(record, ours[2], ours[better]));
+        let of_call = speedup(record, ours[2], ours[3]);
         let theirs =
             ["copy_roundtrips_per_s", "memfd_roundtrips_per_s", "ibench_roundtrips_per_s", "speedup"];
-        let mut cells = vec![bytes(row).to_string(), cell(0), cell(1), max, cell(2), speedup];
+        let mut cells =
+            vec![bytes(row).to_string(), cell(0), cell(1), max, cell(2), of_max, cell(3), of_call];
         cells.extend(theirs.map(|column| row.text(column).to_string()));
         cells
     };
@@ -108,6 +114,8 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
         "MEMFD",
         "MAX",
         "IBENCH",
+        "SPEED\nUP",
+        "CAUSEWAY",
         "SPEED\nUP",
         "2014:\nCOPY",
         "\nMEMFD",
@@ -127,7 +135,16 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
 /// from the medians alone where the record has no such pair.
 fn speedup(record: &Record<'_>, ibench: Found<'_>, max: Found<'_>) -> String {
     let (Some(pipe), Some(other)) = (ibench.side(), max.side()) else { return String::new() };
-    let Some(line) = derive::ratio(pipe, other, "value") else { return String::new() };
+    let (baseline, case) = (&pipe.summary.case, &other.summary.case);
+    let is_it = |line: &Ratio| {
+        line.baseline == *baseline
+            && line.case == *case
+            && line.figure == "value"
+            && line.baseline_record.is_none()
+    };
+    // What was compared for the report only is of other ratios.
+    let held = if record.report.is_compared { None } else { record.held(&record.report.ratios, is_it) };
+    let Some(line) = held.or_else(|| derive::ratio(pipe, other, "value")) else { return String::new() };
     let text = match line.ci95 {
         Some(interval) => format!("{:.2} {}", line.ratio, reach(line.ratio, interval)),
         None if line.pairs == 0 => format!("{:.2}", line.ratio),
@@ -145,7 +162,12 @@ fn equally_fast(record: &Record<'_>, placement: &str) -> String {
             Found::Value(_, second) => Some((first, second)),
             _ => None,
         });
-    let Some(line) = derive::crossover(&both.collect::<Vec<(&Summary, &Summary)>>()) else {
+    let both: Vec<(&Summary, &Summary)> = both.collect();
+    let is_it = |line: &Crossover| {
+        both.iter().any(|(first, second)| line.first == first.case && line.second == second.case)
+    };
+    let held = record.held(&record.report.crossovers, is_it);
+    let Some(line) = held.or_else(|| derive::crossover(&both)) else {
         return "Copy and memfd were not measured at a common size.".into();
     };
     let text = told(&line);

@@ -28,8 +28,8 @@ pub(super) fn section(record: &Record<'_>) -> Section {
     let published = rows(EPOLL_2006);
     let table = |setting: &Setting| table(record, setting, &published);
     let mut notes = vec![
-        "Lines are intervals in the order of time, theirs of one second, ours shorter (see below each table) and given per \
-         second. Ours are those of the run nearest to the median of all."
+        "Each line is an interval, in the order of time: of one second in the published output, shorter in ours (see below each \
+         table) and given per second. Our intervals are those of the run whose value is nearest to the median of all runs."
             .to_string(),
         "ctxt/sec: theirs are the whole system's, ours those of reader and writer. samples per call: theirs since the \
          beginning of the run, which hides what changes; in that second: taken apart again. Ours are of each interval."

@@ -1,8 +1,8 @@
 //! Suites that repeat what another tool measured: its table, in its order and units, with the published figures beside
 //! ours. One file for each suite, and one line in [`SUITES`]; the record's header says which suite it was.
 //!
-//! Ratios and crossovers are lines that [`weighbridge_record::derive`] makes; a table shows what they say, and
-//! [`derived`] hands them out.
+//! Ratios, crossovers and figures beside published ones are lines of the record; of a record without them
+//! [`weighbridge_record::derive`] makes them. A table shows what they say, and [`derived`] hands them out.
 
 mod akbench;
 mod chart;
@@ -13,11 +13,11 @@ mod slab_test;
 
 use std::cell::RefCell;
 
-use weighbridge_record::{CaseId, Header, Line, Summary, derive};
+use weighbridge_record::{CaseId, Header, Line, Published, Summary, derive};
 
 use crate::document::{self, Block, Cell, Column};
 use crate::figure::marks;
-use crate::model::{Measured, Report};
+use crate::model::{Measured, Report, Sourced};
 use crate::units::{reach, significant};
 use crate::words::many;
 
@@ -87,6 +87,13 @@ pub fn derived(report: &Report) -> Vec<(usize, Line)> {
     composed(report).into_iter().flat_map(|(_, lines)| lines).collect()
 }
 
+/// Are the ratios of this record those of the tables of its suite?
+pub fn has_ratios(report: &Report, source: usize) -> bool {
+    let header = report.sources.get(source).and_then(|source| source.header.as_ref());
+    let suite = header.and_then(|header| header.settings.get("suite"));
+    suite.is_some_and(|suite| SUITES.iter().any(|(known, _)| known == suite))
+}
+
 fn composed(report: &Report) -> Vec<(document::Section, Vec<(usize, Line)>)> {
     let of = |(source, header): (usize, &Header)| {
         let name = header.settings.get("suite")?;
@@ -150,12 +157,20 @@ impl<'a> Record<'a> {
         ours: f64,
     ) -> String {
         let Found::Value(case, _) = found else { return String::new() };
-        let Some(line) = derive::published(&case.id, source, name, unit, theirs, ours) else {
-            return String::new();
+        let is_it = |line: &Published| {
+            line.case == case.id && (line.source.as_str(), line.name.as_str()) == (source, name)
         };
+        let held = self.held(&self.report.published, is_it);
+        let made = || derive::published(&case.id, source, name, unit, theirs, ours);
+        let Some(line) = held.or_else(made) else { return String::new() };
         let text = significant(line.ratio);
         self.derived.borrow_mut().push(Line::Published(line));
         text
+    }
+
+    /// A derived line that the record holds.
+    fn held<T: Clone>(&self, of: &[Sourced<T>], is_it: impl Fn(&T) -> bool) -> Option<T> {
+        of.iter().find(|line| line.source == self.source && is_it(&line.what)).map(|line| line.what.clone())
     }
 
     /// Which machine the figures of today come from.
@@ -236,7 +251,8 @@ fn reasons<'a>(found: impl IntoIterator<Item = Found<'a>>) -> Vec<String> {
 }
 
 /// What no ratio to another machine can mean.
-const NOT_A_RACE: &str = "The machines differ: a ratio to a published figure says how far the two tables are apart, not which program is better.";
+const NOT_A_RACE: &str =
+    "The machines differ: a ratio to a published figure compares two machines as well as two programs.";
 
 #[cfg(test)]
 mod tests {

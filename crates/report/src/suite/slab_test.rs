@@ -11,8 +11,7 @@ pub(super) fn section(record: &Record<'_>) -> Section {
     let tsc_hz = record.header.machine.clock.tsc_hz;
     let mut notes = vec![
         "Theirs is the allocator of the kernel, measured by a module; ours is malloc and free of the C library in a process, \
-         which is another program altogether. What can be compared is the form of the curve, and one allocator of a machine \
-         with another (--set allocator=system,jemalloc,mimalloc,tcmalloc)."
+         which is a different program. The forms of the curves can be compared, and two allocators of one machine (--set allocator=system,jemalloc,mimalloc,tcmalloc)."
             .to_string(),
         match tsc_hz {
             Some(hz) => format!(
@@ -193,7 +192,7 @@ fn together(record: &Record<'_>, tsc_hz: Option<f64>) -> Table {
         let mut row = vec![bytes.to_string()];
         for (mechanism, count) in TESTS {
             let found = record.find(|id| is(id, "parallel", mechanism, bytes, count));
-            // A rate of all who do it becomes the time that one needs; who hands over is counted where objects are freed.
+            // The rate of all roles becomes the time that one role needs; a hand-over is counted where objects are freed.
             let roles = match found {
                 Found::Value(case, _) => case.case.as_ref().map_or(1, |case| case.roles.len()),
                 _ => 1,

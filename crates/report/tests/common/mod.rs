@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::{
     Cache, Case, CaseId, Clock, Comparison, Cpu, End, Header, Latencies, Line, Machine, Node, Noise, PerOp,
-    Problem, Reading, Regime, RegimeKind, Run, Skipped, StoppedBy, Summary, Tool,
+    Problem, Reading, Regime, RegimeKind, Run, Skipped, StoppedBy, Summary, ToHub, Tool,
 };
 
 pub const SIZES: [u64; 6] = [1, 64, 4096, 65536, 1 << 20, 1 << 22];
@@ -117,6 +117,14 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
     // A width that differs from case to case, without a generator of random numbers.
     let width = 0.002 + (id.to_string().bytes().map(u64::from).sum::<u64>() % 37) as f64 / 1500.0;
     let on_one_cpu = id.placement == "same-cpu";
+    let cpu_ns = if unit.ends_with("/s") { 1e9 / median * 4096.0 } else { median * 0.97 };
+    let times = median / 1400.0;
+    let to_hub = (id.pattern == "pingpong").then(|| ToHub {
+        hub: CaseId::new("pingpong", "futex", 0, &id.placement),
+        median: times,
+        ci95: Some([times * 0.98, times * 1.02]),
+        sets: 9,
+    });
     Summary {
         case: id.clone(),
         unit: unit.into(),
@@ -127,7 +135,7 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
         range: [median * (1.0 - 2.0 * width), median * (1.0 + 3.0 * width)],
         spread_between: width / 2.0,
         spread_within: width / 3.0,
-        to_hub: None,
+        to_hub,
         best: None,
         slow_share: None,
         stopped_by: StoppedBy::Precision,
@@ -135,7 +143,9 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
             voluntary_switches: if on_one_cpu { 2.0 } else { 1.97 },
             involuntary_switches: if on_one_cpu { 0.0001 } else { 0.02 },
             minor_faults: 0.0,
-            cpu_ns: if unit.ends_with("/s") { 1e9 / median * 4096.0 } else { median * 0.97 },
+            cpu_ns,
+            user_ns: (!on_one_cpu).then_some(cpu_ns * 0.25),
+            kernel_ns: (!on_one_cpu).then_some(cpu_ns * 0.75),
             ..PerOp::default()
         },
         series: BTreeMap::new(),
@@ -234,6 +244,23 @@ fn comparisons(lines: &mut Vec<Line>) {
     }
 }
 
+/// Twelve runs of each of some mechanisms at 4 KiB, which scatter by 10 % to either side, each in its own way.
+fn runs_at_4_kib(lines: &mut Vec<Line>) {
+    for (placement, factor) in [("same-cpu", 1.0), ("two-cpus", 7.5)] {
+        for (own, (mechanism, value)) in
+            [("pipe", 2980.0), ("ring-futex", 2040.0), ("unix-stream", 3060.0), ("tcp", 9520.0)]
+                .into_iter()
+                .enumerate()
+        {
+            let id = id("roundtrip", mechanism, &[], 4096, placement);
+            for index in 0..12u32 {
+                let share = (f64::from((index * 5 + own as u32 * 7) % 12) - 5.5) / 55.0;
+                lines.push(Line::Run(run(&id, index, value * factor * (1.0 + share))));
+            }
+        }
+    }
+}
+
 /// A finished record with two placements, skips, shape violations and regimes.
 pub fn whole() -> Reading {
     let mut lines = vec![header()];
@@ -242,6 +269,7 @@ pub fn whole() -> Reading {
         over_sizes(&mut lines, placement);
     }
     without_sizes(&mut lines);
+    runs_at_4_kib(&mut lines);
     comparisons(&mut lines);
     lines.push(skip(
         id("roundtrip", "ring-futex", &[("wait", "uring")], 1, "same-cpu"),

@@ -1,6 +1,6 @@
-//! What a case did that its hub did not do in the same slices.
+//! What a case did that its hub did not do in the same slices; and departures that correlation of the samples cannot explain.
 
-use super::{ALPHA, Regime, RegimeKind, chance, figure, gap_test};
+use super::{ALPHA, CaseRegime, RegimeKind, WORTH_SAYING, Within, chance, figure, gap_test};
 use crate::correlation::{pooled_lag1, spacing};
 use crate::evidence::Evidence;
 use crate::order::{assert_finite, median};
@@ -15,69 +15,87 @@ const FEWEST_BLOCKS: usize = 9;
 const FEWEST_SETS: usize = 8;
 
 /// A trend of its own within sets, or two modes of its own, of a case against its hub: `sets` are the log ratios of the blocks
-/// of each set, in order of time ([`block_log_ratios`](crate::duet::block_log_ratios)). What is smaller than `threshold` on
-/// logarithms is not reported; half of the half-width of the interval that is printed is a good one, because less does not
-/// change what is read.
+/// of each set, in order of time ([`block_log_ratios`](crate::duet::block_log_ratios)), plus any constant that puts them into another
+/// unit. What is smaller than `threshold` on logarithms is not reported; half of the width of the interval that is printed is a good
+/// one, because less does not change what is read. Nor is a trend below [`WORTH_SAYING`].
 ///
 /// Neighbouring blocks may be correlated as they like; sets must be independent of each other. Nothing is said below eight sets.
 /// * Trend ([`RegimeKind::Slope`]): each set gives one number, the median of its last third less that of its first. Where the case has no
 ///   trend of its own these are symmetric about 0, whatever the correlation within a set; the signed-rank test over the sets decides.
-/// * Two modes ([`RegimeKind::TwoModes`], levels as ratios to the hub): [`gap_test`] on the sets' medians, and if they have one mode, on
-///   blocks that are so far apart that their correlation is at most 0.2, by the correlation pooled over the sets.
+/// * Two modes ([`RegimeKind::TwoModes`], levels in the unit of the values): [`gap_test`] on the sets' medians, and if they have one mode,
+///   on blocks that are so far apart that their correlation is at most 0.2, by the correlation pooled over the sets.
 ///
 /// # Panics
 /// If a value is not finite or `threshold` is negative.
-pub fn against_hub<S: AsRef<[f64]>>(sets: &[S], threshold: f64) -> Vec<Regime> {
-    assert!(threshold >= 0.0, "a threshold of {threshold}");
-    let sets: Vec<&[f64]> = sets.iter().map(AsRef::as_ref).filter(|set| set.len() >= FEWEST_BLOCKS).collect();
-    sets.iter().for_each(|set| assert_finite(set));
-    if sets.len() < FEWEST_SETS {
-        return vec![];
-    }
-    let trend = trend(&sets, threshold);
-    two_modes(&sets, threshold, trend.is_none()).into_iter().chain(trend).collect()
+pub fn against_hub<S: AsRef<[f64]>>(sets: &[S], threshold: f64) -> Vec<CaseRegime> {
+    find(sets, threshold, ["sets", "blocks", "scaled by the hub, "])
 }
 
-fn trend(sets: &[&[f64]], threshold: f64) -> Option<Regime> {
-    let rise = |set: &&[f64]| {
-        let third = set.len() / 3;
-        median(&set[set.len() - third..]) - median(&set[..third])
+/// As [`against_hub`], of a case that was measured alone: `runs` are the logarithms of the samples of each run. Noise of the machine
+/// that lasts no longer than a run is no trend; drifts and modes of the machine itself are found like those of the case.
+///
+/// # Panics
+/// As [`against_hub`].
+pub fn of_correlated<S: AsRef<[f64]>>(runs: &[S], threshold: f64) -> Vec<CaseRegime> {
+    find(runs, threshold, ["runs", "samples", ""])
+}
+
+/// `words` name a group of values and a value, and say what the values are.
+fn find<S: AsRef<[f64]>>(groups: &[S], threshold: f64, words: [&str; 3]) -> Vec<CaseRegime> {
+    assert!(threshold >= 0.0, "a threshold of {threshold}");
+    let groups: Vec<&[f64]> =
+        groups.iter().map(AsRef::as_ref).filter(|group| group.len() >= FEWEST_BLOCKS).collect();
+    groups.iter().for_each(|group| assert_finite(group));
+    if groups.len() < FEWEST_SETS {
+        return vec![];
+    }
+    let trend = trend(&groups, threshold, words);
+    two_modes(&groups, threshold, trend.is_none(), words).into_iter().chain(trend).collect()
+}
+
+fn trend(groups: &[&[f64]], threshold: f64, [group, _, scaled]: [&str; 3]) -> Option<CaseRegime> {
+    let rise = |values: &&[f64]| {
+        let third = values.len() / 3;
+        median(&values[values.len() - third..]) - median(&values[..third])
     };
-    let rises = Evidence::Paired(sets.iter().map(rise).collect());
-    let (p, change) = (rises.p(), rises.log_ratio()?);
+    let rises = Evidence::Paired(groups.iter().map(rise).collect());
     // From the middle of the first third to that of the last are two thirds of a set.
-    if p > ALPHA || change.abs() * 1.5 < threshold {
+    let (p, change) = (rises.p(), 1.5 * rises.log_ratio()?);
+    if p > ALPHA || change.abs() < threshold.max(WORTH_SAYING) {
         return None;
     }
-    let percent = figure(100.0 * (1.5 * change).exp_m1());
-    let detail = format!(
-        "the ratio to the hub changes by {percent} % within a set, over {} sets ({})",
-        sets.len(),
-        chance(p)
-    );
-    Some(Regime { kind: RegimeKind::Slope, levels: None, p, detail })
+    let percent = figure(100.0 * change.exp_m1());
+    let runs = groups.len();
+    let detail =
+        format!("{scaled}the level changes by {percent} % from end to end of {runs} {group} ({})", chance(p));
+    Some(CaseRegime { kind: RegimeKind::Slope, within: Within::Samples, runs, levels: None, detail })
 }
 
 /// `looks_within` is false where a trend explains why the beginning and the end of the sets differ.
-fn two_modes(sets: &[&[f64]], threshold: f64, looks_within: bool) -> Option<Regime> {
-    let ratios = |logs: Vec<f64>| logs.into_iter().map(f64::exp).collect::<Vec<_>>();
+fn two_modes(
+    groups: &[&[f64]],
+    threshold: f64,
+    looks_within: bool,
+    [group, value, scaled]: [&str; 3],
+) -> Option<CaseRegime> {
+    let plain = |logs: Vec<f64>| logs.into_iter().map(f64::exp).collect::<Vec<_>>();
     let far =
         |values: &Vec<f64>| gap_test(values).filter(|gap| (gap.levels[1] / gap.levels[0]).ln() >= threshold);
-    let medians = ratios(sets.iter().map(|set| median(set)).collect());
-    let thinned = || {
-        let step = 1 + spacing(pooled_lag1(sets).unwrap_or(0.0), NEARLY_INDEPENDENT);
-        ratios(sets.iter().flat_map(|set| set.iter().skip(step / 2).step_by(step).copied()).collect())
+    let found = |within: Within, runs: usize, what: String, values: &Vec<f64>| {
+        let found = far(values)?.regime(values.len());
+        let detail = format!("{scaled}of the {what}, {}", found.detail);
+        Some(CaseRegime { kind: found.kind, within, runs, levels: found.levels, detail })
     };
-    let (gap, n, what) = match far(&medians) {
-        Some(gap) => (gap, medians.len(), "sets"),
-        None if !looks_within => return None,
-        None => {
-            let blocks = thinned();
-            (far(&blocks)?, blocks.len(), "blocks far apart")
+    let medians = plain(groups.iter().map(|values| median(values)).collect());
+    found(Within::Runs, 1, format!("medians of {group}"), &medians).or_else(|| {
+        if !looks_within {
+            return None;
         }
-    };
-    let found = gap.regime(n);
-    Some(Regime { detail: format!("of the ratios to the hub of {what}, {}", found.detail), ..found })
+        let step = 1 + spacing(pooled_lag1(groups).unwrap_or(0.0), NEARLY_INDEPENDENT);
+        let thinned =
+            plain(groups.iter().flat_map(|set| set.iter().skip(step / 2).step_by(step).copied()).collect());
+        found(Within::Samples, groups.len(), format!("{value} far apart"), &thinned)
+    })
 }
 
 #[cfg(test)]
@@ -104,12 +122,24 @@ mod tests {
     #[test]
     fn modes_of_sets_and_modes_within_sets_are_told_apart() {
         let of_sets = against_hub(&sets(|set, _| if set.is_multiple_of(3) { 0.3 } else { 0.0 }), 0.01);
-        assert!(of_sets[0].detail.starts_with("of the ratios to the hub of sets, 8 of 12"), "{of_sets:?}");
+        assert!(
+            of_sets[0].detail.starts_with("scaled by the hub, of the medians of sets, 8 of 12"),
+            "{of_sets:?}"
+        );
+        assert_eq!((of_sets[0].within, of_sets[0].runs), (Within::Runs, 1));
         let within = against_hub(&sets(|set, block| if (block + set) % 10 < 5 { 0.3 } else { 0.0 }), 0.01);
         assert_eq!(within[0].kind, RegimeKind::TwoModes);
         assert!(within[0].detail.contains("blocks far apart"), "{within:?}");
+        assert_eq!((within[0].within, within[0].runs), (Within::Samples, 12));
         let [low, high] = within[0].levels.unwrap();
         assert!((high / low - 0.3_f64.exp()).abs() < 0.03, "{within:?}");
+    }
+
+    #[test]
+    fn samples_of_a_case_alone_are_called_samples_of_runs() {
+        let found = of_correlated(&sets(|_, block| 7.0 + 0.002 * block as f64), 0.005);
+        assert!(found[0].detail.starts_with("the level changes by 6."), "{found:?}");
+        assert!(found[0].detail.contains("of 12 runs"), "{found:?}");
     }
 
     #[test]

@@ -103,6 +103,18 @@ fn the_correlation_pooled_over_a_session_serves_as_well() {
     }
 }
 
+/// A session of a single case has no other series: its own estimate is rough, and errs to both sides.
+#[test]
+fn a_session_of_one_case_is_told_its_own_correlation() {
+    for (correlation, least) in [(0.0, 0.95), (0.3, 0.925), (0.6, 0.82)] {
+        for scatter in SCATTERS {
+            let series = |random: &mut Rng| correlated(40, scatter, correlation, random);
+            let covered = coverage(series, |values| pooled_lag1(&[values]).unwrap_or(0.0), |_| 1000.0);
+            assert!(covered >= least, "{correlation}, scatter {scatter}: {covered}");
+        }
+    }
+}
+
 /// With other cases between them, neighbours are nearly independent and need no correction.
 #[test]
 fn spaced_runs_cover_without_correction() {

@@ -121,7 +121,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         )));
     }
     shown?;
-    conclude(args, ended.unwrap_or(Ended::Interrupted), &verdicts, Some(&record))
+    conclude(args.strict, ended.unwrap_or(Ended::Interrupted), &verdicts, Some(&record))
 }
 
 fn nothing_left(skipped: &[Skipped]) -> Failure {
@@ -161,7 +161,7 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     let report = || Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     if args.out.is_none() && args.html.is_none() {
         output::print(rendered(&report(), args.format))?;
-        return conclude(args, Ended::Complete, &verdicts, None);
+        return conclude(args.strict, Ended::Complete, &verdicts, None);
     }
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     let mut writer = destination.writer;
@@ -169,7 +169,7 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         Failure::new(format!("cannot write to `{}`: {error}", destination.record.display()))
     })?;
     show(args, report(), &destination.page, &destination.record, destination.is_in_store)?;
-    conclude(args, Ended::Complete, &verdicts, Some(&destination.record))
+    conclude(args.strict, Ended::Complete, &verdicts, Some(&destination.record))
 }
 
 fn verdicts(reading: &Reading) -> Vec<CaseVerdict> {
@@ -206,8 +206,8 @@ fn rendered(report: &Report, format: CompareFormat) -> String {
 }
 
 /// The exit code of what is worst, and a sentence where there is no verdict to read.
-fn conclude(
-    args: &Compare,
+pub(super) fn conclude(
+    strict: bool,
     ended: Ended,
     verdicts: &[CaseVerdict],
     record: Option<&Path>,
@@ -237,7 +237,7 @@ fn conclude(
         ));
         return Ok(Exit::Incomplete);
     }
-    if args.strict && verdicts.iter().any(CaseVerdict::is_inconclusive) {
+    if strict && verdicts.iter().any(CaseVerdict::is_inconclusive) {
         return Ok(Exit::Inconclusive);
     }
     Ok(Exit::Fine)

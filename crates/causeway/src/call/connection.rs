@@ -1,0 +1,244 @@
+//! How two processes become the ends of a connection for calls, and what both ends do alike.
+//!
+//! The server makes all memory: a log for requests, which the client alone can write; a log for replies, which the server
+//! alone can write; and a page for each reader. So the server maps nothing that a client made, and accepts no descriptor
+//! unless its options say so.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_os::memory::Access;
+use causeway_os::socket::{
+    peer_credentials, peer_pidfd, refuse_descriptors, send_with_fds, stream_pair,
+    take_descriptors as take_descriptors_again,
+};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use super::incoming::{Incoming, Peer};
+use super::outgoing::Outgoing;
+use crate::error::{Error, Refusal, Result};
+use crate::foreign::ForeignSocket;
+use crate::log::Kind;
+use crate::log::mapped::MappedLog;
+use crate::log::pages::SubscriberPage;
+use crate::wire::{ANSWER_TIME, Incoming as Received, Message, Op, answer, ask, receive, take_fds};
+
+/// The most descriptors that travel with one message.
+pub const DESCRIPTORS_MAX: usize = 16;
+
+/// How long a client may take for a step of the handshake.
+const VISIT_TIME: Duration = Duration::from_secs(1);
+
+/// The low byte of a request's topic word; the next one holds the number of its descriptors.
+pub mod request {
+    /// A call.
+    pub const CALL: u32 = 0;
+    /// The call with this number is cancelled.
+    pub const CANCEL: u32 = 1;
+}
+
+/// The low byte of a reply's topic word; the next one holds the number of its descriptors.
+pub mod reply {
+    /// The reply of the handler.
+    pub const REPLY: u32 = 0;
+    /// The handler ended without a reply.
+    pub const NO_REPLY: u32 = 1;
+    /// The reply exceeds the limit; the payload holds its length.
+    pub const TOO_LONG: u32 = 2;
+}
+
+/// The topic word of a message.
+pub fn topic(kind: u32, descriptors: usize) -> u32 {
+    kind | (descriptors as u32) << 8
+}
+
+/// Kind and number of descriptors in the topic word of a message.
+pub fn kind_and_descriptors(topic: u32) -> (u32, usize) {
+    (topic & 0xff, (topic >> 8) as usize)
+}
+
+/// An established connection, as either end sees it.
+#[derive(Debug)]
+pub struct Connected {
+    pub outgoing: Outgoing,
+    pub incoming: Incoming,
+    pub socket: Arc<OwnedFd>,
+}
+
+/// How the process at the other end of a socket is found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It connected or accepted by itself: the kernel knows the process.
+    Path,
+    /// The pair of sockets was made by another process, perhaps.
+    Pair,
+}
+
+/// The two halves that each end builds.
+struct Memory {
+    outgoing: MappedLog,
+    incoming: MappedLog,
+    own_page: SubscriberPage,
+    peer_page: SubscriberPage,
+    doorbell: OwnedFd,
+}
+
+fn connected(memory: Memory, socket: OwnedFd, origin: Origin) -> Result<Connected> {
+    let credentials = peer_credentials(&socket)?;
+    let pidfd = match origin {
+        Origin::Path if credentials.pid != std::process::id() => {
+            peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(credentials.pid)).ok()
+        }
+        _ => None,
+    };
+    let ringing = memory
+        .doorbell
+        .try_clone()
+        .map_err(|error| Error::os("duplicate", "the doorbell of a connection", error))?;
+    let socket = Arc::new(socket);
+    let peer = Peer {
+        socket: Arc::clone(&socket),
+        pidfd: pidfd.map(Arc::new),
+        doorbell: memory.doorbell,
+        is_same_user: crate::options::is_own_user(credentials.uid),
+    };
+    Ok(Connected {
+        outgoing: Outgoing::new(Arc::new(memory.outgoing), memory.peer_page, ForeignSocket::new(ringing)),
+        incoming: Incoming::new(Arc::new(memory.incoming), memory.own_page, peer)?,
+        socket,
+    })
+}
+
+/// Becomes a client over a connected socket.
+pub fn connect(socket: OwnedFd, origin: Origin) -> Result<Connected> {
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIME))
+        .map_err(|error| Error::os("limit the wait on", "a connection", error))?;
+    let (granted, fds) = ask(&socket, Message::new(Op::Call, &[]), Some(ANSWER_TIME))?;
+    if granted.op != Op::Granted {
+        return Err(Error::invalid("answer", format!("{:?} to a client", granted.op)));
+    }
+    let [requests, replies, server_page, own_page, doorbell] = take_fds(fds)?;
+    crate::subscriber::check_doorbell(&doorbell)?;
+    let requests = MappedLog::open(&requests, Access::ReadWrite)?;
+    let replies = MappedLog::open(&replies, Access::ReadOnly)?;
+    if requests.kind() != Kind::Single || replies.kind() != Kind::Single {
+        return Err(Error::invalid("log header", "a log of several publishers cannot carry calls"));
+    }
+    let memory = Memory {
+        outgoing: requests,
+        incoming: replies,
+        own_page: SubscriberPage::open_own(&own_page)?,
+        peer_page: SubscriberPage::open(&server_page)?,
+        doorbell,
+    };
+    match ask(&socket, Message::new(Op::Mapped, &[]), Some(ANSWER_TIME))?.0.op {
+        Op::Granted => connected(memory, socket, origin),
+        other => Err(Error::invalid("answer", format!("{other:?} to a client"))),
+    }
+}
+
+/// Becomes the server of a client over a connected socket, with logs of `capacity_bytes` each. Waits for the client at each
+/// step, a second at most.
+pub fn accept(
+    socket: OwnedFd,
+    origin: Origin,
+    capacity_bytes: u64,
+    takes_descriptors: bool,
+) -> Result<Connected> {
+    // A client could make this thread close a descriptor whose close blocks.
+    match takes_descriptors {
+        true => take_descriptors_again(&socket)?,
+        false => drop(refuse_descriptors(&socket)),
+    }
+    // A client that does not read what is sent to it delays nothing.
+    rustix::io::ioctl_fionbio(&socket, true)
+        .map_err(|error| Error::os("make", "a connection non-blocking", error))?;
+    expect(&socket, Op::Call)?;
+    let refused = |error| {
+        let _ = Message::refusal(Refusal::Exhausted).send(&socket, &[]);
+        error
+    };
+    let (memory, page_fd, requests_fd) = offer(&socket, capacity_bytes).map_err(refused)?;
+    expect(&socket, Op::Mapped)?;
+    SubscriberPage::check_sealed(&page_fd)?;
+    MappedLog::seal(&requests_fd)?;
+    Message::new(Op::Granted, &[]).send(&socket, &[])?;
+    connected(memory, socket, origin)
+}
+
+/// Makes the memory of a connection and sends it to the client.
+fn offer(socket: &OwnedFd, capacity_bytes: u64) -> Result<(Memory, OwnedFd, OwnedFd)> {
+    let mut id = [[0; 16]; 2];
+    for id in &mut id {
+        rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Error::os("draw", "the number of a log", error))?;
+    }
+    let log = |name, id: [u8; 16]| {
+        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| id[at + index]));
+        MappedLog::create(name, Kind::Single, capacity_bytes, [half(0), half(8)])
+    };
+    let (requests_fd, requests) = log("requests", id[0])?;
+    let (replies_fd, replies) = log("replies", id[1])?;
+    MappedLog::seal(&replies_fd)?;
+    let (own_page_fd, own_page) = SubscriberPage::create()?;
+    SubscriberPage::seal(&own_page_fd)?;
+    let (page_fd, peer_page) = SubscriberPage::create()?;
+    let (doorbell, doorbell_far) = stream_pair()?;
+    for end in [&doorbell, &doorbell_far] {
+        let _ = refuse_descriptors(end);
+    }
+    let fds = [&requests_fd, &replies_fd, &own_page_fd, &page_fd, &doorbell_far].map(AsFd::as_fd);
+    Message::new(Op::Granted, &[]).send(socket, &fds)?;
+    let memory = Memory { outgoing: replies, incoming: requests, own_page, peer_page, doorbell };
+    Ok((memory, page_fd, requests_fd))
+}
+
+/// Waits for this request of a client. Any other is refused.
+fn expect(socket: &OwnedFd, op: Op) -> Result<()> {
+    let answer = match answer(socket, Some(VISIT_TIME)) {
+        Ok((message, _)) if message.op == op => return Ok(()),
+        Ok((message, _)) => (Refusal::NotUnderstood, Error::invalid("request", format!("{:?}", message.op))),
+        Err(error @ Error::NoAnswer) => (Refusal::TooLate, error),
+        Err(error) => (Refusal::NotUnderstood, error),
+    };
+    let _ = Message::refusal(answer.0).send(socket, &[]);
+    Err(answer.1)
+}
+
+/// Sends the descriptors of the message with this number, before the message.
+pub fn send_descriptors(socket: &OwnedFd, number: u64, fds: &[BorrowedFd<'_>]) -> Result<()> {
+    if fds.len() > DESCRIPTORS_MAX {
+        let why = format!("{} descriptors; send at most {DESCRIPTORS_MAX} with one message", fds.len());
+        return Err(Error::invalid("call", why));
+    }
+    let message = Message::new(Op::Descriptors, &[number as u32, (number >> 32) as u32]);
+    send_with_fds(socket, &message.to_bytes(), fds).map_err(|error| {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::PERM) => {
+                Error::invalid("call", "the other process takes no descriptors (ServeOptions::descriptors)")
+            }
+            Some(Errno::AGAIN) => Error::NoAnswer,
+            _ => error.into(),
+        }
+    })
+}
+
+/// Takes the `count` descriptors of the message with this number. They were sent before it.
+pub fn take_descriptors(incoming: &Incoming, number: u64, count: usize) -> Result<Vec<OwnedFd>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let invalid = || Error::invalid("message", "its descriptors are missing");
+    if count > DESCRIPTORS_MAX || !incoming.socket_is_readable()? {
+        return Err(invalid());
+    }
+    match receive(&*incoming.peer().socket, DESCRIPTORS_MAX)? {
+        Received::Message(message, fds) if message.op == Op::Descriptors && fds.len() == count => {
+            let said = u64::from(message.words[0]) | u64::from(message.words[1]) << 32;
+            if said == number { Ok(fds) } else { Err(invalid()) }
+        }
+        _ => Err(invalid()),
+    }
+}

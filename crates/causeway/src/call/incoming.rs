@@ -1,0 +1,309 @@
+//! The reading end of one direction of a connection, and how it waits.
+
+#[cfg(feature = "tokio")]
+use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use causeway_os::futex;
+use causeway_os::process::poll;
+use rustix::net::RecvFlags;
+
+use crate::error::{Error, Result};
+use crate::log::mapped::MappedLog;
+use crate::log::pages::SubscriberPage;
+use crate::log::wait::{WaitTarget, Waiter, advance_cursor};
+use crate::log::{Frame, Memory, Peek, Reader};
+use crate::spin::Spin;
+use crate::watch::Watch;
+
+/// Reads of a doorbell in a row: what a hostile process leaves in it makes one wait end early.
+const DRAIN_READS_MAX: usize = 64;
+
+/// Reads the messages that one other process writes, and waits for them. Knows when that process is gone.
+#[derive(Debug)]
+pub struct Incoming {
+    log: Arc<MappedLog>,
+    reader: Reader<Arc<MappedLog>>,
+    page: Arc<SubscriberPage>,
+    published_cursor: u64,
+    buffer: Vec<u8>,
+    /// The other process has overwritten what it must keep.
+    is_damaged: bool,
+    waiter: Waiter,
+    spin: Spin,
+    peer: Peer,
+    watch: Option<Watch>,
+}
+
+/// The process at the other end.
+#[derive(Debug)]
+pub struct Peer {
+    /// The connection. Its end shows that the process has left.
+    pub socket: Arc<OwnedFd>,
+    /// The process, if it is known. A forked child may keep its end of the connection.
+    pub pidfd: Option<Arc<OwnedFd>>,
+    /// Made readable by the other process when this one waits for it.
+    pub doorbell: OwnedFd,
+    /// Whether it is a process of the same user. Another one could move a sleeping thread from its futex.
+    pub is_same_user: bool,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Wait {
+    /// There may be a message.
+    Ready,
+    /// The time is over.
+    TimedOut,
+    /// There is no message, and the other process is gone.
+    Gone,
+}
+
+impl Incoming {
+    /// The reading end of `log` with its own `page`.
+    pub fn new(log: Arc<MappedLog>, page: SubscriberPage, peer: Peer) -> Result<Incoming> {
+        let reader = Reader::join(Arc::clone(&log))?;
+        Ok(Incoming {
+            published_cursor: reader.position(),
+            reader,
+            log,
+            page: Arc::new(page),
+            buffer: Vec::new(),
+            is_damaged: false,
+            waiter: Waiter::new(),
+            spin: Spin::default(),
+            peer,
+            watch: None,
+        })
+    }
+
+    /// The process at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// How long to poll before sleeping, at most.
+    pub fn spin_at_most(&mut self, longest: Duration) {
+        self.spin = Spin::up_to(longest);
+    }
+
+    /// The next message, its payload copied into the buffer. `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the other process overwrote what it must keep, or wrote what is no message.
+    #[inline]
+    pub fn try_take(&mut self) -> Result<Option<Frame>> {
+        let frame = match self.reader.peek()? {
+            Peek::Frame(frame) if !self.is_damaged => frame,
+            Peek::Empty(_) if !self.is_damaged => return Ok(None),
+            // A writer waits for its one reader.
+            Peek::Frame(_) | Peek::Empty(_) | Peek::Lost(_) => return Err(self.corrupt()),
+            Peek::Sealed => return Err(Error::Disconnected),
+        };
+        let length = frame.payload_bytes as usize;
+        if self.buffer.len() < length {
+            let more = length - self.buffer.len();
+            self.buffer.try_reserve(more).map_err(|_| {
+                Error::os("allocate", format!("a buffer of {length} bytes"), rustix::io::Errno::NOMEM)
+            })?;
+            self.buffer.resize(length, 0);
+        }
+        if !self.reader.copy(&frame, &mut self.buffer[..length]) {
+            return Err(self.corrupt());
+        }
+        self.reader.advance_to(frame.end);
+        let from = std::mem::replace(&mut self.published_cursor, frame.end);
+        let step = (from, frame.end);
+        if advance_cursor(self.log.tail(), self.page.words(), self.log.capacity_bytes(), step, || {}) {
+            let _ = futex::wake(self.page.cursor_futex(), u32::MAX);
+        }
+        Ok(Some(frame))
+    }
+
+    #[cold]
+    fn corrupt(&self) -> Error {
+        Error::Corrupt { position: self.reader.position() }
+    }
+
+    /// The payload of the message that was taken last, which has this length.
+    #[inline]
+    pub fn payload(&self, frame: &Frame) -> &[u8] {
+        &self.buffer[..frame.payload_bytes as usize]
+    }
+
+    /// Replaces the buffer by another one.
+    pub fn replace_buffer(&mut self, with: Vec<u8>) {
+        self.buffer = with;
+    }
+
+    /// The first bytes of the buffer.
+    pub fn buffer(&self, length: usize) -> &[u8] {
+        &self.buffer[..length]
+    }
+
+    /// The longest payload, in bytes.
+    pub fn payload_bytes_max(&self) -> usize {
+        (self.log.capacity_bytes() / 4) as usize
+    }
+
+    /// Whether [`Incoming::try_take`] returns a message or fails.
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        match self.reader.is_ready() {
+            Some(ready) => ready || self.is_damaged,
+            None => self.is_ready_slow(),
+        }
+    }
+
+    #[cold]
+    fn is_ready_slow(&mut self) -> bool {
+        match self.reader.peek() {
+            Ok(Peek::Empty(_)) => self.is_damaged,
+            // The reader has moved on: what it tells now, it does not tell again.
+            Ok(Peek::Lost(_)) => {
+                self.is_damaged = true;
+                true
+            }
+            Ok(Peek::Frame(_) | Peek::Sealed) | Err(_) => true,
+        }
+    }
+
+    /// Waits for a message, at most until `deadline`.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> Result<Wait> {
+        if self.is_ready() {
+            return Ok(Wait::Ready);
+        }
+        let start = Instant::now();
+        let mut budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
+        if let Some(deadline) = deadline {
+            budget = budget.min(deadline.saturating_duration_since(start));
+        }
+        while !budget.is_zero() {
+            for _ in 0..32 {
+                if self.is_ready() {
+                    self.spin.polling_succeeded();
+                    return Ok(Wait::Ready);
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= budget {
+                break;
+            }
+        }
+        let waited = self.sleep_until(deadline);
+        self.spin.slept(start.elapsed());
+        waited
+    }
+
+    fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Wait> {
+        let target = if self.peer.is_same_user { WaitTarget::SharedFutex } else { WaitTarget::Doorbell };
+        if target == WaitTarget::SharedFutex && self.watch.is_none() {
+            let (log, page) = (Arc::clone(&self.log), Arc::clone(&self.page));
+            let pidfd = self.peer.pidfd.as_ref();
+            self.watch = Some(Watch::start_for_peer(&self.peer.socket, pidfd, log, page)?);
+        }
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let armed = self.waiter.arm(self.log.tail(), self.page.words(), target);
+            // After arming, and the log after that: what the process wrote before it died is received.
+            let is_gone = self.is_gone();
+            let is_ready = self.is_ready();
+            let slept = match (is_ready || is_gone || left.is_some_and(|left| left.is_zero()), &self.watch) {
+                (true, _) => Ok(()),
+                (false, Some(watch)) => {
+                    let watched = watch.watched();
+                    let slept = match watched.begin_sleep(0) {
+                        true => futex::wait(&self.log.tail().wake_seq, armed.wake_seq, left).map(drop),
+                        false => Ok(()),
+                    };
+                    watched.end_sleep();
+                    slept.map_err(|error| Error::os("wait for", "a message", error))
+                }
+                (false, None) => self.sleep_on_descriptors(left),
+            };
+            self.waiter.disarm(self.page.words());
+            slept?;
+            if is_ready || self.is_ready() {
+                return Ok(Wait::Ready);
+            }
+            if is_gone {
+                return Ok(Wait::Gone);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(Wait::TimedOut);
+            }
+        }
+    }
+
+    /// Whether the other process is gone or has left, as far as this costs no system call where a thread watches it.
+    fn is_gone(&self) -> bool {
+        match &self.watch {
+            Some(watch) => watch.watched().all_peers_gone(),
+            None => self.ask_whether_gone(),
+        }
+    }
+
+    /// Whether the other process is gone or has left.
+    pub fn ask_whether_gone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut ends = vec![PollFd::new(&*self.peer.socket, PollFlags::RDHUP)];
+        // A pidfd is readable when its process has ended.
+        ends.extend(self.peer.pidfd.iter().map(|pidfd| PollFd::new(&**pidfd, PollFlags::IN)));
+        poll(&mut ends, Some(&rustix::time::Timespec::default())).is_ok_and(|ended| ended > 0)
+    }
+
+    /// A stranger could leave a thread asleep on a futex for ever. It has no way to do so on descriptors.
+    fn sleep_on_descriptors(&self, left: Option<Duration>) -> Result<()> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let left = left.and_then(|left| rustix::time::Timespec::try_from(left).ok());
+        let mut ends = vec![
+            PollFd::new(&self.peer.doorbell, PollFlags::IN),
+            PollFd::new(&*self.peer.socket, PollFlags::RDHUP),
+        ];
+        ends.extend(self.peer.pidfd.iter().map(|pidfd| PollFd::new(&**pidfd, PollFlags::IN)));
+        match poll(&mut ends, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Error::os("wait for", "a message", error)),
+        }
+        self.drain_doorbell();
+        Ok(())
+    }
+
+    fn drain_doorbell(&self) {
+        let mut notifications = [0; 64];
+        for _ in 0..DRAIN_READS_MAX {
+            match rustix::net::recv(&self.peer.doorbell, &mut notifications[..], RecvFlags::DONTWAIT) {
+                Ok((_, length)) if length == notifications.len() => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Prepares a wait in an event loop. After `Ok(true)` the next message makes [`Incoming::doorbell`] readable; after
+    /// `Ok(false)` there may be a message already.
+    #[cfg(feature = "tokio")]
+    pub fn arm(&mut self) -> bool {
+        self.drain_doorbell();
+        let _ = self.waiter.arm(self.log.tail(), self.page.words(), WaitTarget::Doorbell);
+        if self.is_ready() {
+            self.waiter.disarm(self.page.words());
+            return false;
+        }
+        true
+    }
+
+    /// What the other process makes readable.
+    #[cfg(feature = "tokio")]
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.peer.doorbell.as_fd()
+    }
+
+    /// Whether the connection has something to be read at this moment.
+    pub fn socket_is_readable(&self) -> Result<bool> {
+        Ok(poll(&[self.peer.socket.as_fd()], Some(Duration::ZERO))?[0])
+    }
+}

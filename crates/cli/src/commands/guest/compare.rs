@@ -1,0 +1,203 @@
+//! `weighbridge guest compare`: two kernels, booted in random order, and the verdicts of `weighbridge compare` on their
+//! instructions.
+
+use std::path::Path;
+use std::time::Instant;
+
+use weighbridge_guest::config;
+use weighbridge_guest::qemu::Accel;
+use weighbridge_lab::compare::{Rules, SideRecords, compare_records};
+use weighbridge_lab::duet::Random;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::session::Ended;
+use weighbridge_record::{CaseVerdict, Claims, End, Header, Line, Reading, Writer};
+use weighbridge_report::{self as report, Report};
+
+use super::machine::Guest;
+use super::{patch_report, run};
+use crate::args::{CompareFormat, PROFILE};
+use crate::destination::Destination;
+use crate::guest_args::Compare;
+use crate::values::Page;
+use crate::{Exit, Failure, output};
+
+/// Two kernels and what they measured.
+pub fn compare(args: &Compare) -> Result<Exit, Failure> {
+    // Before anything may start a thread, so that no thread has these signals open.
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let command = run::command(&args.globs, args.machine.cpus, args.runs)?;
+    let typed = sides(&args.a, &args.b)?;
+    let mut guests = Vec::new();
+    for (kernel, append) in &typed {
+        guests.push(Guest::new(kernel, append, &args.machine)?);
+    }
+    let destination = Destination::create(args.out.as_deref(), Some(&Page::None))?;
+    if PROFILE == "debug" {
+        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
+    }
+    let remove = || _ = std::fs::remove_file(&destination.record);
+    let began = Instant::now();
+    let seed = args.seed.unwrap_or_else(super::super::run::random_seed);
+    let boots = match booted(args, &guests, &command, seed, &interrupt) {
+        Ok(Some(boots)) => boots,
+        Ok(None) => {
+            remove();
+            output::say("interrupted: the guest was ended, and there is no comparison");
+            return Ok(Exit::Interrupted);
+        }
+        Err(failure) => {
+            remove();
+            return Err(failure);
+        }
+    };
+    let labels = typed.map(|(kernel, append)| label(&kernel, &append));
+    let rules = Rules { margin: args.margin, fdr: args.fdr };
+    let (header, verdicts, claims) = judged(boots, &guests, labels, rules, seed).inspect_err(|_| remove())?;
+    let end = End { complete: true, elapsed_s: began.elapsed().as_secs_f64() };
+    let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
+        .chain(verdicts.iter().cloned().map(Line::from))
+        .chain([Line::Claims(claims.clone()), Line::End(end)])
+        .collect();
+    let Destination { record, mut writer, .. } = destination;
+    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
+        Failure::new(format!(
+            "cannot write to `{}`: {error}; choose another place with --out",
+            record.display()
+        ))
+    })?;
+    let shown = Report::from_reading(Reading { lines, problems: Vec::new() });
+    output::print(match args.format {
+        CompareFormat::Table => report::text(&shown, output::style()),
+        CompareFormat::Markdown => patch_report::markdown(&guests, &verdicts, &claims, args.boots),
+        CompareFormat::Json => report::verdicts_json(&shown),
+        CompareFormat::Junit => report::junit(&shown),
+    })?;
+    if !args.quiet {
+        output::say(&format!("record: {}", record.display()));
+    }
+    super::super::compare::conclude(args.strict, Ended::Complete, &verdicts, Some(&record))
+}
+
+/// The kernel and the parameters of each side. One that names no kernel has that of the other.
+fn sides(a: &str, b: &str) -> Result<[(String, String); 2], Failure> {
+    let [mut a, mut b] = [a, b].map(|text| {
+        let (kernel, append) = text.split_once(",append=").unwrap_or((text, ""));
+        (kernel.to_owned(), append.to_owned())
+    });
+    match (a.0.is_empty(), b.0.is_empty()) {
+        (true, true) => {
+            return Err(Failure::new(
+                "neither side names a kernel; write --a KERNEL --b ',append=PARAMETERS'",
+            ));
+        }
+        (true, false) => a.0.clone_from(&b.0),
+        (false, true) => b.0.clone_from(&a.0),
+        (false, false) => {}
+    }
+    Ok([a, b])
+}
+
+fn label(kernel: &str, append: &str) -> String {
+    if append.is_empty() { kernel.into() } else { format!("{kernel} {append}") }
+}
+
+/// Boots each side as often as asked, in blocks of one boot of each whose order is random. Nothing where the user has had enough.
+fn booted(
+    args: &Compare,
+    guests: &[Guest<'_>],
+    command: &[String],
+    seed: u64,
+    interrupt: &Interrupt,
+) -> Result<Option<[SideRecords; 2]>, Failure> {
+    let mut random = Random::new(seed);
+    let mut records: [SideRecords; 2] = Default::default();
+    let mut accel: Option<Accel> = None;
+    for boot in 0..args.boots {
+        let mut order = [0, 1];
+        random.shuffle(&mut order);
+        for side in order {
+            let name = ["a", "b"][side];
+            let Some(measured) = guests[side].boot(command, interrupt.fd())? else { return Ok(None) };
+            if *accel.get_or_insert(measured.accel) != measured.accel {
+                return Err(Failure::new(
+                    "one boot had a clock of its own and another counted instructions, which cannot be compared; name one with \
+                     --accel",
+                ));
+            }
+            if !args.quiet {
+                let [_, seconds] = measured.seconds;
+                output::say(&format!("boot {} of {}, side {name}: {seconds:.1} s", boot + 1, args.boots));
+            }
+            if let Some(folder) = &args.keep {
+                keep(folder, &format!("{name}-{}.jsonl", boot + 1), &measured.lines)?;
+            }
+            let reading = Reading { lines: measured.lines, problems: Vec::new() };
+            records[side].push((format!("{name}-{}", boot + 1), reading));
+        }
+    }
+    Ok(Some(records))
+}
+
+fn keep(folder: &Path, name: &str, lines: &[Line]) -> Result<(), Failure> {
+    let path = folder.join(name);
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| Writer::create(&path))
+        .and_then(|mut writer| lines.iter().try_for_each(|line| writer.write(line)));
+    written.map_err(|error| Failure::new(format!("cannot keep the record `{}`: {error}", path.display())))
+}
+
+/// The verdicts, with what differs between the kernels before they run in front of what differed while they ran.
+fn judged(
+    boots: [SideRecords; 2],
+    guests: &[Guest<'_>],
+    labels: [String; 2],
+    rules: Rules,
+    seed: u64,
+) -> Result<(Header, Vec<CaseVerdict>, Claims), Failure> {
+    let header = boots.iter().flatten().flat_map(|(_, reading)| &reading.lines).find_map(|line| match line {
+        Line::Header(header) => Some((**header).clone()),
+        _ => None,
+    });
+    let mut header = header.ok_or_else(|| Failure::new("no guest sent a record"))?;
+    header.seed = seed;
+    header.settings.retain(|name, _| !["guest.kernel", "guest.append"].contains(&name.as_str()));
+    for (name, label) in ["a", "b"].into_iter().zip(&labels) {
+        header.settings.insert(name.into(), label.clone());
+    }
+    let [a, b] = boots;
+    let counts = header.machine.clock.counts_instructions();
+    let (mut verdicts, mut claims) = compare_records(a, b, rules, false).map_err(Failure::new)?;
+    for verdict in &mut verdicts {
+        [verdict.a, verdict.b] = labels.clone();
+    }
+    let mut differences = config::differences(&guests[0].kernel, &guests[1].kernel);
+    differences.append(&mut claims.differences);
+    claims.differences = differences;
+    if counts {
+        // Nothing drifts in a machine whose clock is its instructions, so no hub is missed.
+        claims.remarks.retain(|remark| !remark.contains("took turns with a hub"));
+        claims.remarks.push(
+            "instructions are counted, of the kernel and of the program: cache misses, waiting, and what an instruction costs \
+             are not in these figures"
+                .into(),
+        );
+    }
+    Ok((header, verdicts, claims))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_is_a_kernel_with_parameters_that_may_hold_commas() {
+        let of = |a: &str, b: &str| sides(a, b).unwrap();
+        let [a, b] = of("old,append=slub_debug=F,kmalloc-64", "new");
+        assert_eq!((a.0.as_str(), a.1.as_str()), ("old", "slub_debug=F,kmalloc-64"));
+        assert_eq!((b.0.as_str(), b.1.as_str()), ("new", ""));
+        let [a, b] = of("host", ",append=mitigations=off");
+        assert_eq!((a.0, b.0, b.1), ("host".into(), "host".into(), "mitigations=off".into()));
+        assert!(sides("", ",append=x").is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! From what was typed to a machine, and from a machine to the lines that it measured.
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use weighbridge_guest::boot::{Ended, Limits, boot, kvm_is_offered};
+use weighbridge_guest::counted::in_instructions;
+use weighbridge_guest::job::{self, Job, Module};
+use weighbridge_guest::kernel::Kernel;
+use weighbridge_guest::qemu::{self, Accel, Machine};
+use weighbridge_guest::{Error, modules, program};
+use weighbridge_record::Line;
+
+use crate::args;
+use crate::guest_args;
+use crate::{Failure, output, store};
+
+/// A kernel with its command line, and everything that its machine is given.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// What is added to its command line.
+    pub append: String,
+    /// The rest of the machine.
+    pub args: &'a guest_args::Machine,
+    qemu: PathBuf,
+    modules: Vec<PathBuf>,
+}
+
+/// What a boot gave.
+#[derive(Debug)]
+pub struct Measured {
+    /// The lines of its record.
+    pub lines: Vec<Line>,
+    /// What ran its instructions.
+    pub accel: Accel,
+    /// From the start until our program ran in the guest, and to the record; in seconds.
+    pub seconds: [f64; 2],
+}
+
+impl<'a> Guest<'a> {
+    /// Looks everything up that a boot needs, so that what is missing is said before the first one.
+    pub fn new(kernel: &str, append: &str, args: &'a guest_args::Machine) -> Result<Guest<'a>, Failure> {
+        let found = || -> Result<Guest<'a>, Error> {
+            let qemu = qemu::find()?;
+            let kernel = Kernel::find(kernel, &unpacked_packages()?)?;
+            let mut all = Vec::new();
+            for path in &args.module {
+                all.extend(modules::at(path)?);
+            }
+            for module in &all {
+                if let Some(release) =
+                    modules::built_for(module).filter(|release| release != kernel.release())
+                {
+                    return Err(Error::new(format!(
+                        "the module `{}` was built for {release}, and the kernel is {}; build it against the headers of that \
+                         kernel",
+                        module.display(),
+                        kernel.release()
+                    )));
+                }
+            }
+            Ok(Guest { kernel, append: append.into(), args, qemu, modules: all })
+        };
+        found().map_err(|error| super::failure(&error))
+    }
+
+    /// Boots once, and runs `command` of this program in the guest. Nothing where the user has had enough.
+    pub fn boot(&self, command: &[String], stop: BorrowedFd<'_>) -> Result<Option<Measured>, Failure> {
+        let modules =
+            self.modules.iter().map(|path| Module { path: job::module_path(path), ..Module::default() });
+        let job = Job { modules: modules.collect(), command: command.to_vec() };
+        let image = program::image(Path::new(super::super::THIS_PROGRAM), &job, &self.modules)
+            .map_err(|error| super::failure(&error))?;
+        let [first, others @ ..] = self.args.accel.choices() else {
+            unreachable!("there is always a choice")
+        };
+        let mut accel = *first;
+        let mut others = others.iter();
+        loop {
+            let why = match self.boot_with(accel, &image, stop) {
+                Ok(measured) => return Ok(measured),
+                Err(why) => why,
+            };
+            // A guest that was up, and then failed, would fail the same way elsewhere; but to try costs little.
+            match others.next() {
+                Some(next) => {
+                    output::warn(&format!(
+                        "{} does not work here ({why}); trying {}",
+                        accel.name(),
+                        next.name()
+                    ));
+                    accel = *next;
+                }
+                None => return Err(super::failure(&why)),
+            }
+        }
+    }
+
+    fn boot_with(&self, accel: Accel, image: &[u8], stop: BorrowedFd<'_>) -> Result<Option<Measured>, Error> {
+        if accel == Accel::Kvm {
+            kvm_is_offered().map_err(Error::new)?;
+        }
+        let machine = Machine {
+            kernel: self.kernel.clone(),
+            append: self.append.clone(),
+            cpus: self.args.cpus,
+            memory_mib: self.args.memory,
+            accel,
+        };
+        let limits = Limits::new(accel, self.args.deadline);
+        let (bytes, up, answer) = match boot(&self.qemu, &machine, image, limits, stop)? {
+            Ended::Interrupted => return Ok(None),
+            Ended::Record { bytes, up, answer } => (bytes, up, answer),
+        };
+        let reading = weighbridge_record::read(&bytes[..])
+            .map_err(|error| Error::new(format!("the record of the guest cannot be read: {error}")))?;
+        if let Some(problem) = reading.problems.first() {
+            return Err(Error::new(format!("the record of the guest is damaged: {problem}")));
+        }
+        let lines = match accel {
+            Accel::Icount => in_instructions(reading.lines),
+            Accel::Tcg | Accel::Kvm => reading.lines,
+        };
+        let mut measured = Measured { lines, accel, seconds: [up, answer].map(|time| time.as_secs_f64()) };
+        self.complete(&mut measured);
+        Ok(Some(measured))
+    }
+
+    /// What the guest cannot know of itself goes into the header of its record.
+    fn complete(&self, measured: &mut Measured) {
+        let boot_id = boot_id();
+        for line in &mut measured.lines {
+            let Line::Header(header) = line else { continue };
+            header.command = args::typed();
+            header.started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            header.machine.hostname = "guest".into();
+            // An emulated machine has no source of chance, so that the guest's own is the same in every boot.
+            header.machine.boot_id = Some(boot_id.clone());
+            let settings = [
+                ("guest.kernel", self.kernel.name.clone()),
+                ("guest.append", self.append.clone()),
+                ("guest.accel", measured.accel.name().into()),
+                ("guest.cpus", self.args.cpus.to_string()),
+                ("guest.memory-mib", self.args.memory.to_string()),
+            ];
+            header.settings.extend(
+                settings
+                    .into_iter()
+                    .filter(|(_, value)| !value.is_empty())
+                    .map(|(name, value)| (name.to_owned(), value)),
+            );
+        }
+    }
+}
+
+fn boot_id() -> String {
+    let mut bytes = [0; 16];
+    // Without chance from the kernel the id is that of the process and the time, which suffices to tell boots apart.
+    if rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()).is_err() {
+        let nanos = jiff::Timestamp::now().as_nanosecond();
+        bytes = (nanos ^ i128::from(std::process::id())).to_ne_bytes();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where packages are unpacked.
+fn unpacked_packages() -> Result<PathBuf, Error> {
+    store::cache_folder().map(|folder| folder.join("kernels")).map_err(Error::new)
+}

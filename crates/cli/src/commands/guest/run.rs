@@ -1,0 +1,123 @@
+//! `weighbridge guest run`: one boot, and the cases measured in it.
+
+use weighbridge_guest::job;
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::plan::Changes;
+use weighbridge_record::{Line, Reading};
+use weighbridge_report::Report;
+
+use super::machine::{Guest, Measured};
+use crate::args::PROFILE;
+use crate::destination::Destination;
+use crate::guest_args::Run;
+use crate::values::Page;
+use crate::{Exit, Failure, output, select};
+
+/// What is measured where nothing was named.
+const CASES: &str = "roundtrip/*/1/same-cpu";
+
+/// Boots and measures.
+pub fn run(args: &Run) -> Result<Exit, Failure> {
+    // Before anything may start a thread, so that no thread has these signals open.
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let command = command(&args.globs, args.machine.cpus, args.runs)?;
+    let guest = Guest::new(&args.kernel, &args.append, &args.machine)?;
+    let destination = Destination::create(args.out.as_deref(), Some(&Page::None))?;
+    if PROFILE == "debug" {
+        output::warn("this is a debug build, and its numbers mean nothing; build with --release");
+    }
+    if let Some(note) = &destination.note {
+        output::warn(note);
+    }
+    // A record without lines is of no use to anybody.
+    let remove = || _ = std::fs::remove_file(&destination.record);
+    let measured = match guest.boot(&command, interrupt.fd()) {
+        Ok(Some(measured)) => measured,
+        Ok(None) => {
+            remove();
+            output::say("interrupted: the guest was ended, and there is no record");
+            return Ok(Exit::Interrupted);
+        }
+        Err(failure) => {
+            remove();
+            return Err(failure);
+        }
+    };
+    if !args.quiet {
+        output::say(&timing(&guest, &measured));
+    }
+    keep(destination, measured.lines, |report| super::super::run::rendered(report, args.format), args.quiet)
+}
+
+fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
+    let [up, answer] = measured.seconds;
+    format!("kernel {}: up after {up:.1} s, measured after {answer:.1} s", guest.kernel.release())
+}
+
+/// Writes the record, prints its report.
+fn keep(
+    destination: Destination,
+    lines: Vec<Line>,
+    rendered: impl Fn(&Report) -> String,
+    quiet: bool,
+) -> Result<Exit, Failure> {
+    let Destination { record, mut writer, .. } = destination;
+    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
+        Failure::new(format!(
+            "cannot write to `{}`: {error}; choose another place with --out",
+            record.display()
+        ))
+    })?;
+    let has_numbers = lines.iter().any(|line| matches!(line, Line::Summary(_)));
+    output::print(rendered(&Report::from_reading(Reading { lines, problems: Vec::new() })))?;
+    if !quiet {
+        output::say(&format!("record: {}", record.display()));
+    }
+    match has_numbers {
+        true => Ok(Exit::Fine),
+        false => Err(Failure::new("no case gave a number; the record has the reasons")),
+    }
+}
+
+/// The command that the guest runs: the selected cases by their ids, each measured by itself, because there is no drift that a
+/// hub would share.
+pub fn command(globs: &[String], cpus: u32, runs: u16) -> Result<Vec<String>, Failure> {
+    let default = [CASES.to_owned()];
+    let globs = if globs.is_empty() { &default[..] } else { globs };
+    let placements = (cpus == 1).then(|| vec!["same-cpu".to_owned()]);
+    let is_glob = |word: &String| word.parse::<weighbridge_record::CaseId>().is_err();
+    let has_placement = |word: &String| word.split('/').count() >= 4;
+    // A word that names its placement is taken at it; a guest with one CPU says itself that it has no other.
+    let placements = placements.filter(|_| globs.iter().all(|word| is_glob(word) && !has_placement(word)));
+    let changes = Changes { placements, ..Changes::default() };
+    let selected = select::select(globs, None, &changes)?;
+    let options =
+        ["--alone", "--quiet", "--budget", "10h", "--html", "none", "--out", job::RECORD, "--max-runs"];
+    let mut command = vec!["run".to_owned()];
+    command.extend(options.map(String::from));
+    command.push(runs.to_string());
+    command.extend(selected.ids().map(ToString::to_string));
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_is_given_complete_cases_and_none_between_cpus_that_it_has_not() {
+        let of = |globs: &[&str], cpus| {
+            command(&globs.iter().map(ToString::to_string).collect::<Vec<_>>(), cpus, 6).unwrap()
+        };
+        let cases = |command: Vec<String>| {
+            command.into_iter().filter(|word| word.contains("/")).skip(1).collect::<Vec<_>>()
+        };
+        assert_eq!(cases(of(&["roundtrip/pipe/1/same-cpu"], 1)), ["roundtrip/pipe/1/same-cpu"]);
+        let one = cases(of(&["pipe"], 1));
+        assert!(!one.is_empty() && one.iter().all(|case| case.contains("/same-cpu")), "{one:?}");
+        assert!(cases(of(&["pipe"], 2)).iter().any(|case| case.contains("/two-cpus")));
+        assert!(cases(of(&[], 1)).len() > 10);
+        assert!(command(&["no-such".into()], 1, 6).is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! What was typed after `weighbridge guest`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use weighbridge_guest::qemu::Accel;
+
+use crate::args::{CompareFormat, RunFormat};
+use crate::values;
+
+/// `weighbridge guest`
+#[derive(Debug, Args)]
+pub struct Guest {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do with guests.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Boot a kernel, measure cases in it, and print their instructions per operation
+    #[command(after_help = "\
+The kernel is booted by qemu with an initramfs that holds this program as its first process, and nothing else. With `--accel \
+icount`, the default, the machine's clock counts instructions: figures repeat to 0.1 % on any machine and beside any load, and \
+they are no times. Nothing is downloaded, and root is not needed.
+
+A kernel is a bzImage; a folder, which is a build tree or an unpacked package; deb:PACKAGE, the file of a Debian package or the name of \
+one whose file is in the current folder or in apt's cache; or host. `weighbridge guest doctor` says what is missing.
+
+Exit code: 0 success, 2 a mistake, or no record came from the guest, 130 interrupted.
+
+Examples:
+  weighbridge guest run --kernel host roundtrip/pipe/1/same-cpu
+  weighbridge guest run --kernel ~/src/linux --append mitigations=off 'roundtrip/*/1/same-cpu'
+  weighbridge guest run --kernel deb:linux-image-6.1.0-56-amd64 --cpus 2 roundtrip/futex/0/two-cpus")]
+    Run(Box<Run>),
+    /// Boot two kernels in turn, and say for each case whether B costs more than A
+    #[command(after_help = "\
+A side is KERNEL or KERNEL,append=PARAMETERS, which are added to the kernel's command line. A side without a KERNEL has that of the \
+other. Each side is booted as often as --boots says, in random order, and the boot is the unit: four a side allow a verdict, six an \
+interval, without which nothing is equivalent. `--format markdown` is a report for a mailing list.
+
+Exit code: 0 no case regressed, 1 a case regressed, 2 a mistake, or no record came from a guest, 3 a case is inconclusive and \
+--strict was given, 130 interrupted.
+
+Examples:
+  weighbridge guest compare --a ./linux-old --b ./linux-new 'roundtrip/*/1/same-cpu' --format markdown
+  weighbridge guest compare --a host --b ,append=mitigations=off solo/getppid/0/same-cpu roundtrip/pipe/1/same-cpu")]
+    Compare(Box<Compare>),
+    /// Say what guests need and what of it is missing here, with the package that has it
+    Doctor,
+}
+
+/// The machine that is booted.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The machine")]
+pub struct Machine {
+    /// Number of CPUs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub cpus: u32,
+    /// Memory, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65536))]
+    pub memory: u32,
+    /// What runs its instructions
+    #[arg(long, value_enum, default_value_t = AccelName::Icount)]
+    pub accel: AccelName,
+    /// A module to load, or a folder of modules, in the order given
+    #[arg(long, value_name = "DIR")]
+    pub module: Vec<PathBuf>,
+    /// Time for one boot with its measurement; a guest that takes longer is killed
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::duration)]
+    pub deadline: Duration,
+}
+
+/// `weighbridge guest run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
+    #[arg(value_name = "GLOB")]
+    pub globs: Vec<String>,
+    /// The kernel: a bzImage, a folder, deb:PACKAGE or host
+    #[arg(long, value_name = "KERNEL", help_heading = "The machine")]
+    pub kernel: String,
+    /// Added to the kernel's command line
+    #[arg(
+        long,
+        value_name = "PARAMETERS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        help_heading = "The machine"
+    )]
+    pub append: String,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Runs of a case; fewer than 6 give no interval
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=40))]
+    pub runs: u16,
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
+    pub format: RunFormat,
+    /// Write only warnings to standard error
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `weighbridge guest compare`
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
+    #[arg(value_name = "GLOB")]
+    pub globs: Vec<String>,
+    /// The kernel of side A, with what is added to its command line
+    #[arg(long, value_name = "KERNEL[,append=…]", help_heading = "What is compared")]
+    pub a: String,
+    /// The kernel of side B, with what is added to its command line
+    #[arg(long, value_name = "KERNEL[,append=…]", help_heading = "What is compared")]
+    pub b: String,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Boots of each side
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=100), help_heading = "Precision and time")]
+    pub boots: u16,
+    /// Runs of a case in each boot
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=40), help_heading = "Precision and time")]
+    pub runs: u16,
+    /// Costs that differ by no more than this share are the same
+    #[arg(long, value_name = "SHARE", default_value = "0.2%", value_parser = values::precision, help_heading = "Precision and time")]
+    pub margin: f64,
+    /// Largest share of the claimed differences that may be chance
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::precision, help_heading = "Precision and time")]
+    pub fdr: f64,
+    /// End with code 3 where a case is inconclusive
+    #[arg(long, help_heading = "Precision and time")]
+    pub strict: bool,
+    /// Seed of the order of boots [default: a random one, kept in the record]
+    #[arg(long, value_name = "N", help_heading = "Precision and time")]
+    pub seed: Option<u64>,
+    /// The record with the verdicts, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Keep the record of every boot in this folder, as a-1.jsonl, b-1.jsonl, …
+    #[arg(long, value_name = "FOLDER", help_heading = "Output")]
+    pub keep: Option<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = CompareFormat::Table, help_heading = "Output")]
+    pub format: CompareFormat,
+    /// Write only warnings to standard error
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// What runs a guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AccelName {
+    /// Emulation whose clock counts instructions
+    Icount,
+    /// Emulation with the host's clock: its times say nothing of real ones
+    Tcg,
+    /// The host's CPU: times; an error where /dev/kvm does not work
+    Kvm,
+    /// kvm where it works, else icount
+    Auto,
+}
+
+impl AccelName {
+    /// What is tried, one after the other.
+    pub fn choices(self) -> &'static [Accel] {
+        match self {
+            AccelName::Icount => &[Accel::Icount],
+            AccelName::Tcg => &[Accel::Tcg],
+            AccelName::Kvm => &[Accel::Kvm],
+            AccelName::Auto => &[Accel::Kvm, Accel::Icount],
+        }
+    }
+}

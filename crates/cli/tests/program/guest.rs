@@ -1,0 +1,120 @@
+//! `weighbridge guest`: what it says where something is missing, and one real boot where an emulator and a kernel are installed.
+
+use std::path::{Path, PathBuf};
+
+use weighbridge_record::Line;
+
+use crate::{files, folder, valid_record, weighbridge};
+
+/// A kernel to boot: the one that this variable names, or the newest of /boot.
+const KERNEL: &str = "WEIGHBRIDGE_TEST_KERNEL";
+
+#[test]
+fn what_is_missing_is_named_with_what_brings_it() {
+    let folder = folder();
+    let said = |kernel: &str, path: &str| {
+        let output = weighbridge(folder.path())
+            .args(["guest", "run", "--kernel", kernel, "roundtrip/mock/1/free"])
+            .env("PATH", path)
+            .env("XDG_CACHE_HOME", folder.path().join("cache"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let none = said("host", "/nothing");
+    assert_eq!(
+        none.trim(),
+        "error: qemu-system-x86_64 is not installed; `apt-get install qemu-system-x86` brings it"
+    );
+    let emulator = folder.path().join("bin");
+    std::fs::create_dir(&emulator).unwrap();
+    std::fs::write(emulator.join("qemu-system-x86_64"), "").unwrap();
+    let bin = emulator.display().to_string();
+    let missing = said("deb:linux-image-9.9-none", &bin);
+    assert!(missing.contains("`apt-get download linux-image-9.9-none` brings it"), "{missing}");
+    let no_kernel = said(&bin, &bin);
+    assert!(no_kernel.contains("there is no kernel in"), "{no_kernel}");
+    assert_eq!(files(folder.path()), ["bin"], "nothing is left behind");
+}
+
+#[test]
+fn a_mistake_in_a_case_is_told_before_anything_is_booted() {
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args(["guest", "run", "--kernel", "host", "roundtrip/pip/1/same-cpu"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && stderr.contains("pipe"), "{stderr}");
+}
+
+#[test]
+fn doctor_names_everything_that_guests_need() {
+    let folder = folder();
+    let output =
+        weighbridge(folder.path()).args(["guest", "doctor"]).env("PATH", "/nothing").output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stdout}");
+    for word in ["emulator", "apt-get install qemu-system-x86", "host's kernel", "KVM", "linux-headers-amd64"]
+    {
+        assert!(
+            stdout.contains(word) || (word.starts_with("linux-") && stdout.contains("/build")),
+            "{word}: {stdout}"
+        );
+    }
+}
+
+#[test]
+fn a_kernel_is_booted_and_its_instructions_are_counted() {
+    let Some(kernel) = kernel() else { return };
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args(["guest", "run", "--runs", "2", "--deadline", "170s", "--out", "r.jsonl", "--kernel"])
+        .arg(&kernel)
+        .args(["roundtrip/pipe/1/same-cpu", "solo/getppid/0/same-cpu"])
+        .output()
+        .unwrap();
+    let (stdout, stderr) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.contains("instructions/roundtrip"), "{stdout}");
+    assert!(!stdout.contains(" ns"), "a unit of time: {stdout}");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let Some(Line::Header(header)) = lines.first() else { panic!("no header") };
+    assert!(header.machine.clock.counts_instructions());
+    assert_eq!(header.settings["guest.accel"], "icount");
+    let median = |mechanism: &str| {
+        let of = |line: &Line| match line {
+            Line::Summary(summary) if summary.case.mechanism == mechanism => Some(summary.median),
+            _ => None,
+        };
+        lines.iter().find_map(of).unwrap()
+    };
+    // A system call is hundreds of instructions, a round trip with two switches thousands: not nanoseconds of this machine.
+    assert!((100.0..3000.0).contains(&median("getppid")), "{}", median("getppid"));
+    assert!((3000.0..100_000.0).contains(&median("pipe")), "{}", median("pipe"));
+}
+
+/// Nothing, with the reason printed, where no guest can be booted.
+fn kernel() -> Option<PathBuf> {
+    let has_emulator = std::env::split_paths(&std::env::var_os("PATH")?)
+        .any(|folder| folder.join("qemu-system-x86_64").is_file());
+    if !has_emulator {
+        println!("skipped: qemu-system-x86_64 is not installed");
+        return None;
+    }
+    if let Some(named) = std::env::var_os(KERNEL) {
+        return Some(named.into());
+    }
+    let in_boot = std::fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
+    let newest = in_boot.filter(|path| is_image(path)).max();
+    if newest.is_none() {
+        println!("skipped: there is no kernel in /boot; {KERNEL} names another");
+    }
+    newest
+}
+
+fn is_image(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"))
+        && path.metadata().is_ok()
+}

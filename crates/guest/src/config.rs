@@ -1,0 +1,101 @@
+//! In what two kernels differ before any of them runs: their configurations and their compilers.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::kernel::Kernel;
+
+/// The text of the compiler in a configuration.
+const COMPILER: &str = "CONFIG_CC_VERSION_TEXT";
+/// Differences that are listed; of more the number is told.
+const LISTED: usize = 40;
+
+/// What differs, a sentence each: the compiler, then options by name. A configuration that was not found is a sentence of its own.
+pub fn differences(a: &Kernel, b: &Kernel) -> Vec<String> {
+    if a.image == b.image {
+        return Vec::new();
+    }
+    let read = |name: &str, kernel: &Kernel| -> Result<String, String> {
+        let Some(path) = &kernel.config else {
+            return Err(format!(
+                "configuration: that of {name} ({}) was not found, so differences of options and compilers are not known",
+                kernel.name
+            ));
+        };
+        fs::read_to_string(path)
+            .map_err(|error| format!("configuration: `{}` cannot be read: {error}", path.display()))
+    };
+    match (read("A", a), read("B", b)) {
+        (Ok(a), Ok(b)) => of_texts(&a, &b),
+        (a, b) => [a.err(), b.err()].into_iter().flatten().collect(),
+    }
+}
+
+fn of_texts(a: &str, b: &str) -> Vec<String> {
+    let (a, b) = (options(a), options(b));
+    let said = |options: &BTreeMap<&str, &str>, name: &str| {
+        options.get(name).map_or("not set".into(), |value| value.to_string())
+    };
+    let mut names: Vec<&str> =
+        a.keys().chain(b.keys()).copied().filter(|name| a.get(name) != b.get(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut sentences = Vec::new();
+    if let Some(at) = names.iter().position(|name| *name == COMPILER) {
+        names.remove(at);
+        sentences.push(format!("compiler: A {}, B {}", said(&a, COMPILER), said(&b, COMPILER)));
+    }
+    let option = |name: &&str| format!("configuration {name}: A {}, B {}", said(&a, name), said(&b, name));
+    sentences.extend(names.iter().take(LISTED).map(option));
+    if names.len() > LISTED {
+        sentences.push(format!("configuration: {} further options differ", names.len() - LISTED));
+    }
+    sentences
+}
+
+/// `CONFIG_X=value`; an option that is a comment is not set.
+fn options(text: &str) -> BTreeMap<&str, &str> {
+    text.lines().filter(|line| line.starts_with("CONFIG_")).filter_map(|line| line.split_once('=')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compiler_is_first_and_options_that_are_the_same_are_left_out() {
+        let a =
+            "# Linux\nCONFIG_CC_VERSION_TEXT=\"gcc 12\"\nCONFIG_SLUB=y\nCONFIG_A=y\n# CONFIG_B is not set\n";
+        let b = "CONFIG_CC_VERSION_TEXT=\"gcc 13\"\nCONFIG_SLUB=y\n# CONFIG_A is not set\nCONFIG_B=m\n";
+        assert_eq!(
+            of_texts(a, b),
+            [
+                "compiler: A \"gcc 12\", B \"gcc 13\"",
+                "configuration CONFIG_A: A y, B not set",
+                "configuration CONFIG_B: A not set, B m",
+            ]
+        );
+        assert!(of_texts(a, a).is_empty());
+        let many: String = (0..60).map(|i| format!("CONFIG_X{i}=y\n")).collect();
+        let listed = of_texts(&many, "");
+        assert_eq!(
+            (listed.len(), listed.last().unwrap().as_str()),
+            (41, "configuration: 20 further options differ")
+        );
+    }
+
+    #[test]
+    fn a_configuration_that_is_not_there_is_said_and_one_kernel_differs_in_nothing() {
+        let kernel = |name: &str| Kernel {
+            name: name.into(),
+            image: name.into(),
+            version: String::new(),
+            modules: None,
+            config: None,
+        };
+        let said = differences(&kernel("old"), &kernel("new"));
+        assert_eq!(said.len(), 2);
+        assert!(said[0].contains("that of A (old) was not found"), "{said:?}");
+        assert!(differences(&kernel("old"), &kernel("old")).is_empty());
+    }
+}

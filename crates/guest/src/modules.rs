@@ -1,0 +1,183 @@
+//! Modules for the guest: files by their path, or modules of its kernel by name, with what they need before them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::kernel::Kernel;
+
+/// The modules of a folder (every `.ko` file in it), or the one file. Their order is that of their names.
+///
+/// # Errors
+/// There is none.
+pub fn at(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let cannot = |why: String| Error::new(format!("no module can be taken from `{}`: {why}", path.display()));
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(|error| cannot(error.to_string()))?;
+    let is_module = |path: &PathBuf| stem(path).is_some();
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_module).collect();
+    found.sort();
+    if found.is_empty() {
+        return Err(cannot("there is no .ko file in it; `make` builds them".into()));
+    }
+    Ok(found)
+}
+
+/// The name of a module file without `.ko` and what compresses it; nothing for other files.
+fn stem(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let name = [".zst", ".xz", ".gz"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    // The kernel takes both signs for the same.
+    name.strip_suffix(".ko").map(|stem| stem.replace('-', "_"))
+}
+
+/// Modules of the kernel by name, each after those that it depends on, each once. What is built into the kernel is left out.
+///
+/// # Errors
+/// The kernel has no folder of modules, or not this module.
+pub fn by_name(kernel: &Kernel, names: &[&str]) -> Result<Vec<PathBuf>, Error> {
+    let Some(folder) = &kernel.modules else {
+        return Err(Error::new(format!(
+            "the modules of `{}` were not found: there is no folder lib/modules/{} beside it",
+            kernel.name,
+            kernel.release()
+        )));
+    };
+    let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+    let known = match text("modules.dep") {
+        // An unpacked package has none: `depmod` makes it where the package is installed.
+        dependencies if dependencies.is_empty() => scanned(folder),
+        dependencies => parsed(&dependencies),
+    };
+    let built_in: Vec<String> =
+        text("modules.builtin").lines().filter_map(|line| stem(Path::new(line))).collect();
+    let mut order = Vec::new();
+    for name in names {
+        let name = name.replace('-', "_");
+        if !built_in.contains(&name) && !add(&name, &known, &built_in, &mut order) {
+            return Err(Error::new(format!(
+                "the kernel {} has no module {name}, and it is not built in",
+                kernel.release()
+            )));
+        }
+    }
+    Ok(order.into_iter().map(|path| folder.join(path)).collect())
+}
+
+/// A module: its path below the folder, and the names of those that it needs, where they are known already.
+type Known = BTreeMap<String, (PathBuf, Option<Vec<String>>)>;
+
+/// Adds a module behind its dependencies. False where there is none.
+fn add(name: &str, known: &Known, built_in: &[String], order: &mut Vec<PathBuf>) -> bool {
+    let Some((path, needs)) = known.get(name) else { return built_in.iter().any(|other| other == name) };
+    if order.contains(path) {
+        return true;
+    }
+    let needs = needs.clone().unwrap_or_else(|| depends(path));
+    let complete = needs.iter().all(|needed| add(needed, known, built_in, order));
+    if !order.contains(path) {
+        order.push(path.clone());
+    }
+    complete
+}
+
+/// `modules.dep`: `path: paths of all that it needs`.
+fn parsed(text: &str) -> Known {
+    let names = |paths: &str| paths.split_whitespace().filter_map(|path| stem(Path::new(path))).collect();
+    let line = |line: &str| {
+        let (path, needs) = line.split_once(':')?;
+        let mut needs: Vec<String> = names(needs);
+        // The nearest is first there, and must be loaded last.
+        needs.reverse();
+        Some((stem(Path::new(path))?, (PathBuf::from(path), Some(needs))))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// The modules that there are. Thousands are found and a few wanted: what one needs is read when it is asked for.
+fn scanned(folder: &Path) -> Known {
+    let mut known = Known::new();
+    let mut folders = vec![folder.join("kernel"), folder.join("updates"), folder.join("extra")];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if let Some(name) = stem(&path) {
+                known.insert(name, (path, None));
+            }
+        }
+    }
+    known
+}
+
+/// What a module needs: the names behind `depends=` in its section `.modinfo`; none where it cannot be read.
+fn depends(module: &Path) -> Vec<String> {
+    let of = |bytes: Vec<u8>| {
+        info(&bytes)?.iter().find_map(|entry| entry.strip_prefix("depends=").map(str::to_owned))
+    };
+    let list = fs::read(module).ok().and_then(of).unwrap_or_default();
+    list.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('-', "_")).collect()
+}
+
+/// The `name=value` entries of a module's section `.modinfo`.
+fn info(bytes: &[u8]) -> Option<Vec<String>> {
+    use object::{Object, ObjectSection};
+    let file = object::File::parse(bytes).ok()?;
+    let section = file.section_by_name(".modinfo")?.data().ok()?;
+    let entries = section.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    Some(entries.map(|entry| String::from_utf8_lossy(entry).into_owned()).collect())
+}
+
+/// The release that a module was built for: the first word of its `vermagic`.
+pub fn built_for(module: &Path) -> Option<String> {
+    let info = info(&fs::read(module).ok()?)?;
+    let magic = info.iter().find_map(|entry| entry.strip_prefix("vermagic="))?;
+    magic.split_whitespace().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEP: &str = "kernel/net/netfilter/x_tables.ko.xz:\n\
+        kernel/net/ipv4/netfilter/ip_tables.ko.xz: kernel/net/netfilter/x_tables.ko.xz\n\
+        kernel/net/ipv4/netfilter/iptable_raw.ko.xz: kernel/net/ipv4/netfilter/ip_tables.ko.xz kernel/net/netfilter/x_tables.ko.xz\n\
+        kernel/drivers/net/veth.ko:\n";
+
+    fn kernel(folder: &Path) -> Kernel {
+        Kernel {
+            name: "k".into(),
+            image: PathBuf::new(),
+            version: "6.1.0 (a@b)".into(),
+            modules: Some(folder.to_owned()),
+            config: None,
+        }
+    }
+
+    #[test]
+    fn a_module_comes_after_those_that_it_needs_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("modules.dep"), DEP).unwrap();
+        fs::write(folder.path().join("modules.builtin"), "kernel/net/core/pktgen.ko\n").unwrap();
+        let found = by_name(&kernel(folder.path()), &["iptable-raw", "veth", "pktgen", "ip_tables"]).unwrap();
+        let names: Vec<String> = found.iter().filter_map(|path| stem(path)).collect();
+        assert_eq!(names, ["x_tables", "ip_tables", "iptable_raw", "veth"]);
+        let why = by_name(&kernel(folder.path()), &["none"]).unwrap_err().to_string();
+        assert_eq!(why, "the kernel 6.1.0 has no module none, and it is not built in");
+    }
+
+    #[test]
+    fn a_folder_gives_its_modules_and_one_without_says_how_to_build_them() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(at(folder.path()).unwrap_err().to_string().contains("`make` builds them"));
+        for name in ["b.ko", "a.ko.zst", "a.o"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let names: Vec<_> = at(folder.path()).unwrap().iter().filter_map(|path| stem(path)).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+}

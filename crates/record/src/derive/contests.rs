@@ -1,0 +1,307 @@
+//! Cases that differ only in the mechanism, compared with each other; all contests of a record judged together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weighbridge_stats::contest;
+use weighbridge_stats::discovery;
+use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
+use weighbridge_stats::evidence::Evidence;
+
+use crate::{CaseId, Contest, Contestant, Findings, Run, SliceSeries, Slices, SureOrder};
+
+/// Largest share of the contests with a claim of which something wrong may be said, on average.
+pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
+
+/// Axes that say how a mechanism is used, and not what it has to do: cases that differ in them only are in one contest.
+const OF_THE_MECHANISM: [&str; 10] = [
+    "wait",
+    "capacity",
+    "depth",
+    "pipe-size",
+    "sndbuf",
+    "rcvbuf",
+    "max-events",
+    "yield-limit",
+    "latency-ns",
+    "latency-ns-per-kib",
+];
+
+/// Patterns whose cases are different work, and not different ways to do the same.
+const DIFFERENT_WORK: [&str; 2] = ["solo", "parallel"];
+
+/// Mechanisms that are no mechanism: the harness itself.
+const NO_MECHANISM: &str = "noop";
+
+/// A case that may take part in a contest.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Its id.
+    pub case: &'a CaseId,
+    /// Its unit; contestants have the same.
+    pub unit: &'a str,
+    /// Is a larger value better?
+    pub higher_is_better: bool,
+    /// Its runs.
+    pub runs: &'a [Run],
+}
+
+/// The natural logarithm of what a case cost as a multiple of what its hub cost, from the slices of one set; nothing with too few
+/// slices.
+pub fn log_ratio_to_hub(slices: &Slices) -> Option<f64> {
+    let of = |series: &SliceSeries, party| -> Vec<Slice> {
+        let each = series.start_ns.iter().zip(&series.elapsed_ns).zip(&series.ops);
+        let with_work = each.filter(|(_, ops)| **ops > 0);
+        let slice = |((start_ns, elapsed_ns), ops): ((&u64, &u64), &u64)| (*start_ns, *elapsed_ns, *ops);
+        with_work
+            .map(slice)
+            .map(|(start_ns, elapsed_ns, ops)| Slice { start_ns, elapsed_ns, ops, party })
+            .collect()
+    };
+    let mut all = of(&slices.of_case, Party::Case(0));
+    all.extend(of(&slices.of_hub, Party::Hub));
+    all.sort_by_key(|slice| slice.start_ns);
+    set_log_ratio(&all, Party::Case(0), Party::Hub)
+}
+
+/// All contests among the cases of one record, in the order of the cases, and what holds of all of them; nothing where no two
+/// cases can be compared.
+pub fn contests(entries: &[Entry<'_>]) -> (Vec<Contest>, Option<Findings>) {
+    let groups: Vec<Vec<Costs<'_>>> = grouped(entries);
+    let found: Vec<contest::Contest> = groups
+        .iter()
+        .map(|group| contest::Contest::new(group.len(), |i, j| group[j].over(&group[i])))
+        .collect();
+    if found.is_empty() {
+        return (Vec::new(), None);
+    }
+    let judged = discovery::contests(&found, FALSE_DISCOVERY_RATE);
+    let lines: Vec<Contest> = groups
+        .iter()
+        .zip(&found)
+        .zip(&judged.chosen)
+        .map(|((group, found), chosen)| line(group, found, *chosen, judged.confidence))
+        .collect();
+    let findings = Findings {
+        contests: lines.len() as u32,
+        claimed: lines.iter().filter(|line| !line.sure.is_empty()).count() as u32,
+        fdr: FALSE_DISCOVERY_RATE,
+        expected_by_chance: judged.expected_by_chance(),
+    };
+    (lines, Some(findings))
+}
+
+/// Groups of two or more that differ only in the mechanism and how it is used.
+fn grouped<'a>(entries: &[Entry<'a>]) -> Vec<Vec<Costs<'a>>> {
+    let mut places = HashMap::new();
+    let mut groups: Vec<Vec<Costs<'a>>> = Vec::new();
+    for entry in entries {
+        let id = entry.case;
+        if DIFFERENT_WORK.contains(&id.pattern.as_str()) || id.mechanism == NO_MECHANISM {
+            continue;
+        }
+        let costs = Costs::of(entry);
+        if costs.by_round.is_empty() {
+            continue;
+        }
+        let conditions: BTreeMap<&str, &str> = id
+            .axes
+            .iter()
+            .filter(|(name, _)| !OF_THE_MECHANISM.contains(&name.as_str()))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let key = (id.pattern.as_str(), id.payload_bytes, id.placement.as_str(), entry.unit, conditions);
+        let place = *places.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(costs);
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+fn line(group: &[Costs<'_>], found: &contest::Contest, is_chosen: bool, confidence: f64) -> Contest {
+    // Half of what may be wrong is for the order of pairs, half for which may be the best. Of two, one order says both.
+    let is_pair = group.len() == 2;
+    let each = if is_pair { confidence } else { 1.0 - (1.0 - confidence) / 2.0 };
+    let tiers = found.tiers(each);
+    let best = found.against_best(each);
+    let ratios = found.ratios(each);
+    let first = tiers.order[0];
+    let tier = |index: usize| {
+        let place = tiers.tiers.iter().position(|tier| tier.contains(&index));
+        if is_chosen { place.expect("every contestant has a tier") as u32 } else { 0 }
+    };
+    let contestant = |index: &usize| {
+        let index = *index;
+        let pair = ratios.iter().find(|(i, j, _)| (*i, *j) == (first.min(index), first.max(index)));
+        let interval = pair.and_then(|(i, _, interval)| {
+            let interval = (*interval)?;
+            // The interval is of the later one over the earlier one.
+            Some(if *i == first {
+                [interval.low, interval.high]
+            } else {
+                [1.0 / interval.high, 1.0 / interval.low]
+            })
+        });
+        let times_first = match index == first {
+            true => 1.0,
+            false => group[index].over(&group[first]).ratio().expect("both were measured"),
+        };
+        Contestant {
+            case: group[index].case.clone(),
+            tier: tier(index),
+            may_be_best: match (is_chosen, is_pair) {
+                (false, _) => true,
+                (true, true) => tier(index) == 0,
+                (true, false) => best[index].may_be_best(),
+            },
+            times_first,
+            interval,
+            sets: group[index].by_round.len() as u32,
+        }
+    };
+    let ids = |of: &[usize]| of.iter().map(|index| group[*index].case.clone()).collect();
+    let statements = if is_chosen { tiers.statements() } else { Vec::new() };
+    Contest {
+        contestants: tiers.order.iter().map(contestant).collect(),
+        sure: statements
+            .iter()
+            .map(|order| SureOrder { ahead: ids(&order.ahead), behind: ids(&order.behind) })
+            .collect(),
+        confidence,
+    }
+}
+
+/// Logarithms of the costs of a case, by round.
+struct Costs<'a> {
+    case: &'a CaseId,
+    /// The hub of all its sets.
+    hub: Option<&'a CaseId>,
+    /// As multiples of the hub's cost.
+    to_hub: Vec<f64>,
+    /// The values of the runs, of a rate with the sign changed.
+    by_round: BTreeMap<u32, f64>,
+}
+
+impl<'a> Costs<'a> {
+    fn of(entry: &Entry<'a>) -> Costs<'a> {
+        let usable = |run: &&Run| run.value.is_finite() && run.value > 0.0;
+        let runs = || entry.runs.iter().filter(usable);
+        let sign = if entry.higher_is_better { -1.0 } else { 1.0 };
+        let hub = runs().find_map(|run| run.slices.as_ref()).map(|slices| &slices.hub);
+        let ratio = |run: &Run| {
+            let slices = run.slices.as_ref().filter(|slices| Some(&slices.hub) == hub)?;
+            log_ratio_to_hub(slices)
+        };
+        Costs {
+            case: entry.case,
+            hub,
+            to_hub: runs().filter_map(ratio).collect(),
+            by_round: runs().map(|run| (run.round, sign * run.value.ln())).collect(),
+        }
+    }
+
+    /// Evidence on the cost of this case over that of another one: through their common hub, by the runs of the rounds that both
+    /// have, or by all runs.
+    fn over(&self, other: &Costs<'_>) -> Evidence {
+        let has_common_hub = self.hub.is_some() && self.hub == other.hub;
+        if has_common_hub && !self.to_hub.is_empty() && !other.to_hub.is_empty() {
+            return Evidence::Independent { candidate: self.to_hub.clone(), baseline: other.to_hub.clone() };
+        }
+        let pair = |(round, cost): (&u32, &f64)| Some(cost - other.by_round.get(round)?);
+        let pairs: Vec<f64> = self.by_round.iter().filter_map(pair).collect();
+        if !pairs.is_empty() {
+            return Evidence::Paired(pairs);
+        }
+        let all = |of: &Costs<'_>| of.by_round.values().copied().collect();
+        Evidence::Independent { candidate: all(self), baseline: all(other) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Noise, PerOp};
+
+    /// Twelve runs around a level, with a scatter of ± 2.75 % of their own.
+    fn runs(id: &CaseId, level: f64, own: usize) -> Vec<Run> {
+        let run = |round: u32| Run {
+            case: id.clone(),
+            run: round,
+            round,
+            value: level * (1.0 + (((round as usize * 5 + own * 7) % 12) as f64 - 5.5) * 0.005),
+            samples: Vec::new(),
+            ops_per_sample: 1,
+            per_op: PerOp::default(),
+            roles: Vec::new(),
+            series: BTreeMap::new(),
+            latencies: None,
+            slices: None,
+            noise: Noise::default(),
+            startup_ms: 1.0,
+            elapsed_ms: 1.0,
+            flags: Vec::new(),
+        };
+        (0..12).map(run).collect()
+    }
+
+    fn found(cases: &[(CaseId, f64)], unit: &str) -> (Vec<Contest>, Option<Findings>) {
+        let runs: Vec<Vec<Run>> =
+            cases.iter().enumerate().map(|(own, (id, level))| runs(id, *level, own)).collect();
+        let entries: Vec<Entry<'_>> = cases
+            .iter()
+            .zip(&runs)
+            .map(|((case, _), runs)| Entry { case, unit, higher_is_better: unit.ends_with("/s"), runs })
+            .collect();
+        contests(&entries)
+    }
+
+    fn case(mechanism: &str) -> CaseId {
+        CaseId::new("roundtrip", mechanism, 64, "same-cpu")
+    }
+
+    #[test]
+    fn two_in_front_are_a_tier_for_times_and_for_rates() {
+        for (unit, levels) in [("ns/roundtrip", [1.3, 1.0, 1.01]), ("bytes/s", [1.0 / 1.3, 1.0, 0.99])] {
+            let cases = [case("tcp"), case("ring"), case("pipe")];
+            let (lines, findings) = found(&cases.into_iter().zip(levels).collect::<Vec<_>>(), unit);
+            let of = |index: usize| &lines[0].contestants[index];
+            assert_eq!((of(0).case.mechanism.as_str(), of(2).case.mechanism.as_str()), ("ring", "tcp"));
+            assert_eq!([of(0).tier, of(1).tier, of(2).tier], [0, 0, 1], "{lines:?}");
+            assert!(of(0).may_be_best && of(1).may_be_best && !of(2).may_be_best);
+            let [low, high] = of(2).interval.unwrap();
+            assert!((1.28..1.32).contains(&of(2).times_first) && low > 1.2 && high < 1.4, "{lines:?}");
+            assert_eq!((lines[0].sure[0].ahead.len(), lines[0].sure[0].behind.len()), (2, 1));
+            let findings = findings.unwrap();
+            assert_eq!((findings.contests, findings.claimed), (1, 1));
+        }
+    }
+
+    #[test]
+    fn what_is_not_the_same_work_is_in_no_contest() {
+        let alone = [
+            (case("pipe"), 1.0),
+            (case("pipe").with("touch", "none"), 9.0),
+            (case("noop"), 9.0),
+            (CaseId::new("roundtrip", "tcp", 128, "same-cpu"), 9.0),
+            (CaseId::new("solo", "getpid", 0, "same-cpu"), 1.0),
+            (CaseId::new("solo", "clock-read", 0, "same-cpu"), 9.0),
+        ];
+        assert_eq!(found(&alone, "ns/roundtrip"), (Vec::new(), None));
+        let (lines, _) =
+            found(&[(case("pipe"), 1.0), (case("pipe").with("wait", "poll"), 9.0)], "ns/roundtrip");
+        assert_eq!(lines.len(), 1, "a way to wait is a choice");
+    }
+
+    #[test]
+    fn where_nothing_differs_nothing_is_claimed() {
+        let cases: Vec<(CaseId, f64)> = ["a", "b", "c"].map(|name| (case(name), 1.0)).into();
+        let (lines, findings) = found(&cases, "ns/roundtrip");
+        assert!(
+            lines[0].sure.is_empty()
+                && lines[0].contestants.iter().all(|one| one.tier == 0 && one.may_be_best)
+        );
+        assert_eq!(findings.unwrap().claimed, 0);
+    }
+}

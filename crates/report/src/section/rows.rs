@@ -1,0 +1,205 @@
+//! One row for each mechanism of a pattern at one placement, best first: its figures, its multiple of the hub's cost, and what was
+//! counted per operation. A column that no row has anything for is left out.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use weighbridge_record::{CaseId, PerOp, Summary};
+
+use crate::document::{Cell, Column, Table};
+use crate::figure::Figure;
+use crate::matrix::{self, Matrix};
+use crate::model::{Measured, Report};
+use crate::units::{Scale, Series, count, significant, size};
+
+/// The table with figures and counts.
+pub fn table(report: &Report, matrix: &Matrix<'_>) -> Table {
+    let mut columns = figures(matrix);
+    columns.extend(counts(report, matrix));
+    composed(matrix, "mechanism", sorted(matrix), columns)
+}
+
+/// The table of counts alone, in the order of the matrix.
+pub fn counted(report: &Report, matrix: &Matrix<'_>) -> Table {
+    composed(matrix, "per operation", (0..matrix.columns.len()).collect(), counts(report, matrix))
+}
+
+/// A head, and a cell for each mechanism.
+type Cells = (String, Vec<Cell>);
+
+fn composed(matrix: &Matrix<'_>, label: &str, order: Vec<usize>, columns: Vec<Cells>) -> Table {
+    let is_blank = |cell: &Cell| matches!(cell, Cell::Text(text) if text.is_empty());
+    let shown: Vec<&Cells> = columns.iter().filter(|(_, cells)| !cells.iter().all(is_blank)).collect();
+    let label = Column { head: label.into(), is_text: true, ..Column::default() };
+    let heads = shown.iter().map(|(head, _)| Column { head: head.clone(), ..Column::default() });
+    let row = |of: usize| -> Vec<Cell> {
+        let name = Cell::from(matrix.columns[of].name.as_str());
+        std::iter::once(name).chain(shown.iter().map(|(_, cells)| cells[of].clone())).collect()
+    };
+    Table {
+        columns: std::iter::once(label).chain(heads).collect(),
+        rows: order.into_iter().map(row).collect(),
+        labels: 1,
+        ..Table::default()
+    }
+}
+
+/// Best first at the smallest payload that a mechanism has; those that have the smallest of all before the others.
+fn sorted(matrix: &Matrix<'_>) -> Vec<usize> {
+    let first = |column: usize| {
+        (0..matrix.sizes.len()).find_map(|row| match matrix.cell(row, column) {
+            matrix::Cell::Value(_, summary) => Some((row, summary.median)),
+            _ => None,
+        })
+    };
+    let mut order: Vec<usize> = (0..matrix.columns.len()).collect();
+    order.sort_by(|a, b| match (first(*a), first(*b)) {
+        (Some((at, one)), Some((other_at, other))) => at.cmp(&other_at).then_with(|| {
+            let ascending = one.total_cmp(&other);
+            if matrix.higher_is_better { ascending.reverse() } else { ascending }
+        }),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => Ordering::Equal,
+    });
+    order
+}
+
+/// A column for each payload.
+fn figures(matrix: &Matrix<'_>) -> Vec<Cells> {
+    let column = |(row, bytes): (usize, &u64)| {
+        let head = if matrix.has_sizes() { size(*bytes) } else { "median".into() };
+        (head, (0..matrix.columns.len()).map(|column| cell(matrix, row, column)).collect())
+    };
+    matrix.sizes.iter().enumerate().map(column).collect()
+}
+
+/// The figure of a case.
+pub fn cell(matrix: &Matrix<'_>, row: usize, column: usize) -> Cell {
+    match matrix.cell(row, column) {
+        matrix::Cell::Absent => "".into(),
+        matrix::Cell::Skipped => "–".into(),
+        matrix::Cell::Value(case, summary) => {
+            let is_best = matrix.best(row) == Some(column);
+            Cell::Figure(Figure::new(&matrix.scale, case, summary, is_best))
+        }
+    }
+}
+
+/// The multiple of the hub's cost, percentiles where single operations were timed, and what was counted: a value, or
+/// `low … high` over the payloads.
+fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
+    let all = || (0..matrix.columns.len()).flat_map(|column| summaries(matrix, column));
+    let over = |head: String, get: &dyn Fn(&Summary) -> Option<f64>, show: &dyn Fn(f64) -> String| -> Cells {
+        let cell = |column| Cell::from(range(summaries(matrix, column).filter_map(get), show));
+        (head, (0..matrix.columns.len()).map(cell).collect())
+    };
+    let scaled = |what: &str, get: &dyn Fn(&Summary) -> Option<f64>| {
+        let scale = Scale::new("ns", all().filter_map(get));
+        over(format!("{what} {}", scale.name), get, &|value| scale.show(value))
+    };
+    let mut columns = vec![to_hub(matrix), to_baseline(report, matrix)];
+    let percentile = |p: f64| {
+        move |summary: &Summary| {
+            let distribution = summary.distribution.as_ref()?;
+            Some(distribution.percentiles.iter().find(|percentile| percentile.p == p)?.ns)
+        }
+    };
+    columns.extend([scaled("p50", &percentile(0.5)), scaled("p99", &percentile(0.99))]);
+    // Imported output names no roles; a count that was not made is blank and not 0.
+    if matrix.is_counted() {
+        let per_op = |head: &str, get: fn(&PerOp) -> f64| {
+            over(head.into(), &|summary| Some(get(&summary.per_op)), &count)
+        };
+        columns.extend([
+            per_op("voluntary switches/op", |per_op| per_op.voluntary_switches),
+            per_op("involuntary switches/op", |per_op| per_op.involuntary_switches),
+            per_op("minor faults/op", |per_op| per_op.minor_faults),
+        ]);
+    }
+    // One unit for the whole and its parts.
+    let unit = all().next().map_or("ns", |summary| summary.per_op.cpu().1);
+    let scale = Scale::new(unit, all().map(|summary| summary.per_op.cpu().0));
+    let cpu = |what: &str, get: fn(&PerOp) -> Option<f64>| {
+        over(format!("{what} {}/op", scale.name), &|summary| get(&summary.per_op), &|value| scale.show(value))
+    };
+    let has_parts = all().all(|summary| summary.per_op.user_ns.is_some());
+    match has_parts {
+        true => columns
+            .extend([cpu("user CPU", |per_op| per_op.user_ns), cpu("kernel CPU", |per_op| per_op.kernel_ns)]),
+        false => columns.push(cpu("CPU", |per_op| Some(per_op.cpu().0).filter(|cpu| *cpu > 0.0))),
+    }
+    for name in series(matrix) {
+        let series = Series::new(name, all().filter_map(|summary| summary.series.get(name).copied()));
+        let get = |summary: &Summary| summary.series.get(name).copied();
+        columns.push(over(series.label(), &get, &|value| series.scale.show(value)));
+    }
+    columns
+}
+
+/// The cost over that of the hub, with its interval where one payload is shown.
+fn to_hub(matrix: &Matrix<'_>) -> Cells {
+    let ratio = |summary: &Summary| Some((summary.to_hub.as_ref()?.median, summary.to_hub.as_ref()?.ci95));
+    ratios("× hub", matrix, &|column| summaries(matrix, column).filter_map(ratio).collect())
+}
+
+/// The cost over that of the case that the session compared with, where no case took turns with a hub.
+fn to_baseline(report: &Report, matrix: &Matrix<'_>) -> Cells {
+    let place = |id: &CaseId| id.pattern == matrix.pattern && id.placement == matrix.placement;
+    let baseline =
+        report.comparisons.iter().find(|line| place(&line.what.baseline)).map(|line| &line.what.baseline);
+    let has_hub =
+        (0..matrix.columns.len()).any(|of| summaries(matrix, of).any(|summary| summary.to_hub.is_some()));
+    let Some(baseline) = baseline.filter(|_| !has_hub) else {
+        return (String::new(), vec![Cell::from(""); matrix.columns.len()]);
+    };
+    let of_case = |case: &Measured| {
+        let mut own = report.comparisons.iter().filter(|line| line.source == case.source);
+        let line = &own.find(|line| line.what.case == case.id)?.what;
+        // A speed-up is the baseline's cost over the case's.
+        Some((1.0 / line.speedup, line.ci95.map(|[low, high]| [1.0 / high, 1.0 / low])))
+    };
+    let known = |column: usize| matrix.column(column).filter_map(|(_, case, _)| of_case(case)).collect();
+    ratios(&format!("× {}", baseline.variant()), matrix, &known)
+}
+
+type Known = Vec<(f64, Option<[f64; 2]>)>;
+
+fn ratios(head: &str, matrix: &Matrix<'_>, of: &dyn Fn(usize) -> Known) -> Cells {
+    let cell = |column: usize| {
+        let known = of(column);
+        Cell::from(match known.as_slice() {
+            [(ratio, Some([low, high]))] => {
+                format!("{} ({}–{})", significant(*ratio), significant(*low), significant(*high))
+            }
+            _ => range(known.iter().map(|(ratio, _)| *ratio), &significant),
+        })
+    };
+    (head.into(), (0..matrix.columns.len()).map(cell).collect())
+}
+
+fn summaries<'a>(matrix: &Matrix<'a>, column: usize) -> impl Iterator<Item = &'a Summary> {
+    matrix.column(column).map(|(_, _, summary)| summary)
+}
+
+/// The names of the further series of a matrix. Switches of one kind are among the counts already.
+fn series<'a>(matrix: &Matrix<'a>) -> BTreeSet<&'a str> {
+    (0..matrix.columns.len())
+        .flat_map(|column| summaries(matrix, column))
+        .flat_map(|summary| summary.series.keys().map(String::as_str))
+        .filter(|name| !name.contains("voluntary_switches"))
+        .collect()
+}
+
+/// One value, or the lowest and the highest; nothing where there is none.
+fn range(values: impl Iterator<Item = f64>, show: &dyn Fn(f64) -> String) -> String {
+    let (low, high) = values
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    if low > high {
+        return String::new();
+    }
+    match (show(low), show(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} … {high}"),
+    }
+}
