@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
         let is_set = matches!(outcome, Outcome::Measured(_)) && slices.is_some();
         let outcome = void_unless_as_said(&self.cases[index].case, outcome);
         if is_set && matches!(outcome, Outcome::Failed { .. }) {
-            self.forget_set(index);
+            self.forget_set_of_hub(index);
         }
         self.runs += 1;
         self.last = Some(index);
@@ -368,11 +368,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The last set of a case was void: neither its slices nor those of the hub count.
-    fn forget_set(&mut self, index: usize) {
-        let open = &mut self.cases[index];
-        open.sets.pop();
-        if let Ok(hub) = open.hub {
+    /// The last set of a case was void: the slices of its hub do not count either.
+    fn forget_set_of_hub(&mut self, index: usize) {
+        if let Ok(hub) = self.cases[index].hub {
             self.hubs.forget_set(hub);
         }
     }
