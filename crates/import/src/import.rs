@@ -284,6 +284,7 @@ fn run_line(id: &CaseId, run: u32, round: u32, of: &Run) -> record::Run {
         series: BTreeMap::new(),
         latencies: of.latencies.clone(),
         slices: None,
+        warm_up: None,
         noise: Noise::default(),
         startup_ms: 0.0,
         elapsed_ms: 0.0,

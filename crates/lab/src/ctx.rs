@@ -49,6 +49,7 @@ mod end_of_run;
 mod interval;
 mod time;
 mod turns;
+mod warm_up;
 mod windows;
 
 pub use concurrent::Concurrent;
@@ -57,6 +58,7 @@ pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
 pub use interval::{Follower, Leader};
 pub use time::{Time, advance_virtual_time};
+pub use warm_up::{Discarded, Warm};
 
 use std::io;
 use std::thread;

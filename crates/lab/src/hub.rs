@@ -4,6 +4,7 @@ use weighbridge_record::CaseId;
 
 use crate::axis::{Choice, Idle};
 use crate::contract::{Caps, Prepared};
+use crate::ctx::Warm;
 use crate::params::{CaseParams, Wait};
 
 /// The yardstick of a case.
@@ -20,6 +21,9 @@ pub fn of(case: &Prepared) -> Result<CaseId, String> {
         || params.axes.get("rate").is_some_and(|rate| rate != "default")
     {
         return Err("single operations are timed, and a pause between slices would be seen as a delay".into());
+    }
+    if params.choice_if_declared() == Some(Warm::Cold) {
+        return Err("each of its bursts follows a pause, in which a hub would keep the CPUs warm".into());
     }
     // What the CPUs do while they are idle holds for both: they share them.
     let idle: Idle = params.choice();

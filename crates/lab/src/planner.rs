@@ -1,9 +1,10 @@
-//! How many operations make a batch: calibration, one dropped batch, then samples.
+//! How many operations make a batch: calibration, a warm-up where the run has one, one dropped batch, then samples.
 //!
 //! Pure. The followers must know of a batch before it begins, without a message and without a flag in the loop, so each
 //! decision is made one batch ahead: what [`Planner::decide`] decides has not yet seen the batch that runs meanwhile.
 
 use serde::{Deserialize, Serialize};
+use weighbridge_stats::warm_up::{WarmUp, WarmUpState};
 
 use crate::shared::Planned;
 
@@ -76,6 +77,13 @@ impl Calibration {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     Calibrating,
+    /// Batches of the final size that are not timed, until they show no trend. The first `unseen` of what is learned are of batches
+    /// before these.
+    Warming {
+        ops: u64,
+        samples: usize,
+        unseen: u32,
+    },
     /// The first batch of the final size is not timed: it still pays for the change of size.
     Settling {
         ops: u64,
@@ -89,38 +97,92 @@ enum Stage {
     Done,
 }
 
+/// What comes before the samples of a run.
+#[derive(Clone, Debug)]
+pub enum Before {
+    /// One batch that is dropped.
+    OneBatch,
+    /// Batches until they show no trend, and one more.
+    WarmUp(WarmUp),
+    /// A pause before each sample, which is a burst.
+    Pauses,
+}
+
+/// The length of a burst after a pause: the transient that follows a pause is longer.
+const BURST_NS: u64 = 1_000_000;
+/// Most bursts of a run: the pauses take longer than they.
+const MOST_BURSTS: usize = 12;
+
 /// Decides the batches of one run.
 #[derive(Debug)]
 pub struct Planner {
     timing: Timing,
     calibration: Calibration,
+    before: Before,
+    warm_up_state: WarmUpState,
     stage: Stage,
 }
 
 impl Planner {
     /// Nothing is known yet.
-    pub fn new(timing: Timing) -> Planner {
-        Planner { timing, calibration: Calibration::new(timing.sample_ns), stage: Stage::Calibrating }
+    pub fn new(timing: Timing, before: Before) -> Planner {
+        let timing = match before {
+            Before::OneBatch | Before::WarmUp(_) => timing,
+            Before::Pauses => Timing {
+                sample_ns: timing.sample_ns.min(BURST_NS),
+                samples: timing.samples.min(MOST_BURSTS.max(timing.least_samples)),
+                ..timing
+            },
+        };
+        Planner {
+            timing,
+            calibration: Calibration::new(timing.sample_ns),
+            before,
+            warm_up_state: WarmUpState::Warming,
+            stage: Stage::Calibrating,
+        }
+    }
+
+    /// The warm-up of the run, and how it ended, once it has.
+    pub fn warm_up(&self) -> Option<(&WarmUp, WarmUpState)> {
+        match &self.before {
+            Before::WarmUp(warm_up) if self.warm_up_state != WarmUpState::Warming => {
+                Some((warm_up, self.warm_up_state))
+            }
+            _ => None,
+        }
     }
 
     /// What the next batch is, from the batches that have finished.
     pub fn decide(&mut self) -> Planned {
         let batch = |ops, counted, timed| Planned::Batch { ops, counted, timed, parks: false };
+        let pauses = matches!(self.before, Before::Pauses);
         match self.stage {
             Stage::Calibrating => match self.calibration.next_ops() {
                 Ok(ops) => batch(ops, false, false),
                 Err(ops) => {
-                    self.stage = Stage::Settling { ops, samples: self.samples(ops) };
+                    let samples = self.samples(ops);
+                    self.stage = match self.before {
+                        Before::OneBatch => Stage::Settling { ops, samples },
+                        // One batch is on its way whose time is not yet known.
+                        Before::WarmUp(_) => Stage::Warming { ops, samples, unseen: 1 },
+                        Before::Pauses => Stage::Counting { ops, left: samples },
+                    };
                     self.decide()
                 }
             },
+            Stage::Warming { ops, samples, .. } if self.warm_up_state != WarmUpState::Warming => {
+                self.stage = Stage::Settling { ops, samples };
+                self.decide()
+            }
+            Stage::Warming { ops, .. } => batch(ops, false, false),
             Stage::Settling { ops, samples } => {
                 self.stage = Stage::Counting { ops, left: samples };
                 batch(ops, true, false)
             }
             Stage::Counting { ops, left } if left > 0 => {
                 self.stage = Stage::Counting { ops, left: left - 1 };
-                batch(ops, true, true)
+                Planned::Batch { ops, counted: true, timed: true, parks: pauses }
             }
             Stage::Counting { .. } | Stage::Done => {
                 self.stage = Stage::Done;
@@ -132,6 +194,15 @@ impl Planner {
     /// A batch has taken so long.
     pub fn learn(&mut self, ops: u64, ns: u64) {
         self.calibration.learn(ops, ns);
+        match (&mut self.stage, &mut self.before) {
+            (Stage::Warming { unseen, .. }, _) if *unseen > 0 => *unseen -= 1,
+            (Stage::Warming { .. }, Before::WarmUp(warm_up))
+                if self.warm_up_state == WarmUpState::Warming =>
+            {
+                self.warm_up_state = warm_up.push(ns, ops);
+            }
+            _ => {}
+        }
     }
 
     fn samples(&self, ops: u64) -> usize {
@@ -150,7 +221,7 @@ mod tests {
 
     /// Plays a run of operations that take `op_ns` each, with the lookahead of the real thing.
     fn play(op_ns: f64) -> (Vec<(u64, bool)>, u64) {
-        let mut planner = Planner::new(TIMING);
+        let mut planner = Planner::new(TIMING, Before::OneBatch);
         let mut batches = Vec::new();
         let mut total_ns = 0;
         let mut current = planner.decide();
@@ -185,7 +256,7 @@ mod tests {
     fn a_single_slow_batch_does_not_end_the_calibration() {
         // Operations of 100 ns; one batch of each size takes a time slice of 4 ms besides.
         for slow in 0..6 {
-            let mut planner = Planner::new(TIMING);
+            let mut planner = Planner::new(TIMING, Before::OneBatch);
             let mut current = planner.decide();
             let mut index = 0;
             while let Planned::Batch { ops, counted, .. } = current {
@@ -214,5 +285,60 @@ mod tests {
         let mut counted = batches.iter().filter(|(_, counted)| *counted).map(|(ops, _)| ops);
         let first = counted.next().unwrap();
         assert!(counted.all(|ops| ops == first));
+    }
+
+    /// Plays a run whose operations cost what `op_ns` says of the time since the beginning: cost of the operations of each sample,
+    /// and the planner afterwards.
+    fn play_warming(op_ns: impl Fn(u64) -> f64) -> (Vec<f64>, Planner) {
+        let mut planner = Planner::new(TIMING, Before::WarmUp(WarmUp::new(50_000_000, 250_000_000)));
+        let (mut samples, mut now_ns) = (Vec::new(), 0);
+        let mut current = planner.decide();
+        while let Planned::Batch { ops, timed, .. } = current {
+            let next = planner.decide();
+            let each_ns = op_ns(now_ns);
+            let ns = (ops as f64 * each_ns) as u64;
+            planner.learn(ops, ns);
+            now_ns += ns;
+            if timed {
+                samples.push(each_ns);
+            }
+            current = next;
+        }
+        (samples, planner)
+    }
+
+    #[test]
+    fn samples_begin_when_the_trend_has_ended() {
+        let transient = |now_ns: u64| 40_000.0 * (1.0 - 0.25 * (-(now_ns as f64) / 40e6).exp());
+        let (samples, planner) = play_warming(transient);
+        let (warm_up, state) = planner.warm_up().unwrap();
+        assert_eq!((samples.len(), state), (20, WarmUpState::Steady));
+        assert!(samples[0] > 39_000.0, "{samples:?}, {warm_up:?}");
+        assert!((100_000_000..250_000_000).contains(&warm_up.passed_ns()), "{warm_up:?}");
+    }
+
+    #[test]
+    fn what_never_settles_is_measured_after_the_longest_warm_up() {
+        let (samples, planner) = play_warming(|now_ns| 40_000.0 * (1.0 + now_ns as f64 / 1e8));
+        let (warm_up, state) = planner.warm_up().unwrap();
+        assert_eq!((samples.len(), state), (20, WarmUpState::StillTrending));
+        assert!((250_000_000..270_000_000).contains(&warm_up.passed_ns()), "{warm_up:?}");
+    }
+
+    #[test]
+    fn bursts_are_short_and_each_follows_a_pause() {
+        let mut planner = Planner::new(TIMING, Before::Pauses);
+        let (mut bursts, mut current) = (Vec::new(), planner.decide());
+        while let Planned::Batch { ops, counted, timed, parks } = current {
+            let next = planner.decide();
+            planner.learn(ops, ops * 5_000);
+            assert_eq!((counted, parks), (timed, timed));
+            if timed {
+                bursts.push(ops);
+            }
+            current = next;
+        }
+        assert_eq!(bursts.len(), MOST_BURSTS);
+        assert!(bursts.iter().all(|ops| (100..=250).contains(ops)), "{bursts:?}");
     }
 }

@@ -296,7 +296,11 @@ impl<'a> Session<'a> {
     fn run_once(&mut self, index: usize, round: u32, sink: &mut dyn Sink) -> io::Result<bool> {
         let began = Instant::now();
         let (outcome, slices) = self.measure(index);
+        let is_set = matches!(outcome, Outcome::Measured(_)) && slices.is_some();
         let outcome = void_unless_as_said(&self.cases[index].case, outcome);
+        if is_set && matches!(outcome, Outcome::Failed { .. }) {
+            self.forget_set_of_hub(index);
+        }
         self.runs += 1;
         self.last = Some(index);
         let open = &mut self.cases[index];
@@ -364,6 +368,13 @@ impl<'a> Session<'a> {
             Set::Measured { measured, slices, of_both } => {
                 (Outcome::Measured(measured), Some((*slices, of_both)))
             }
+        }
+    }
+
+    /// The last set of a case was void: the slices of its hub do not count either.
+    fn forget_set_of_hub(&mut self, index: usize) {
+        if let Ok(hub) = self.cases[index].hub {
+            self.hubs.forget_set(hub);
         }
     }
 

@@ -69,6 +69,13 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
         series: measured.roles.iter().flat_map(|report| report.counted.series.clone()).collect(),
         latencies: measured.roles.iter().find_map(|report| report.counted.latencies.clone()),
         slices: None,
+        warm_up: measured.roles.iter().find_map(|report| report.counted.warm_up).map(|discarded| {
+            record::WarmUp {
+                ms: discarded.ns as f64 / 1e6,
+                batches: discarded.batches,
+                steady: discarded.is_steady,
+            }
+        }),
         noise: Noise {
             marked_samples: marked as u64,
             steal_ms: measured.noise.steal_ns.map(|ns| ns as f64 / 1e6),

@@ -26,6 +26,8 @@ mod pairs;
 mod runs;
 #[path = "conformance/search.rs"]
 mod search;
+#[path = "conformance/warm.rs"]
+mod warm;
 
 use std::process::{Command, ExitCode};
 
@@ -42,7 +44,7 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
-    for (name, test) in TESTS.iter().chain(conditions::TESTS).chain(idle::TESTS) {
+    for (name, test) in TESTS.iter().chain(conditions::TESTS).chain(idle::TESTS).chain(warm::TESTS) {
         trials.push(runs::trial(*name, move || test(host)));
     }
     trials

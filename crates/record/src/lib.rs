@@ -26,6 +26,7 @@ pub use line::{
     Attempts, CLOCK_OF_INSTRUCTIONS, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, DoubledSlices,
     Dram, End, Header, Hub, HubMeeting, Line, Machine, Meaning, Node, Noise, PerOp, Published, Ratio, Regime,
     RegimeKind, RoleCounters, Run, Skipped, SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn,
+    WarmUp,
 };
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.

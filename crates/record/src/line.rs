@@ -383,6 +383,9 @@ pub struct Run {
     /// The slices in which the case and its hub took turns; absent where the case was measured alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Slices>,
+    /// What was discarded before the first sample; absent where the run did not warm up by time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmUp>,
     /// What disturbed the run.
     pub noise: Noise,
     /// From the decision to start the peers until all were ready, in milliseconds.
@@ -391,6 +394,17 @@ pub struct Run {
     pub elapsed_ms: f64,
     /// Remarks, each `sort: text`: `anomaly` (a counter check failed), `noisy`, `lost`.
     pub flags: Vec<String>,
+}
+
+/// What a run has discarded before its first sample.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WarmUp {
+    /// Its length, in milliseconds.
+    pub ms: f64,
+    /// Number of batches.
+    pub batches: u64,
+    /// Did the cost of an operation stop changing before the longest warm-up was over?
+    pub steady: bool,
 }
 
 /// The slices of a set: a case and its hub took turns.
@@ -843,6 +857,7 @@ mod tests {
                     of_case: SliceSeries { start_ns: vec![0], elapsed_ns: vec![1], ops: vec![1] },
                     of_hub: SliceSeries { start_ns: vec![2], elapsed_ns: vec![1], ops: vec![1] },
                 }),
+                warm_up: Some(WarmUp { ms: 120.0, batches: 24, steady: true }),
                 noise: Noise {
                     marked_samples: 0,
                     steal_ms: Some(0.0),

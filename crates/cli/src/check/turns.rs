@@ -18,7 +18,7 @@ use super::parse::{Captured, figure};
 use super::verdict::judge;
 
 /// A run of ours: as long as those of the suite `quick`.
-const TIMING: Timing = Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 };
+const TIMING: Timing = Timing { sample_ns: 4_700_000, samples: 15, least_samples: 5, run_ns: 90_000_000 };
 
 /// A comparison in the making.
 #[derive(Debug)]

@@ -154,7 +154,7 @@ fn a_run_from_which_cpu_time_is_withheld_is_void_and_counted_and_does_not_end_it
         .args(["-c", &script, "sh", PROGRAM, "run", "roundtrip/pipe/1/same-cpu"])
         .args([
             "--max-runs",
-            "1000",
+            "40",
             "--precision",
             "0.0001%",
             "--budget",

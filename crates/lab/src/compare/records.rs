@@ -421,6 +421,7 @@ mod tests {
                 series: BTreeMap::new(),
                 latencies: None,
                 slices: has_hub.then_some(slices),
+                warm_up: None,
                 noise: Noise::default(),
                 startup_ms: 1.0,
                 elapsed_ms: 1.0,

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 use causeway_os::counters::ThreadCounters;
 
+use super::warm_up::{Discarded, warm_up};
 use super::{Batch, Ctx, Noted, Tally};
 use crate::duet::turnstile::Turnstile;
 use crate::duet::{LEAST_BLOCKS, Slices, WARM_BLOCKS};
-use crate::planner::Planner;
+use crate::planner::{Before, Planner};
 use crate::shared::{Planned, Sample, Shared, Step};
 
 impl Ctx<'_> {
@@ -61,13 +63,19 @@ impl Ctx<'_> {
         while let Planned::Batch { ops, counted, timed, parks } = current {
             let next = if index + 2 < Shared::max_batches() { plan.decide(self) } else { Planned::End };
             self.shared.publish_batch(index + 1, next);
-            if parks {
-                self.take_turn(index)?;
+            if parks && self.turnstile.is_none() {
+                self.pause()?;
+            } else if parks {
+                self.take_turn()?;
             }
-            index += 1;
             if counted {
                 self.begin_counting()?;
             }
+            if parks {
+                // The other roles wake up here. Nothing may stand between this and a burst.
+                self.shared.begin_slice(index)?;
+            }
+            index += 1;
             let batch = Batch { first, ops };
             let before = ThreadCounters::read();
             let start_ns = self.now_ns();
@@ -102,7 +110,11 @@ impl Ctx<'_> {
             first += ops;
             current = next;
         }
-        self.end_counting()
+        self.end_counting()?;
+        if let Plan::Alone(planner) = &plan {
+            self.counted.warm_up = planner.warm_up().map(|(warm_up, state)| Discarded::of(warm_up, state));
+        }
+        Ok(())
     }
 
     /// In a leading role whose samples are taken: lets the other roles end, and other parties of a set go on.
@@ -150,12 +162,15 @@ impl Ctx<'_> {
         let mut first = 0;
         for index in 0.. {
             let Planned::Batch { ops, counted, timed, parks } = self.await_batch(index) else { break };
-            if parks {
+            if parks && !self.is_cold() {
                 self.pause_counting()?;
                 self.shared.await_slice(index)?;
             }
             if counted {
                 self.begin_counting()?;
+            }
+            if parks && self.is_cold() {
+                self.shared.await_slice(index)?;
             }
             let batch = Batch { first, ops };
             let before = ThreadCounters::read();
@@ -201,10 +216,21 @@ pub(super) enum Plan {
     InTurn(Slices),
 }
 
+/// What comes before the samples of a run alone.
+fn before(cx: &Ctx<'_>) -> Before {
+    if cx.is_cold() {
+        Before::Pauses
+    } else if cx.warms_up() {
+        Before::WarmUp(warm_up(cx.timing))
+    } else {
+        Before::OneBatch
+    }
+}
+
 impl Plan {
     pub(super) fn new(cx: &Ctx<'_>, has_lead_out: bool) -> Plan {
         match &cx.turnstile {
-            None => Plan::Alone(Planner::new(cx.timing)),
+            None => Plan::Alone(Planner::new(cx.timing, before(cx))),
             Some(turnstile) => Plan::InTurn(Slices::new(turnstile.party().slice_ns, has_lead_out)),
         }
     }
@@ -236,13 +262,20 @@ impl Plan {
 }
 
 impl Ctx<'_> {
-    /// In a leading role: sleeps until its party has the next turn, then wakes the roles that wait for batch `index`.
-    pub(super) fn take_turn(&mut self, index: usize) -> io::Result<()> {
+    /// In a leading role: sleeps until its party has the next turn. The other roles sleep until
+    /// [`begin_slice`](Shared::begin_slice).
+    pub(super) fn take_turn(&mut self) -> io::Result<()> {
         self.pause_counting()?;
-        if let Some(turnstile) = &mut self.turnstile {
-            turnstile.next_turn()?;
-        }
-        self.shared.begin_slice(index)
+        self.turnstile.as_mut().map_or(Ok(()), Turnstile::next_turn)
+    }
+
+    /// In a leading role that has its CPUs to itself: sleeps for so long that they have nothing left of its work.
+    fn pause(&mut self) -> io::Result<()> {
+        const PAUSE: Duration = Duration::from_millis(20);
+        // What a sleep leaves behind belongs to the burst, so counting goes on over it.
+        self.begin_counting()?;
+        thread::sleep(PAUSE);
+        Ok(())
     }
 
     /// In a leading role: this party needs no further turns.

@@ -118,6 +118,13 @@ impl Ctx<'_> {
         self.look(&mut edges[0]);
         self.window(timing.sample_ns, ops, &mut own, &mut work, &mut edges[..2])?;
 
+        self.warm_up(|cx| {
+            let before = own.ops;
+            cx.look(&mut edges[0]);
+            cx.window(timing.sample_ns, ops, &mut own, &mut work, &mut edges[..2])?;
+            Ok((edges[1].at_ns - edges[0].at_ns, own.ops - before))
+        })?;
+
         self.shared.set_pace(Pace::Go { ops, counted: true });
         self.begin_counting()?;
         self.look(&mut edges[1]);

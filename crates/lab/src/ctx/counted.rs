@@ -9,7 +9,7 @@ use causeway_os::sched;
 use serde::{Deserialize, Serialize};
 use weighbridge_record::Latencies;
 
-use super::Ctx;
+use super::{Ctx, Discarded};
 use crate::shared::Step;
 
 /// Where a role runs at one moment.
@@ -62,6 +62,8 @@ pub struct Counted {
     pub coordinator_switches: Option<u64>,
     /// What the batches that became samples took, where the role does them one by one; else zero.
     pub sampled: Sampled,
+    /// What was discarded before the first sample, where the run warmed up by time.
+    pub warm_up: Option<Discarded>,
     /// Rate of a plain memory copy of the payload's size in this role, right after the timed part.
     pub copy_bytes_per_s: Option<f64>,
     /// Further figures, by name with unit, one for each sample.

@@ -97,6 +97,11 @@ impl Ctx<'_> {
                 break;
             }
         }
+        self.warm_up(|cx| {
+            let (began_ns, before) = (cx.now_ns(), leader.count().0);
+            let now_ns = cx.interval(leader, began_ns + interval_ns)?;
+            Ok((now_ns - began_ns, leader.count().0 - before))
+        })?;
         self.shared.set_phase(Phase::Timed);
         self.begin_counting()?;
         let counted_from = leader.count();

@@ -37,6 +37,13 @@ impl Ctx<'_> {
         };
         let timing = self.window_timing();
         let window_chunks = self.calibrate_window(timing.sample_ns, &mut receive)?;
+        let mut began_ns = self.now_ns();
+        self.warm_up(|cx| {
+            std::hint::black_box(receive(window_chunks)?);
+            let elapsed_ns = cx.now_ns() - began_ns;
+            began_ns += elapsed_ns;
+            Ok((elapsed_ns, window_chunks))
+        })?;
         let mut windows = Vec::with_capacity(timing.samples + 1);
         self.shared.set_phase(Phase::Timed);
         self.begin_counting()?;
@@ -139,7 +146,8 @@ impl Ctx<'_> {
                 if index + 4 < Shared::max_batches() || !parks { plan.decide(self) } else { Planned::End };
             self.shared.publish_batch(index + 1, next);
             if parks {
-                self.take_turn(index)?;
+                self.take_turn()?;
+                self.shared.begin_slice(index)?;
             }
             index += 1;
             if counted {

@@ -8,7 +8,7 @@ use super::Pattern;
 use crate::axis::{Axis, Choice, choice};
 use crate::contract::{Caps, Endpoint, Unit};
 use crate::counter_check;
-use crate::ctx::{Batch, Ctx, RATE, Tally, TimedUnit};
+use crate::ctx::{Batch, Ctx, RATE, Tally, TimedUnit, Warm};
 use crate::params::{CaseParams, Touch};
 use crate::touch;
 
@@ -31,7 +31,7 @@ impl Pattern for Roundtrip {
     const ABOUT: &'static str = "a request and its echo, one message in flight: latency both ways";
     const NEEDS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
     const ROLES: [&'static str; 2] = ["client", "server"];
-    const AXES: &'static [Axis] = &[Direction::AXIS, TimedUnit::AXIS, RATE];
+    const AXES: &'static [Axis] = &[Direction::AXIS, TimedUnit::AXIS, RATE, Warm::AXIS];
     const UNIT: Unit = Unit::NanosPer("roundtrip");
 
     fn drive<E: Endpoint>(end: &mut E, caps: Caps, cx: &mut Ctx<'_>) -> io::Result<()> {

@@ -27,7 +27,7 @@ const ONE_LINE: Set = ("layout", &["one-line"]);
 pub(super) const SUITE: Suite = Suite {
     name: "akbench",
     about: "akbench's latency_all and bandwidth_all: signals, system calls, memcpy, and 1 GiB through everything",
-    timing: Timing { sample_ns: 5_000_000, samples: 12, least_samples: 2, run_ns: 60_000_000 },
+    timing: Timing { sample_ns: 5_300_000, samples: 12, least_samples: 2, run_ns: 60_000_000 },
     budget: Duration::from_secs(80),
     precision: 0.05,
     crossover: None,

@@ -11,7 +11,7 @@ const COPY_AND_IN_PLACE: &[&str] = &["copy", "in-place"];
 pub(super) const SUITE: Suite = Suite {
     name: "causeway",
     about: "Causeway beside what its targets are stated against: pipe, bare cache line, ring",
-    timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
+    timing: Timing { sample_ns: 4_700_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
     budget: Duration::from_secs(5 * 60),
     precision: 0.02,
     crossover: None,

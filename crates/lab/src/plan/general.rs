@@ -20,7 +20,7 @@ const POLLED: Group =
 pub(super) const QUICK: Suite = Suite {
     name: "quick",
     about: "every mechanism, a few sizes, one CPU and two, within two minutes",
-    timing: Timing { sample_ns: 4_000_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
+    timing: Timing { sample_ns: 4_700_000, samples: 15, least_samples: 5, run_ns: 90_000_000 },
     budget: Duration::from_secs(112),
     precision: 0.02,
     crossover: None,
@@ -36,7 +36,7 @@ pub(super) const QUICK: Suite = Suite {
 pub(super) const IPC: Suite = Suite {
     name: "ipc",
     about: "the main mechanisms over every power of two from 1 B to 4 MiB, one CPU and two",
-    timing: Timing { sample_ns: 5_000_000, samples: 20, least_samples: 5, run_ns: 150_000_000 },
+    timing: Timing { sample_ns: 5_300_000, samples: 20, least_samples: 5, run_ns: 150_000_000 },
     budget: Duration::from_secs(20 * 60),
     precision: 0.02,
     crossover: None,
@@ -51,7 +51,7 @@ pub(super) const IPC: Suite = Suite {
 pub(super) const FULL: Suite = Suite {
     name: "full",
     about: "every mechanism, every size, one CPU and two and free, and the ways to wait of each; signals and locks",
-    timing: Timing { sample_ns: 10_000_000, samples: 30, least_samples: 5, run_ns: 450_000_000 },
+    timing: Timing { sample_ns: 11_300_000, samples: 30, least_samples: 5, run_ns: 450_000_000 },
     budget: Duration::from_secs(6 * 60 * 60),
     precision: 0.01,
     crossover: None,

@@ -324,6 +324,18 @@ mod tests {
         }
     }
 
+    /// A sample of whole ticks has the same number of timer interrupts each time, or one more by chance.
+    #[test]
+    fn no_short_sample_is_a_whole_number_of_kernel_ticks_long() {
+        for suite in SUITES {
+            for hz in [100.0, 250.0, 300.0, 1000.0] {
+                let ticks = suite.timing.sample_ns as f64 * hz / 1e9;
+                let off = (ticks - ticks.round()).abs();
+                assert!(ticks > 10.0 || off >= 0.1, "{}: {ticks} ticks at {hz} Hz", suite.name);
+            }
+        }
+    }
+
     #[test]
     fn the_quick_suite_has_at_least_sixty_cases_and_fits_its_budget() {
         let suite = Suite::find("quick").unwrap();

@@ -8,7 +8,7 @@ use crate::planner::Timing;
 pub(super) const SUITE: Suite = Suite {
     name: "scaling",
     about: "10, 100, 1,000 and 10,000 pipes into one reader, in six ways to wait",
-    timing: Timing { sample_ns: 20_000_000, samples: 12, least_samples: 12, run_ns: 240_000_000 },
+    timing: Timing { sample_ns: 21_700_000, samples: 12, least_samples: 12, run_ns: 260_400_000 },
     budget: Duration::from_secs(3 * 60),
     precision: 0.05,
     crossover: None,

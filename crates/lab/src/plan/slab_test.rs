@@ -18,7 +18,7 @@ const SK_BUFF: &[u64; 1] = &[256];
 pub(super) const SUITE: Suite = Suite {
     name: "slab_test",
     about: "the tests of time_bench and slab_test with the C library's allocator: reuse, 10,000 at a time, concurrent, remote",
-    timing: Timing { sample_ns: 3_000_000, samples: 12, least_samples: 4, run_ns: 40_000_000 },
+    timing: Timing { sample_ns: 2_700_000, samples: 12, least_samples: 4, run_ns: 40_000_000 },
     budget: Duration::from_secs(2 * 60),
     precision: 0.03,
     crossover: None,

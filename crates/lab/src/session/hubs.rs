@@ -128,6 +128,11 @@ impl Hubs {
         Set::Measured { measured: Box::new(measured), slices: Box::new(slices), of_both }
     }
 
+    /// Forgets the last set of a hub, which was void.
+    pub(super) fn forget_set(&mut self, hub: usize) {
+        self.hubs[hub].sets.pop();
+    }
+
     /// One set of two hubs: the logarithm of the cost of the first over that of the second, if it has enough blocks.
     pub(super) fn meet(
         &mut self,

@@ -9,9 +9,10 @@ use std::io;
 use weighbridge_record::PerOp;
 
 use super::Signal;
+use crate::axis::Choice;
 use crate::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Side, Unit};
 use crate::counter_check;
-use crate::ctx::{Batch, Ctx, Tally};
+use crate::ctx::{Batch, Ctx, Tally, Warm};
 use crate::params::{CaseParams, Wait};
 use crate::shared::Step;
 
@@ -21,7 +22,7 @@ pub(super) const INFO: PatternInfo = PatternInfo {
     about: "two roles hand a token back and forth: latency of a wake-up, one way",
     needs: Caps::NONE,
     roles: |_| vec!["first", "second"],
-    axes: &[],
+    axes: &[Warm::AXIS],
     unit: Unit::NanosPer("hop"),
     is_symmetric: false,
 };

@@ -420,6 +420,7 @@ pub fn run(id: &CaseId, index: u32, value: f64) -> Run {
         series: BTreeMap::new(),
         latencies: None,
         slices: None,
+        warm_up: None,
         noise: Noise::default(),
         startup_ms: 8.0,
         elapsed_ms: 120.0,
