@@ -26,7 +26,8 @@ impl Ctx<'_> {
     pub(super) fn lead_interval_slices(&mut self, leader: &mut impl Leader) -> io::Result<()> {
         let slice_ns = self.wanted_slice_ns();
         self.barrier()?;
-        self.take_turn(0)?;
+        self.take_turn()?;
+        self.shared.begin_slice(0)?;
         self.limit_slices(slice_ns);
         let late_ns = self.now_ns() + LATE_NS;
         for _ in 0..LONGEST_WARM_UP {
@@ -40,7 +41,8 @@ impl Ctx<'_> {
         let (mut slice, mut taken) = (0, Vec::with_capacity(self.slices()));
         while slice < self.slices() {
             self.shared.set_phase(Phase::Warm);
-            self.take_turn(1 + slice)?;
+            self.take_turn()?;
+            self.shared.begin_slice(1 + slice)?;
             self.interval(leader, self.now_ns() + slice_ns / LEAD_IN)?;
             let sample = self.interval_slice(leader, slice_ns, slice >= WARM_BLOCKS)?;
             taken.extend(sample);
@@ -116,7 +118,8 @@ impl Ctx<'_> {
     ) -> io::Result<Vec<u64>> {
         let slice_ns = self.wanted_slice_ns();
         self.barrier()?;
-        self.take_turn(0)?;
+        self.take_turn()?;
+        self.shared.begin_slice(0)?;
         self.limit_slices(slice_ns);
         let mut own = Progress::default();
         let ops = self.calibrate_chunk(slice_ns / CHUNKS, &mut own, work)?;
@@ -129,7 +132,8 @@ impl Ctx<'_> {
         let mut slice = 0;
         while slice < self.slices().min(most) {
             self.shared.set_pace(Pace::Go { ops, counted: false });
-            self.take_turn(1 + slice)?;
+            self.take_turn()?;
+            self.shared.begin_slice(1 + slice)?;
             self.look(&mut lead_in[0]);
             self.window(slice_ns / LEAD_IN, ops, &mut own, work, &mut lead_in)?;
             let counts = slice >= WARM_BLOCKS;
