@@ -256,6 +256,12 @@ fn lines_that_the_record_holds_are_shown_as_they_are() {
         _ => None,
     });
     ratio.expect("a speed-up").ratio = 77.0;
+    let crossing = lines.iter().find_map(|line| match line {
+        Line::Published(line) if line.unit == "bytes" => Some((line.theirs, line.ours)),
+        _ => None,
+    });
+    let (theirs, ours) = crossing.expect("the published crossover beside ours");
+    assert!(theirs > 0.0 && (ours - 38_997.0).abs() < 1.0, "{theirs} {ours}");
     let count = lines.len();
     reading.lines.extend(lines);
     let report = Report::from_reading(reading);

@@ -34,6 +34,8 @@ pub fn section(report: &Report) -> Option<Section> {
             figures.push(&ratio.what.figure);
         }
     }
+    // The multiples of the hub's cost first, also where the first case was measured alone.
+    figures.sort_by_key(|figure| *figure != "to_hub");
     blocks.extend(figures.into_iter().map(|figure| Block::Table(table(report, figure))));
     Section::new("baseline", &title, blocks)
 }

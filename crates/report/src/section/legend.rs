@@ -14,7 +14,7 @@ const MARKS: [(&str, &str); 9] = [
     ("low … high:", "the lowest and the highest value over the payloads"),
     (
         "/op:",
-        "per operation, summed over all roles; an operation is a round trip, a hop, a message or an event, as the unit says",
+        "per operation, summed over all roles; an operation is a round trip, a hop, a message or an event, as the unit says; a count below 0.01 in every row has no column",
     ),
     ("!:", "a counter check failed: switches, faults or bytes differ from what the case must show"),
     (

@@ -12,6 +12,9 @@ use crate::matrix::{self, Matrix};
 use crate::model::{Measured, Report};
 use crate::units::{Scale, Series, count, significant, size};
 
+/// A count that no row of a table reaches has no column.
+const LEAST_COUNT: f64 = 0.01;
+
 /// The table with figures and counts.
 pub fn table(report: &Report, matrix: &Matrix<'_>) -> Table {
     let mut columns = figures(matrix);
@@ -109,7 +112,8 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
     // Imported output names no roles; a count that was not made is blank and not 0.
     if matrix.is_counted() {
         let per_op = |head: &str, get: fn(&PerOp) -> f64| {
-            over(head.into(), &|summary| Some(get(&summary.per_op)), &count)
+            let is_seen = all().any(|summary| get(&summary.per_op) >= LEAST_COUNT);
+            over(head.into(), &|summary| is_seen.then(|| get(&summary.per_op)), &count)
         };
         columns.extend([
             per_op("voluntary switches/op", |per_op| per_op.voluntary_switches),

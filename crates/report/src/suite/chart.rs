@@ -127,7 +127,7 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
         heads: heads.map(String::from).to_vec(),
         rows: published.iter().filter(|row| row.text("placement") == placement).map(row).collect(),
         labels: 0,
-        after: vec![equally_fast(record, placement), published_crossing(published, placement)],
+        after: equally_fast(record, published, placement).into(),
     }
 }
 
@@ -154,8 +154,14 @@ fn speedup(record: &Record<'_>, ibench: Found<'_>, max: Found<'_>) -> String {
     text
 }
 
-/// The size at which copy and memory file are equally fast, from everything that was measured, further sizes included.
-fn equally_fast(record: &Record<'_>, placement: &str) -> String {
+/// The size at which copy and memory file are equally fast, from everything that was measured, further sizes included; then the same
+/// of the published figures.
+fn equally_fast(record: &Record<'_>, published: &[Row], placement: &str) -> [String; 2] {
+    let theirs = published_crossing(published, placement);
+    let told_of_theirs = match theirs {
+        Some(bytes) => format!("2014: at about {bytes:.0} bytes, read off its figures."),
+        None => "2014: at no size.".into(),
+    };
     let copies = record.all(|id| id.mechanism == COPY && id.placement == placement && id.payload_bytes > 0);
     let both =
         copies.filter_map(|(case, first)| match find(record, MEMFD, placement, case.id.payload_bytes) {
@@ -168,11 +174,16 @@ fn equally_fast(record: &Record<'_>, placement: &str) -> String {
     };
     let held = record.held(&record.report.crossovers, is_it);
     let Some(line) = held.or_else(|| derive::crossover(&both)) else {
-        return "Copy and memfd were not measured at a common size.".into();
+        return ["Copy and memfd were not measured at a common size.".into(), told_of_theirs];
     };
     let text = told(&line);
+    if let (Some(ours), Some(theirs)) = (line.bytes, theirs) {
+        let name = format!("size at which COPY and MEMFD cost the same, {placement}");
+        let beside = derive::published(&line.first, "S. Westerfeld, 2014", &name, "bytes", theirs, ours);
+        record.derived.borrow_mut().extend(beside.map(Line::Published));
+    }
     record.derived.borrow_mut().push(Line::Crossover(line));
-    text
+    [text, told_of_theirs]
 }
 
 fn told(line: &Crossover) -> String {
@@ -208,7 +219,7 @@ fn told(line: &Crossover) -> String {
 }
 
 /// The same of the published figures, which have no intervals.
-fn published_crossing(published: &[Row], placement: &str) -> String {
+fn published_crossing(published: &[Row], placement: &str) -> Option<f64> {
     let both = |row: &Row| {
         let cost = |column| row.number(column).map(|rate| (1e9 / rate, None));
         Some(Both {
@@ -219,7 +230,7 @@ fn published_crossing(published: &[Row], placement: &str) -> String {
     };
     let rows = published.iter().filter(|row| row.text("placement") == placement);
     match meeting(&rows.filter_map(both).collect::<Vec<_>>()) {
-        Some(Meeting::At { size, .. }) => format!("2014: at about {size:.0} bytes, read off its figures."),
-        _ => "2014: at no size.".into(),
+        Some(Meeting::At { size, .. }) => Some(size),
+        _ => None,
     }
 }
