@@ -189,6 +189,7 @@ mod tests {
             series: BTreeMap::new(),
             latencies: None,
             slices: None,
+            warm_up: None,
             noise: Default::default(),
             startup_ms: 1.0,
             elapsed_ms: 1.0,
