@@ -103,7 +103,7 @@ pub enum Before {
     /// One batch that is dropped.
     OneBatch,
     /// Batches until they show no trend, and one more.
-    WarmUp(WarmUp),
+    WarmUp(Box<WarmUp>),
     /// A pause before each sample, which is a burst.
     Pauses,
 }
@@ -290,7 +290,8 @@ mod tests {
     /// Plays a run whose operations cost what `op_ns` says of the time since the beginning: cost of the operations of each sample,
     /// and the planner afterwards.
     fn play_warming(op_ns: impl Fn(u64) -> f64) -> (Vec<f64>, Planner) {
-        let mut planner = Planner::new(TIMING, Before::WarmUp(WarmUp::new(50_000_000, 250_000_000)));
+        let mut planner =
+            Planner::new(TIMING, Before::WarmUp(Box::new(WarmUp::new(50_000_000, 250_000_000))));
         let (mut samples, mut now_ns) = (Vec::new(), 0);
         let mut current = planner.decide();
         while let Planned::Batch { ops, timed, .. } = current {

@@ -29,8 +29,10 @@ fn main() -> ExitCode {
     runs::main(trials)
 }
 
+type Test = (&'static str, fn(&Host));
+
 fn trials(host: &'static Host) -> Vec<Trial> {
-    let tests: [(&str, fn(&Host)); 5] = [
+    let tests: [Test; 5] = [
         ("without_a_defect_nothing_is_found", sound),
         ("a_reader_that_spins_where_the_case_says_that_it_blocks_makes_a_run_void", spins),
         ("data_that_is_damaged_after_the_first_messages_and_never_read_ends_a_run", damages_late),

@@ -221,7 +221,7 @@ fn before(cx: &Ctx<'_>) -> Before {
     if cx.is_cold() {
         Before::Pauses
     } else if cx.warms_up() {
-        Before::WarmUp(warm_up(cx.timing))
+        Before::WarmUp(Box::new(warm_up(cx.timing)))
     } else {
         Before::OneBatch
     }

@@ -142,7 +142,7 @@ mod tests {
             "the mount begins at the container's group"
         );
         assert_eq!(paths("4:cpuset:/x\nnonsense\n"), [""; 0]);
-        assert_eq!(groups("0::/\n", ""), [PathBuf::new(); 0], "nothing is mounted");
+        assert!(groups("0::/\n", "").is_empty(), "nothing is mounted");
     }
 
     /// A group below ours with a limit of a tenth of a CPU, in the version of control groups that limits CPU time here.
