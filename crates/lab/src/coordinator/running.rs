@@ -134,8 +134,11 @@ impl Running {
         }
         for (index, ready) in working.into_iter().zip(ready[first_peer..].chunks(2)) {
             let peer = &mut self.peers[index];
-            // A report may lie in the socket of a peer that has already ended.
-            if ready[0] {
+            // A report may lie in the socket of a peer that has already ended, and may have come after poll looked there.
+            let has_said = ready[0]
+                || (ready[1]
+                    && process::poll(&[peer.control.as_fd()], Some(Duration::ZERO))?.contains(&true));
+            if has_said {
                 peer.state = match peer::receive_report(peer.control.as_fd()) {
                     Ok(Some(Report::Done(reports))) => State::Done(reports),
                     Ok(Some(Report::Failed { role, why, is_consequence })) => {
