@@ -155,7 +155,7 @@ impl Subscriber {
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
         let page = Arc::new(SubscriberPage::open_own(&page)?);
         page.words().process.store(own_process(), Ordering::Relaxed);
-        let filter = options.topics.as_ref().map_or(0, |topics| filter_of(topics));
+        let filter = options.topics.as_ref().map_or(0, filter_of);
         page.words().topics.store(u64::from(filter), Ordering::Relaxed);
         // From the answer on, publishers keep what this subscriber has not read.
         confirm(&socket, Op::Ready)?;

@@ -4,6 +4,7 @@
 //! Children are forked that make system calls only, on values that they have already, and then end.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped, and how long a notice took")]
 
 mod common;
 
@@ -141,7 +142,7 @@ fn a_server_that_is_killed_during_a_call_is_an_error_at_once() {
             server.kill();
             server.wait();
             let (ended, at) = waiting.join().unwrap();
-            println!(
+            eprintln!(
                 "forks {forks}: the end was noticed {:?} after the kill",
                 at.saturating_duration_since(start)
             );
