@@ -92,7 +92,7 @@ fn the_kernel_module_gives_a_case_for_each_part_of_a_test() {
         (64, 4, 10_000)
     );
     assert!((400.0..450.0).contains(&alloc.runs[0].samples[0]), "{alloc:?}");
-    close(case(&found, "kmalloc-reuse/op").runs[0].samples[3], 809.0);
+    close(case(&found, "kmalloc-reuse/op").runs[0].samples[3], 809.024);
     assert_eq!(case(&found, "together-reuse/op count=1000").failed.as_deref(), Some("it needs a second CPU"));
 }
 
