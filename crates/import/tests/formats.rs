@@ -35,7 +35,7 @@ fn close(found: f64, expected: f64) {
 
 #[test]
 fn every_format_has_a_file_and_reads_it() {
-    const FILES: [(&str, &str); 14] = [
+    const FILES: [(&str, &str); 15] = [
         ("google-benchmark", "google-benchmark.json"),
         ("google-benchmark", "google-benchmark-aggregates.json"),
         ("hyperfine", "hyperfine.json"),
@@ -50,6 +50,7 @@ fn every_format_has_a_file_and_reads_it() {
         ("akbench", "akbench.txt"),
         ("go", "go-bench.txt"),
         ("lmbench", "lmbench.txt"),
+        ("kernel-bench", "kernel-bench.txt"),
     ];
     for (tool, file) in FILES {
         assert_eq!(foreign(file).tool, tool, "{file}");
@@ -80,6 +81,19 @@ fn google_benchmark_gives_a_run_for_each_repetition_and_the_machine() {
     let median = case(&aggregates, "Getppid");
     assert_eq!((median.runs.len(), median.is_average), (1, true));
     assert!(median.notes[0].contains("only the median"), "{:?}", median.notes);
+}
+
+#[test]
+fn the_kernel_module_gives_a_case_for_each_part_of_a_test() {
+    let found = foreign("kernel-bench.txt");
+    let alloc = case(&found, "kmalloc-pattern/alloc count=10000");
+    assert_eq!(
+        (alloc.payload_bytes, alloc.runs[0].samples.len(), alloc.runs[0].ops_per_sample),
+        (64, 4, 10_000)
+    );
+    assert!((400.0..450.0).contains(&alloc.runs[0].samples[0]), "{alloc:?}");
+    close(case(&found, "kmalloc-reuse/op").runs[0].samples[3], 809.024);
+    assert_eq!(case(&found, "together-reuse/op count=1000").failed.as_deref(), Some("it needs a second CPU"));
 }
 
 #[test]
