@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::line::{PerOp, SliceSeries};
+use crate::run::{PerOp, SliceSeries};
 use crate::{CaseId, Line};
 
 /// One set of a comparison: fresh peers of both sides that took turns in slices, or ran one after the other.

@@ -7,27 +7,34 @@
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
 mod case_id;
+mod check;
 mod compare;
 mod contest;
 pub mod derive;
 mod file;
 mod found;
+mod header;
 pub mod history;
+mod hub;
 mod latency;
 mod line;
 mod migrate;
+mod ratio;
+mod run;
+mod summary;
 
 pub use case_id::{CaseId, ParseCaseIdError};
+pub use check::{Check, Meaning, Turn};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
 pub use contest::{Contest, Contestant, Findings, SureOrder};
 pub use file::{Problem, Reading, Writer, read, read_file};
+pub use header::{CLOCK_OF_INSTRUCTIONS, Cache, Clock, Cpu, Dram, Header, Machine, Node, Tool};
+pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
 pub use latency::{Distribution, Latencies, Percentile};
-pub use line::{
-    Attempts, CLOCK_OF_INSTRUCTIONS, Cache, Case, Check, Clock, Comparison, Cpu, Crossover, DoubledSlices,
-    Dram, End, Header, Hub, HubMeeting, Line, Machine, Meaning, Node, Noise, PerOp, Published, Ratio, Regime,
-    RegimeKind, RoleCounters, Run, Skipped, SliceSeries, Slices, StoppedBy, Summary, ToHub, Tool, Turn,
-    WarmUp,
-};
+pub use line::{End, Line, Skipped};
+pub use ratio::{Comparison, Crossover, Published, Ratio};
+pub use run::{Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
+pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.
 pub const SCHEMA: u32 = 2;

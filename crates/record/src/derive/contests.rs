@@ -238,6 +238,7 @@ mod tests {
             series: BTreeMap::new(),
             latencies: None,
             slices: None,
+            warm_up: None,
             noise: Noise::default(),
             startup_ms: 1.0,
             elapsed_ms: 1.0,

@@ -1,0 +1,118 @@
+//! What all runs of a case say together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::CaseId;
+use crate::hub::ToHub;
+use crate::latency::Distribution;
+use crate::run::PerOp;
+
+/// Why no further runs were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoppedBy {
+    /// The interval is as narrow as was asked.
+    Precision,
+    /// The largest number of runs was made.
+    MaxRuns,
+    /// The time allowed was used up.
+    Budget,
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+    /// A run failed; see the `skipped` line of the case.
+    Error,
+}
+
+/// A remark on the samples: not one steady state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RegimeKind {
+    /// The samples fall into two groups.
+    TwoModes,
+    /// The level changed once.
+    Step,
+    /// The level drifts.
+    Slope,
+    /// Neighbouring samples resemble each other.
+    Correlated,
+}
+
+/// A regime found in the samples or runs of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Regime {
+    /// What was found.
+    pub regime: RegimeKind,
+    /// `samples` inside runs, or `runs` of the case.
+    pub within: String,
+    /// In how many of the runs (1 for a regime among runs).
+    pub runs: u32,
+    /// A sentence with the figures.
+    pub detail: String,
+    /// The two levels, for two modes and steps, in the case's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<[f64; 2]>,
+}
+
+/// How often a run was begun, and how often that gave no number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempts {
+    /// Runs that were begun.
+    pub begun: u32,
+    /// Those of them that failed or were void; each has a `skipped` line.
+    pub failed: u32,
+}
+
+/// What the runs of a case amount to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The case.
+    pub case: CaseId,
+    /// Unit of `median` and `ci95`.
+    pub unit: String,
+    /// Number of runs.
+    pub runs: u32,
+    /// Runs that were begun, and those of them that failed or were void; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Attempts>,
+    /// Median over the runs' values.
+    pub median: f64,
+    /// Interval of the median at 95 %, widened by the correlation of neighbouring runs: the one by which the case stopped. Absent
+    /// below six runs.
+    #[serde(default)]
+    pub ci95: Option<[f64; 2]>,
+    /// Lowest and highest run.
+    pub range: [f64; 2],
+    /// Spread between runs: half the interquartile range of their values over their median.
+    pub spread_between: f64,
+    /// Spread within runs: the median over runs of the same figure for samples.
+    pub spread_within: f64,
+    /// Its cost as a multiple of its hub's; absent where the case was measured alone. With it, `median` is that multiple of
+    /// the hub's median over the session, and `ci95` follows from its interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_hub: Option<ToHub>,
+    /// The best state: the value that the best 5 % of slices reach, in the case's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<f64>,
+    /// Share of the time that was spent in a slow state of the machine, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_share: Option<f64>,
+    /// Why no further runs were made.
+    pub stopped_by: StoppedBy,
+    /// Median over the runs of each count.
+    pub per_op: PerOp,
+    /// Median over the runs of each further series' median.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, f64>,
+    /// Order-statistic intervals of these medians, at least 95 %; absent below six runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series_ci95: BTreeMap<String, [f64; 2]>,
+    /// What single operations took, where each was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+    /// Counter checks that failed: counts that this case must not have, each with the reason.
+    pub anomalies: Vec<String>,
+    /// Departures from one steady state.
+    pub regimes: Vec<Regime>,
+}
