@@ -32,7 +32,7 @@ Exit code: 0 success, 2 a mistake, or no record came from the guest, 130 interru
 Examples:
   weighbridge guest run --kernel host roundtrip/pipe/1/same-cpu
   weighbridge guest run --kernel ~/src/linux --append mitigations=off 'roundtrip/*/1/same-cpu'
-  weighbridge guest run --kernel deb:linux-image-6.1.0-56-amd64 --cpus 2 roundtrip/futex/0/two-cpus")]
+  weighbridge guest run --kernel deb:linux-image-6.1.0-56-amd64 'stream/pipe/4096/same-cpu'")]
     Run(Box<Run>),
     /// Boot two kernels in turn, and say for each case whether B costs more than A
     #[command(after_help = "\

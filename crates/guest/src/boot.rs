@@ -184,7 +184,7 @@ impl Guest {
         match self.console.last(1).first() {
             Some(_) => format!("did not start our program within {seconds} s"),
             None => format!(
-                "wrote nothing to its console within {seconds} s: the kernel hangs, or has no driver for the serial port \
+                "wrote nothing to its console within {seconds} s: the kernel hangs, needs more time (--deadline), or has no driver for the serial port \
                  (CONFIG_SERIAL_8250_CONSOLE)"
             ),
         }
