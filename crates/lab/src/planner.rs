@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn samples_begin_when_the_trend_has_ended() {
-        let transient = |now_ns: u64| 40_000.0 * (1.0 - 0.25 * (-(now_ns as f64) / 40e6).exp());
+        let transient = |now_ns: u64| 40_000.0 * (1.0 - 0.25 * (-(now_ns as f64) / 10e6).exp());
         let (samples, planner) = play_warming(transient);
         let (warm_up, state) = planner.warm_up().unwrap();
         assert_eq!((samples.len(), state), (20, WarmUpState::Steady));
