@@ -165,7 +165,7 @@ impl Shared {
                 match data & 3 {
                     STOP => return,
                     LISTENER => self.accept(token),
-                    PIDFD => self.lock().disconnect(&self.epoll, token),
+                    PIDFD => self.lock().bury(&self.epoll, token),
                     _ => self.read(token),
                 }
             }

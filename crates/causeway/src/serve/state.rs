@@ -25,7 +25,7 @@ use crate::log::pages::StatusPage;
 use crate::log::wait::wake_waiters;
 use crate::options::{GroupOptions, Policy};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{Incoming, Message, Op, from_halves};
+use crate::wire::{Incoming, Message, Op, from_halves, receive};
 
 /// A visitor that requests nothing for this long is disconnected.
 const VISIT_TIME: Duration = Duration::from_secs(1);
@@ -36,6 +36,8 @@ const STRANGER_BUFFER_BYTES: usize = 32 << 10;
 
 /// After this many requests that are not understood, a peer is not listened to any more; only its end is noticed.
 const MISTAKES_MAX: u32 = 16;
+/// Most requests of a dead publisher that are read; its socket holds no more by far.
+const REQUESTS_OF_DEAD_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -399,6 +401,23 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Removes a peer whose process has died. Of a publisher, what it had sent is read first: one that left and then ended was
+    /// not killed. Publishers are trusted, so this read, unlike that of a visitor, may be made with the lock.
+    pub(super) fn bury(&mut self, epoll: &OwnedFd, token: u64) {
+        if let Some(Connection { socket, role: Role::Publisher { .. }, .. }) = self.connections.get(&token) {
+            for _ in 0..REQUESTS_OF_DEAD_MAX {
+                match receive(&**socket, 0) {
+                    Ok(Incoming::Message(message, _)) if message.op == Op::Leave => {
+                        self.leaving.insert(token);
+                    }
+                    Ok(Incoming::Nothing | Incoming::End) | Err(_) => break,
+                    Ok(_) => {}
+                }
+            }
+        }
+        self.disconnect(epoll, token);
     }
 
     /// Removes a peer whose connection has ended or whose process has died.
