@@ -1,7 +1,7 @@
 //! A session: all cases in rounds, interleaved, until each is precise enough or the time is up.
 //!
 //! Every round measures its cases in random order, so that what drifts with time hits all of them. Once every case has the
-//! runs that an interval needs, the further runs go where a second brings most ([`follow_up`]): to a case with its hub, or with the
+//! runs that an interval needs, the further runs go where a second brings most (`session/follow_up.rs`): to a case with its hub, or with the
 //! baseline that it is compared with, and never to the harness.
 
 mod figures;

@@ -246,10 +246,10 @@ pub fn coordinator_sleeps_past_the_start(host: &Host) {
     const EARLY: Deadlines =
         Deadlines { setup: SOON.setup, run: Duration::from_secs(60), grace: Duration::from_millis(100) };
     const LONGER: Timing =
-        Timing { sample_ns: 100_000_000, samples: 40, least_samples: 40, run_ns: 4_000_000_000 };
-    let case = prepare(host, &CaseId::new("roundtrip", "pipe", 64, "two-cpus"))
-        .or_else(|_| prepare(host, &CaseId::new("roundtrip", "pipe", 64, "same-cpu")))
-        .expect("a pipe runs everywhere");
+        Timing { sample_ns: 100_000_000, samples: 60, least_samples: 60, run_ns: 6_000_000_000 };
+    // On one CPU: between two, a pipe may become several times as fast after its samples were planned.
+    let case =
+        prepare(host, &CaseId::new("roundtrip", "pipe", 64, "same-cpu")).expect("a pipe runs everywhere");
     match run_within(host, &case, LONGER, EARLY) {
         Outcome::Measured(measured) => {
             assert!(measured.elapsed_ms > EARLY.setup.as_millis() as f64, "{} ms", measured.elapsed_ms);
