@@ -163,11 +163,13 @@ fn order(report: &Report, contest: &Sourced<Contest>) -> String {
         let (first, behind) = (leaders.len(), behind.join(", then "));
         return format!("{}; surely behind the first {first}: {behind}", candidates(report, contest));
     }
-    let verb = if leaders.len() == 1 { "is" } else { "are" };
-    let mut text = format!("{} {verb} surely ahead of {}", listed(leaders.clone()), listed(tier(1)));
-    let further: Vec<String> =
-        (2..=last).map(|index| format!(", and those of {}", listed(tier(index)))).collect();
-    text += &further.concat();
+    let mut text = if last == 1 {
+        let verb = if leaders.len() == 1 { "is" } else { "are" };
+        format!("{} {verb} surely ahead of {}", listed(leaders.clone()), listed(tier(1)))
+    } else {
+        let tiers: Vec<String> = (0..=last).map(|index| listed(tier(index))).collect();
+        format!("surely in this order: {}", tiers.join(", then "))
+    };
     if let Some([low, high]) = next.interval {
         let (first, next_name) = (&leaders[0], name(report, contest, next));
         let times = ratio(next.times_first);
@@ -373,7 +375,7 @@ mod tests {
         );
         assert_eq!(
             order_of(&[a, c, d, e], &[sure]),
-            "a is surely ahead of c and d, and those of e; c costs 1.30 × as much as a (1.20–1.40)."
+            "surely in this order: a, then c and d, then e; c costs 1.30 × as much as a (1.20–1.40)."
         );
     }
 

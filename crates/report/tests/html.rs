@@ -147,7 +147,7 @@ fn broken_lines_are_named_before_anything_else() {
 #[test]
 fn findings_say_which_order_is_sure_and_list_every_contestant() {
     let page = whole();
-    assert!(page.contains("ring-futex is surely ahead of pipe and unix-stream, and those of tcp"));
+    assert!(page.contains("surely in this order: ring-futex, then pipe and unix-stream, then tcp"));
     assert!(page.contains("expected to be wrong by chance: 0.1."));
     assert!(page.contains("times the cost of ring-futex"));
     assert!(

@@ -280,7 +280,7 @@ impl Ctx<'_> {
 
     /// In a leading role: this party needs no further turns.
     pub(super) fn end_turns(&mut self) -> io::Result<()> {
-        self.turnstile.as_mut().map_or(Ok(()), Turnstile::pass)
+        self.turnstile.as_mut().map_or(Ok(()), Turnstile::finish)
     }
 }
 

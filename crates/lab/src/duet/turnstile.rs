@@ -16,6 +16,7 @@ use super::Random;
 
 const POSITION: usize = 0;
 const BLOCKS: usize = 128;
+const FINISHED: usize = 192;
 const LEN: usize = 4096;
 
 /// The place of one party in a set.
@@ -104,6 +105,23 @@ impl Turnstile {
         Ok(())
     }
 
+    /// Gives up the turn for good, and sleeps until every party has done so: what a party does afterwards, as telling the
+    /// coordinator, falls into no slice of another.
+    ///
+    /// # Errors
+    /// That of the kernel.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.pass()?;
+        let word = self.map.atomic_u32(FINISHED);
+        let mut finished = word.fetch_add(1, Release) + 1; // PAIR turnstile
+        futex::wake(word, u32::MAX)?;
+        while (finished as usize) < self.party.parties {
+            let _ = futex::wait(word, finished, None)?;
+            finished = word.load(Acquire); // PAIR turnstile
+        }
+        Ok(())
+    }
+
     /// Lowers the number of slices of every party. Called in the first turn of a party, which all have before any has its
     /// first slice.
     pub fn limit_blocks(&self, blocks: usize) {
@@ -165,7 +183,9 @@ mod tests {
                         assert_eq!(turnstile.blocks(), 20, "the limit is known before the first slice");
                         taken.lock().unwrap().push(index as u8);
                     }
-                    turnstile.pass().unwrap();
+                    turnstile.finish().unwrap();
+                    let seen = taken.lock().unwrap().len();
+                    assert_eq!(seen, 3 * 21, "party {index} was told of the end before all had their turns");
                 });
             }
         });
