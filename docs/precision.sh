@@ -38,7 +38,7 @@ session() {
     [ -e "$records/$name.jsonl" ] || "$weighbridge" run --suite quick --html none --quiet --out "$records/$name.jsonl" >/dev/null
     printf '| placement | cases with a hub | median half-width of the ratio to the hub | nine of ten within | reached their precision |\n|---|---|---|---|---|\n'
     precision_of "$records/$name.jsonl"
-    jq -rs '"\nThe session took \([.[] | select(.kind == "end")][0].elapsed_ns / 1e9 | round) s."' "$records/$name.jsonl"
+    jq -rs '"\nThe session took \([.[] | select(.kind == "end")][0].elapsed_s | round) s."' "$records/$name.jsonl"
 }
 
 # One comparison, as JSON.
