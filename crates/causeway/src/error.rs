@@ -106,7 +106,7 @@ pub enum Refusal {
     /// connection.
     NotReading,
     /// The messages of the group have another type
-    /// ([`GroupOptions::message_type`](crate::GroupOptions::message_type)).
+    /// (`GroupOptions::message_type`).
     OtherType,
 }
 
