@@ -21,7 +21,7 @@ understood:
 left out:
   2 cases: roundtrip/pipe has no axis `latency-ns`
 
-2 of 2 cases would be measured, at least 6 runs of each: about 2 s at best, 11 s at most (until ± 2 % of the median, 40 runs of each or the budget of 112 s).
+2 of 2 cases would be measured, at least 6 runs of each: about 900 ms at best, 6 s at most (until ± 2 % of the median, 40 runs of each or the budget of 114 s).
 
 "#]];
     weighbridge(folder.path())
@@ -58,7 +58,7 @@ understood:
   `roundtrip/mock/1/free` (a complete case id): 1 case
   `roundtrip/pipe/0/free` (a complete case id): 1 case
 
-1 of 2 cases would be measured in about 142 ms (1 run of each, or as many as the budget allows).
+1 of 2 cases would be measured in about 75 ms (1 run of each, or as many as the budget allows).
 
 "#]])
         .stderr_eq("warning: --max-runs 1 gives no intervals; an interval of 95 % needs 6 runs\n");
@@ -71,7 +71,7 @@ fn a_budget_too_short_for_intervals_is_announced() {
         .assert()
         .success()
         .stderr_eq(
-            "warning: 6 runs of each of 9 cases take about 8 s, more than the budget of 2 s: some cases will have no \
+            "warning: 6 runs of each of 9 cases take about 4 s, more than the budget of 2 s: some cases will have no \
              interval; raise --budget, or select fewer cases\n",
         );
 }
