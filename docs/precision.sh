@@ -3,7 +3,7 @@
 #
 #   cargo build --release --locked && docs/precision.sh [PART]...
 #
-# PART is quick, noisy, control, power or start; without one, all of them. They take about 3 min, 3 min, 25 min, 25 min and 20 s.
+# PART is quick, noisy, control, power or start; without one, all of them. They take about 2 min, 4 min, 25 min, 25 min and 20 s.
 # CONTROL_ROUNDS and POWER_ROUNDS say how often a comparison is repeated. RECORDS names the folder that keeps the records; a
 # record that is already there is not measured again. Needs jq, a C compiler and cargo.
 set -euo pipefail
@@ -20,12 +20,12 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# Half-widths of the ratios to the hub by placement, and the share of cases that reached their precision.
+# Half-widths by place: of the ratios to the hub, or of the figures of cases that were measured alone.
 precision_of() {
     jq -rs '
-        [.[] | select(.kind == "summary" and .to_hub != null and .to_hub.ci95 != null)
-             | {place: (.case | split("/")[3]), stopped_by,
-                half: ((.to_hub.ci95[1] - .to_hub.ci95[0]) / 2 / .to_hub.median)}]
+        [.[] | select(.kind == "summary") | (.to_hub // .) as $of | select($of.ci95 != null)
+             | {place: (.case | split("/")[3:] | join(" ")), stopped_by,
+                half: (($of.ci95[1] - $of.ci95[0]) / 2 / $of.median)}]
         | group_by(.place)[]
         | (map(.half) | sort) as $halves
         | "| \(.[0].place) | \(length) | ± \($halves[(length / 2 | floor)] * 1000 | round / 10) % "
@@ -35,8 +35,9 @@ precision_of() {
 
 session() {
     local name=$1
-    [ -e "$records/$name.jsonl" ] || "$weighbridge" run --suite quick --html none --quiet --out "$records/$name.jsonl" >/dev/null
-    printf '| placement | cases with a hub | median half-width of the ratio to the hub | nine of ten within | reached their precision |\n|---|---|---|---|---|\n'
+    shift
+    [ -e "$records/$name.jsonl" ] || "$weighbridge" run --suite quick --html none --quiet --out "$records/$name.jsonl" "$@" >/dev/null
+    printf '| place | cases | median half-width | nine of ten within | reached their precision |\n|---|---|---|---|---|\n'
     precision_of "$records/$name.jsonl"
     jq -rs '"\nThe session took \([.[] | select(.kind == "end")][0].elapsed_s | round) s."' "$records/$name.jsonl"
 }
@@ -66,14 +67,18 @@ for part in $parts; do
     out=docs/figures/precision-$part.md
     case $part in
     quick)
-        { printf '`weighbridge run --suite quick`, nothing else running:\n\n' && session quick; } >"$out"
+        { printf '`weighbridge run --suite quick`, nothing else running, ratios to the hub:\n\n' && session quick; } >"$out"
         ;;
     noisy)
         cargo build --release --quiet -p weighbridge-lab --example noise
         target/release/examples/noise 600 &
         noise=$!
-        { printf '`weighbridge run --suite quick` beside `noise`, which moves memory on every CPU for 50 ms and rests for 25 to 75 ms:\n\n' &&
-            session noisy; } >"$out"
+        {
+            printf 'Beside `noise`, a process that moves memory for 50 ms and rests for 25 to 75 ms.\n\n`weighbridge run --suite quick`, ratios to the hub:\n\n'
+            session noisy
+            printf '\n`weighbridge run --suite quick --alone`, each case by itself:\n\n'
+            session noisy-alone --alone
+        } >"$out"
         kill "$noise"
         noise=
         ;;

@@ -4,8 +4,8 @@
 //! [`Foreign`], in the record's units; [`Import`] puts several of them together and makes the lines.
 //!
 //! What a tool does not say is absent. The machine is the one that the file names, else unknown, and never the importing one. A
-//! figure that the tool gives only as an average is one sample, and a note of the case says so. No interval of a tool is taken
-//! over: those of the record have the run as their unit.
+//! figure that the tool gives only as an average becomes one sample, with a note in the case. Intervals that a tool prints are left out,
+//! because the unit of an interval in a record is the run.
 
 mod foreign;
 mod format;

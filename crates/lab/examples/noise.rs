@@ -1,5 +1,5 @@
-//! A load that changes faster than a round of cases and slower than a slice: each CPU moves memory for 50 ms, then rests for a
-//! time of 25 to 75 ms. `cargo run --release -p weighbridge-lab --example noise [SECONDS]` runs until killed, or for as long.
+//! A load that changes faster than a round of cases and slower than a slice: it moves memory for 50 ms, then rests for a time of 25 to
+//! 75 ms. `cargo run --release -p weighbridge-lab --example noise [SECONDS] [THREADS]` runs for so long, with one such thread or more.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ const BUSY: Duration = Duration::from_millis(50);
 const WORKING_SET_BYTES: usize = 64 << 20;
 
 fn main() {
-    let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or(3600);
+    let number = |position: usize| std::env::args().nth(position).and_then(|text| text.parse().ok());
+    let (seconds, threads) = (number(1).unwrap_or(3600), number(2).unwrap_or(1));
     let end = Instant::now() + Duration::from_secs(seconds);
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for cpu in 0..cpus {
-            scope.spawn(move || disturb(end, cpu as u64 + 1));
+        for seed in 1..=threads {
+            scope.spawn(move || disturb(end, seed));
         }
     });
 }

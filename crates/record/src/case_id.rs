@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// The axis that belongs to the place of a case and not to its mechanism.
+const IDLE: &str = "idle";
+
 /// `pattern/mechanism/payload_bytes/placement[/axis=value…]`, for example `roundtrip/pipe/4096/same-cpu/wait=poll`.
 ///
 /// The first four parts are always there. Axes stand in alphabetical order, and an axis at its default is left out,
@@ -42,7 +45,12 @@ impl CaseId {
         self
     }
 
-    /// The mechanism with the axes that are not at their default: what a column of a table is called.
+    /// Where the roles run, and what the CPUs there do while they are idle: what cases of one table have in common.
+    pub fn place(&self) -> Place<'_> {
+        Place { placement: &self.placement, idle: self.axes.get(IDLE).map(String::as_str) }
+    }
+
+    /// The mechanism with the axes that are not at their default, without that of [`CaseId::place`]: what a column of a table is called.
     ///
     /// ```
     /// # use weighbridge_record::CaseId;
@@ -51,13 +59,30 @@ impl CaseId {
     /// ```
     pub fn variant(&self) -> String {
         let mut out = self.mechanism.clone();
-        for (axis, value) in &self.axes {
+        for (axis, value) in self.axes.iter().filter(|(axis, _)| *axis != IDLE) {
             out.push(' ');
             out.push_str(axis);
             out.push('=');
             out.push_str(value);
         }
         out
+    }
+}
+
+/// A placement, and the value of the axis `idle` where it is not the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place<'a> {
+    /// Where the roles run: `same-cpu`, `two-cpus`, …
+    pub placement: &'a str,
+    /// What the CPUs do while no role runs on them: `busy` if they do not halt.
+    pub idle: Option<&'a str>,
+}
+
+/// As in a case id: `two-cpus` or `two-cpus idle=busy`.
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.placement)?;
+        self.idle.map_or(Ok(()), |idle| write!(f, " {IDLE}={idle}"))
     }
 }
 

@@ -23,7 +23,7 @@ mod ratio;
 mod run;
 mod summary;
 
-pub use case_id::{CaseId, ParseCaseIdError};
+pub use case_id::{CaseId, ParseCaseIdError, Place};
 pub use check::{Check, Meaning, Turn};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
 pub use contest::{Contest, Contestant, Findings, SureOrder};

@@ -1,6 +1,8 @@
-//! Which cases of a pattern and placement something holds for, in few words.
+//! Which cases of a pattern and place something holds for, in few words.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use weighbridge_record::Place;
 
 use crate::document::Item;
 use crate::model::{Measured, Report};
@@ -10,16 +12,16 @@ use crate::words::{many, plain};
 /// Sizes by mechanism, in the order of the record.
 type Variants = Vec<(String, BTreeSet<u64>)>;
 
-/// One item per pattern and placement: `stream at two-cpus, 2 of 12 cases: pipe, tcp (64 KiB)`.
+/// One item per pattern and place: `stream at two-cpus, 2 of 12 cases: pipe, tcp (64 KiB)`.
 ///
 /// `all` are the cases that it could hold for, `some` those that it does.
 pub fn described(report: &Report, some: &[&Measured], all: &[&Measured]) -> Vec<Item> {
     let all = by_place(report, all);
     let some: HashMap<_, _> = by_place(report, some).into_iter().collect();
     let mut items = Vec::new();
-    for ((pattern, placement), all) in &all {
-        let Some(some) = some.get(&(*pattern, *placement)) else { continue };
-        let head = format!("{pattern} at {placement}");
+    for ((pattern, place), all) in &all {
+        let Some(some) = some.get(&(*pattern, *place)) else { continue };
+        let head = format!("{pattern} at {place}");
         let (count, of) = (cases(some), cases(all));
         let text = match of - count {
             0 if of == 1 => format!("{head}: {}", names(some, all)),
@@ -34,13 +36,13 @@ pub fn described(report: &Report, some: &[&Measured], all: &[&Measured]) -> Vec<
     items
 }
 
-/// Cases by pattern and placement, in the order in which these first come.
-fn by_place<'a>(report: &Report, cases: &[&'a Measured]) -> Vec<((&'a str, &'a str), Variants)> {
-    let mut places: Vec<((&str, &str), Variants)> = Vec::new();
+/// Cases by pattern and place, in the order in which these first come.
+fn by_place<'a>(report: &Report, cases: &[&'a Measured]) -> Vec<((&'a str, Place<'a>), Variants)> {
+    let mut places: Vec<((&str, Place<'_>), Variants)> = Vec::new();
     let mut known_places = HashMap::new();
     let mut known_variants = HashMap::new();
     for case in cases {
-        let place = (case.id.pattern.as_str(), case.id.placement.as_str());
+        let place = (case.id.pattern.as_str(), case.id.place());
         let at = *known_places.entry(place).or_insert_with(|| {
             places.push((place, Vec::new()));
             places.len() - 1

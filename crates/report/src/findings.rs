@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use weighbridge_record::{CaseId, Comparison, Contest, Contestant, Findings};
+use weighbridge_record::{CaseId, Comparison, Contest, Contestant, Findings, Place};
 
 use crate::document::{Cell, Table};
 use crate::model::{HARNESS, Report, Sourced};
 use crate::units::{count, significant, size};
-use crate::words::{many, placement, plain};
+use crate::words::{self, many, plain};
 
 /// How clear a comparison is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,17 +29,17 @@ pub struct Finding {
     pub sentence: String,
 }
 
-/// All contests by pattern and placement in the order of the cases; sizes ascending.
+/// All contests by pattern and place in the order of the cases; sizes ascending.
 pub fn contests(report: &Report) -> Vec<&Sourced<Contest>> {
     let mut ranks = HashMap::new();
     for id in report.cases.iter().map(|case| &case.id).chain(report.contests.iter().map(place_of)) {
         let next = ranks.len();
-        ranks.entry((id.pattern.as_str(), id.placement.as_str())).or_insert(next);
+        ranks.entry((id.pattern.as_str(), id.place())).or_insert(next);
     }
     let mut contests: Vec<&Sourced<Contest>> = report.contests.iter().collect();
     contests.sort_by_key(|contest| {
         let id = place_of(contest);
-        (ranks[&(id.pattern.as_str(), id.placement.as_str())], id.payload_bytes, contest.source)
+        (ranks[&(id.pattern.as_str(), id.place())], id.payload_bytes, contest.source)
     });
     contests
 }
@@ -69,13 +69,13 @@ fn is_of_the_harness(comparison: &Comparison) -> bool {
 
 /// At most `count` contests: of each pattern and placement first the smallest size, then the largest, then others.
 pub fn chosen<'a>(contests: &[&'a Sourced<Contest>], count: usize) -> Vec<&'a Sourced<Contest>> {
-    let mut places: Vec<(&str, &str, Vec<usize>)> = Vec::new();
+    let mut places: Vec<(&str, Place<'_>, Vec<usize>)> = Vec::new();
     for (index, contest) in contests.iter().enumerate() {
         let id = place_of(contest);
-        let (pattern, placement) = (id.pattern.as_str(), id.placement.as_str());
-        match places.iter_mut().find(|place| (place.0, place.1) == (pattern, placement)) {
+        let (pattern, at) = (id.pattern.as_str(), id.place());
+        match places.iter_mut().find(|place| (place.0, place.1) == (pattern, at)) {
             Some(place) => place.2.push(index),
-            None => places.push((pattern, placement, vec![index])),
+            None => places.push((pattern, at, vec![index])),
         }
     }
     let mut ranked: Vec<(usize, usize)> = Vec::new();
@@ -108,7 +108,7 @@ pub fn by_chance(findings: &Findings) -> String {
 pub fn line(report: &Report, contest: &Sourced<Contest>) -> String {
     let id = place_of(contest);
     let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
-    plain(&format!("{} {payload}{}: {}.", id.pattern, id.placement, order(report, contest)))
+    plain(&format!("{} {payload}{}: {}.", id.pattern, id.place(), order(report, contest)))
 }
 
 /// Every contestant with its tier.
@@ -256,10 +256,10 @@ fn finding(report: &Report, comparison: &Sourced<Comparison>) -> Finding {
     let Comparison { case, baseline, speedup, ci95, pairs } = &comparison.what;
     let alike = case.pattern == baseline.pattern
         && case.payload_bytes == baseline.payload_bytes
-        && case.placement == baseline.placement;
+        && case.place() == baseline.place();
     let (place, left, right) = match alike {
         true => (
-            place(case.payload_bytes, &case.placement),
+            place(case.payload_bytes, case.place()),
             report.variant(comparison.source, case),
             report.variant(comparison.source, baseline),
         ),
@@ -306,8 +306,8 @@ fn finding(report: &Report, comparison: &Sourced<Comparison>) -> Finding {
     Finding { clarity, sentence: plain(&text) }
 }
 
-fn place(payload_bytes: u64, at: &str) -> String {
-    let at = placement(at);
+fn place(payload_bytes: u64, at: Place<'_>) -> String {
+    let at = words::place(at);
     match payload_bytes {
         0 => at[..1].to_uppercase() + &at[1..],
         bytes => format!("At {} {at}", size(bytes)),

@@ -135,7 +135,7 @@ impl History {
 
     fn change_row(&self, series: &Series, change: &Change) -> Vec<Cell> {
         let (last, first) = (&series.points[change.at - 1], &series.points[change.at]);
-        let dearer = (change.ratio > 1.0) != series.higher_is_better;
+        let cost_rose = (change.ratio > 1.0) != series.higher_is_better;
         let interval = change.ci95.map_or_else(
             || "fewer than four records on a side".into(),
             |[low, high]| format!("{low:.3} to {high:.3}"),
@@ -148,7 +148,7 @@ impl History {
             shown(series, change.after).into(),
             format!("{:.3}", change.ratio).into(),
             interval.into(),
-            if dearer { "higher" } else { "lower" }.into(),
+            if cost_rose { "rose" } else { "fell" }.into(),
             significant(change.p).into(),
         ]
     }

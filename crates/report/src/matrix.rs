@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use weighbridge_record::Summary;
+use weighbridge_record::{Place, Summary};
 
 use crate::model::{Measured, Report};
 use crate::units::Scale;
@@ -16,7 +16,7 @@ pub struct Matrix<'a> {
     /// How the ends talk.
     pub pattern: &'a str,
     /// Where the peers run, as asked for.
-    pub placement: &'a str,
+    pub place: Place<'a>,
     /// Where they ran, if that has another name: `same-llc, CPUs 0 1`.
     pub resolved: Vec<String>,
     /// The unit in the record.
@@ -107,7 +107,7 @@ pub fn matrices(report: &Report) -> Vec<Matrix<'_>> {
     let mut order = Vec::new();
     let mut groups: BTreeMap<_, Vec<&Measured>> = BTreeMap::new();
     for case in report.cases.iter().filter(|case| case.summary.is_some() && !case.is_harness()) {
-        let key = (case.id.pattern.as_str(), case.id.placement.as_str(), case.unit().unwrap_or_default());
+        let key = (case.id.pattern.as_str(), case.id.place(), case.unit().unwrap_or_default());
         groups.entry(key).or_insert_with(|| {
             order.push(key);
             Vec::new()
@@ -119,8 +119,8 @@ pub fn matrices(report: &Report) -> Vec<Matrix<'_>> {
     matrices
 }
 
-fn matrix<'a>(report: &'a Report, key: (&'a str, &'a str, &'a str), cases: &[&'a Measured]) -> Matrix<'a> {
-    let (pattern, placement, unit) = key;
+fn matrix<'a>(report: &'a Report, key: (&'a str, Place<'a>, &'a str), cases: &[&'a Measured]) -> Matrix<'a> {
+    let (pattern, place, unit) = key;
     let columns = columns(report, cases);
     let places: HashMap<_, _> = columns
         .iter()
@@ -139,7 +139,7 @@ fn matrix<'a>(report: &'a Report, key: (&'a str, &'a str, &'a str), cases: &[&'a
     let medians = cases.iter().filter_map(|case| case.summary.as_ref()).map(|summary| summary.median);
     Matrix {
         pattern,
-        placement,
+        place,
         resolved: resolved.into_iter().collect(),
         unit,
         scale: Scale::new(unit, medians),
@@ -160,7 +160,10 @@ fn columns(report: &Report, cases: &[&Measured]) -> Vec<Column> {
         let rank = *ranks.entry(case.id.variant()).or_insert(next);
         if seen.insert((rank, case.source)) {
             let name = report.variant(case.source, &case.id);
-            columns.push((rank, Column { source: case.source, name, is_default: case.id.axes.is_empty() }));
+            columns.push((
+                rank,
+                Column { source: case.source, name, is_default: case.id.variant() == case.id.mechanism },
+            ));
         }
     }
     columns.sort_by_key(|(rank, column)| (*rank, column.source));
@@ -196,7 +199,7 @@ fn mark_skipped(matrices: &mut [Matrix<'_>], report: &Report) {
             places.get(&(skip.source, report.variant(skip.source, id))).into_iter().flatten()
         {
             let matrix = &mut matrices[*index];
-            if matrix.pattern == id.pattern && matrix.placement == id.placement {
+            if matrix.pattern == id.pattern && matrix.place == id.place() {
                 matrix.cells.entry((id.payload_bytes, *column)).or_insert(Cell::Skipped);
             }
         }

@@ -70,7 +70,7 @@ fn source_warnings(source: &Source) -> Vec<String> {
 pub fn harness(report: &Report) -> Vec<String> {
     let mut smallest: BTreeMap<_, &Measured> = BTreeMap::new();
     for case in report.cases.iter().filter(|case| case.is_harness() && case.summary.is_some()) {
-        let key = (case.source, &case.id.pattern, &case.id.placement);
+        let key = (case.source, &case.id.pattern, case.id.place());
         let kept = smallest.entry(key).or_insert(case);
         if (case.id.payload_bytes, &case.id.axes) < (kept.id.payload_bytes, &kept.id.axes) {
             *kept = case;
@@ -81,7 +81,7 @@ pub fn harness(report: &Report) -> Vec<String> {
         let name = report.variant(case.source, &case.id);
         let value = with_unit(&summary.unit, summary.median);
         let (id, reach) = (&case.id, reach(summary));
-        Some(plain(&format!("{}/{name} at {}: {value} {reach}", id.pattern, id.placement)))
+        Some(plain(&format!("{}/{name} at {}: {value} {reach}", id.pattern, id.place())))
     };
     smallest.values().filter_map(line).collect()
 }

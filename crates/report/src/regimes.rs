@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weighbridge_record::{Regime, RegimeKind, Summary};
+use weighbridge_record::{Place, Regime, RegimeKind, Summary};
 
 use crate::document::Item;
 use crate::matrix::Matrix;
@@ -14,13 +14,13 @@ use crate::words::{many, plain};
 /// Few notes, those with the largest effect, and all of them.
 pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Item>, Vec<Item>) {
     let scales: HashMap<_, _> =
-        matrices.iter().map(|of| ((of.pattern, of.placement, of.unit), &of.scale)).collect();
+        matrices.iter().map(|of| ((of.pattern, of.place, of.unit), &of.scale)).collect();
     let mut cases: Vec<Departure<'_>> = report
         .cases
         .iter()
         .filter_map(|case| {
             let summary = case.summary.as_ref().filter(|summary| !summary.regimes.is_empty())?;
-            let key = (case.id.pattern.as_str(), case.id.placement.as_str(), summary.unit.as_str());
+            let key = (case.id.pattern.as_str(), case.id.place(), summary.unit.as_str());
             let scale = scales.get(&key).map(|scale| (*scale).clone());
             let scale = scale.unwrap_or_else(|| Scale::alone(&summary.unit, summary.median));
             Some(Departure { case, summary, scale })
@@ -38,11 +38,11 @@ pub fn notes(report: &Report, matrices: &[Matrix<'_>]) -> (Vec<Item>, Vec<Item>)
 
 /// `31 of 44 cases at two-cpus and 4 of 43 at same-cpu were not in one steady state.`
 fn shares(report: &Report) -> String {
-    let mut counts: Vec<(&str, usize, usize)> = Vec::new();
+    let mut counts: Vec<(Place<'_>, usize, usize)> = Vec::new();
     for case in report.cases.iter().filter(|case| case.summary.is_some()) {
-        let placement = case.id.placement.as_str();
-        let index = counts.iter().position(|(name, ..)| *name == placement).unwrap_or_else(|| {
-            counts.push((placement, 0, 0));
+        let place = case.id.place();
+        let index = counts.iter().position(|(known, ..)| *known == place).unwrap_or_else(|| {
+            counts.push((place, 0, 0));
             counts.len() - 1
         });
         counts[index].1 += usize::from(case.has_regimes());
@@ -53,9 +53,9 @@ fn shares(report: &Report) -> String {
     let parts: Vec<String> = counts
         .iter()
         .enumerate()
-        .map(|(index, (placement, some, all))| match index {
-            0 => format!("{some} of {} at {placement}", many(*all, "case")),
-            _ => format!("{some} of {all} at {placement}"),
+        .map(|(index, (place, some, all))| match index {
+            0 => format!("{some} of {} at {place}", many(*all, "case")),
+            _ => format!("{some} of {all} at {place}"),
         })
         .collect();
     let verb = if matches!(counts.as_slice(), [(_, 1, _)]) { "was" } else { "were" };
@@ -71,7 +71,7 @@ fn shares(report: &Report) -> String {
 pub fn name(report: &Report, case: &Measured) -> String {
     let id = &case.id;
     let payload = if id.payload_bytes == 0 { String::new() } else { size(id.payload_bytes) + " " };
-    plain(&format!("{} {payload}{} {}", report.variant(case.source, id), id.pattern, id.placement))
+    plain(&format!("{} {payload}{} {}", report.variant(case.source, id), id.pattern, id.place()))
 }
 
 /// A case with what departs in it.

@@ -1,8 +1,10 @@
 //! Names of patterns and placements in sentences and headings. A name that is not known stays as it is.
 
-/// A placement inside a sentence: `on one CPU`.
-pub fn placement(name: &str) -> String {
-    match name {
+use weighbridge_record::Place;
+
+/// A place inside a sentence: `on one CPU`, `on two CPUs that do not halt`.
+pub fn place(of: Place<'_>) -> String {
+    let at = match of.placement {
         "same-cpu" => "on one CPU".into(),
         "two-cpus" => "on two CPUs".into(),
         "smt" => "on two threads of one core".into(),
@@ -11,6 +13,11 @@ pub fn placement(name: &str) -> String {
         "cross-node" => "on two NUMA nodes".into(),
         "free" => "not pinned".into(),
         other => format!("at {other}"),
+    };
+    match of.idle {
+        None => at,
+        Some("busy") => format!("{at} that do not halt"),
+        Some(other) => format!("{at} with idle={other}"),
     }
 }
 

@@ -103,7 +103,7 @@ fn the_record_says_everything_from_its_header_to_its_end() {
     let skipped = lines.iter().filter(|line| matches!(line, Line::Skipped(_))).count();
     assert_eq!(skipped, 1);
     assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete));
-    // Of two mocks with 1 and 5 µs the order is sure, and the record says so.
+    // Mocks of 1 and 5 µs differ surely, so the record has a contest with an order.
     let contests: Vec<_> = lines
         .iter()
         .filter_map(|line| if let Line::Contest(contest) = line { Some(contest) } else { None })

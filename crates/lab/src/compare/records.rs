@@ -443,8 +443,8 @@ mod tests {
 
     #[test]
     fn six_boots_a_side_find_a_regression_and_its_sign() {
-        let dearer = SIX.map(|cost| cost * 1.1);
-        let (old, new) = (side("old", "6.1", &SIX, true), side("new", "6.2", &dearer, true));
+        let slower = SIX.map(|cost| cost * 1.1);
+        let (old, new) = (side("old", "6.1", &SIX, true), side("new", "6.2", &slower, true));
         let (verdicts, claims) = compare(old.clone(), new.clone(), Rules::default(), false).unwrap();
         let found = &verdicts[0];
         assert_eq!((found.verdict.as_str(), found.sets), ("regressed", 6), "{found:?}");

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use weighbridge_record::CaseId;
 
+use crate::axis::{Choice, Idle};
 use crate::catalogue;
 use crate::contract::InSuites;
 use crate::planner::Timing;
@@ -47,6 +48,8 @@ struct Group {
     sizes: Sizes,
     placements: &'static [&'static str],
     axes: &'static [(&'static str, &'static [&'static str])],
+    /// Do CPUs that roles have to themselves not halt?
+    is_without_halts: bool,
 }
 
 /// Which mechanisms, signals or locks a group takes.
@@ -108,12 +111,18 @@ impl Group {
         sizes: Sizes,
         placements: &'static [&'static str],
     ) -> Group {
-        Group { patterns: pattern, mechanisms, sizes, placements, axes: &[] }
+        Group { patterns: pattern, mechanisms, sizes, placements, axes: &[], is_without_halts: false }
     }
 
     /// The same, with these values of axes.
     const fn with(self, axes: &'static [(&'static str, &'static [&'static str])]) -> Group {
         Group { axes, ..self }
+    }
+
+    /// The same, with `idle=busy` where roles have CPUs of their own. How long a virtual CPU takes to halt and to wake, and how long its
+    /// hypervisor spins before that, differs by a factor of two from one pair of processes to the next and belongs to no mechanism.
+    const fn without_halts(self) -> Group {
+        Group { is_without_halts: true, ..self }
     }
 
     /// A single case.
@@ -195,6 +204,12 @@ impl Group {
                 for size in &sizes {
                     for placement in &placements {
                         let id = CaseId::new(pattern, mechanism, *size, placement);
+                        let may_halt = !matches!(placement.as_str(), "same-cpu" | "free");
+                        let id = if self.is_without_halts && may_halt {
+                            id.with(Idle::AXIS.name, Idle::Busy.name())
+                        } else {
+                            id
+                        };
                         for id in with_axes(id, &own) {
                             ids.extend(with_axes(id, &changes.axes));
                         }
@@ -353,6 +368,25 @@ mod tests {
                 assert!(cases.contains(&CaseId::new("roundtrip", "pipe", 1 << power, placement)));
             }
         }
+    }
+
+    #[test]
+    fn quick_keeps_cpus_of_two_roles_from_halting_unless_the_user_says_otherwise() {
+        let quick = Suite::find("quick").unwrap();
+        let of = |changes: &Changes, bytes| -> Vec<String> {
+            let cases = quick.cases(changes).into_iter();
+            cases
+                .filter(|id| id.mechanism == "tcp" && id.payload_bytes == bytes)
+                .map(|id| id.to_string())
+                .collect()
+        };
+        let busy = ["roundtrip/tcp/4096/same-cpu", "roundtrip/tcp/4096/two-cpus/idle=busy"];
+        assert_eq!(of(&Changes::default(), 4096), busy);
+        let halting = Changes { axes: vec![("idle".into(), vec!["halt".into()])], ..Changes::default() };
+        assert_eq!(of(&halting, 4096), ["roundtrip/tcp/4096/same-cpu", "roundtrip/tcp/4096/two-cpus"]);
+        let placements = Some(vec!["free".into(), "same-cpu".into()]);
+        let placed = of(&Changes { placements, ..Changes::default() }, 4096);
+        assert_eq!(placed, ["roundtrip/tcp/4096/free", "roundtrip/tcp/4096/same-cpu"]);
     }
 
     #[test]

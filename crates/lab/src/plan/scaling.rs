@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Group, Sizes, Suite, Which};
+use super::{Group, Sizes, Suite};
 use crate::planner::Timing;
 
 pub(super) const SUITE: Suite = Suite {
@@ -13,14 +13,8 @@ pub(super) const SUITE: Suite = Suite {
     precision: 0.05,
     crossover: None,
     in_turn: false,
-    groups: &[Group {
-        patterns: &["fan-in"],
-        mechanisms: Which::These(&["pipe"]),
-        sizes: Sizes::These(&[1]),
-        placements: &["two-cpus"],
-        axes: &[
-            ("wait", &["epoll-et", "epoll-lt", "poll", "select", "uring", "none"]),
-            ("streams", &["10", "100", "1000", "10000"]),
-        ],
-    }],
+    groups: &[Group::of(&["fan-in"], &["pipe"], Sizes::These(&[1]), &["two-cpus"]).with(&[
+        ("wait", &["epoll-et", "epoll-lt", "poll", "select", "uring", "none"]),
+        ("streams", &["10", "100", "1000", "10000"]),
+    ])],
 };

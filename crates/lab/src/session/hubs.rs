@@ -18,7 +18,7 @@ use crate::shared::Sample;
 use super::open::Turns;
 
 /// A slice: long against a switch between parties, short against what disturbs a machine.
-const SLICE_NS: u64 = 2_000_000;
+const SLICE_NS: u64 = 1_000_000;
 /// The slice of a case whose messages do not stay in a second-level cache, or that has thousands of streams: the partner's turn empties
 /// it.
 const LARGE_SLICE_NS: u64 = 20_000_000;

@@ -8,6 +8,7 @@ use weighbridge_stats::Evidence;
 
 use super::hubs::Hubs;
 use super::open::{Open, baseline_of};
+use crate::axis::Idle;
 
 /// Sets of a pair of hubs at most: enough for an interval, and no case has much more at its first look.
 const ENOUGH: usize = 8;
@@ -30,7 +31,8 @@ pub(super) struct Meetings {
 }
 
 impl Meetings {
-    /// The pairs that comparisons of these cases with their baselines need, and as many more as join all hubs.
+    /// The pairs that comparisons of these cases with their baselines need, and as many more as join all hubs whose CPUs halt, and all
+    /// whose CPUs do not: the parties of a set share their CPUs.
     pub(super) fn of(cases: &[Open]) -> Meetings {
         let hub_of = |id: &CaseId| {
             cases.iter().find(|open| open.case.params.id == *id).and_then(|open| open.hub.clone().ok())
@@ -39,11 +41,13 @@ impl Meetings {
             let own = open.hub.clone().ok()?;
             Some((own, hub_of(&baseline_of(&open.case.params.id)?)?))
         });
-        let hubs: Vec<usize> = cases.iter().filter_map(|open| open.hub.clone().ok()).collect();
-        Meetings::among(&hubs, &wanted.collect::<Vec<_>>())
+        let idle = |open: &Open| open.case.params.choice::<Idle>();
+        let hubs = cases.iter().filter_map(|open| Some((open.hub.clone().ok()?, idle(open))));
+        Meetings::among(&hubs.collect::<Vec<_>>(), &wanted.collect::<Vec<_>>())
     }
 
-    fn among(hubs: &[usize], wanted: &[(usize, usize)]) -> Meetings {
+    /// As [`Meetings::of`]: hubs with what their CPUs do while they are idle, and pairs that are needed.
+    fn among(hubs: &[(usize, Idle)], wanted: &[(usize, usize)]) -> Meetings {
         let mut meetings = Meetings { pairs: Vec::new(), runs_at_last: 0 };
         for (one, other) in wanted.iter().copied().filter(|(one, other)| one != other) {
             let known = |pair: &Pair| pair.hubs == (one, other) || pair.hubs == (other, one);
@@ -51,9 +55,10 @@ impl Meetings {
                 meetings.add((one, other), true);
             }
         }
-        for hub in hubs.iter().copied().filter(|hub| *hub != hubs[0]) {
-            if meetings.route(hub, hubs[0]).is_none() {
-                meetings.add((hub, hubs[0]), false);
+        for &(hub, idle) in hubs {
+            let first = hubs.iter().find(|(_, other)| *other == idle).map_or(hub, |(first, _)| *first);
+            if meetings.route(hub, first).is_none() {
+                meetings.add((hub, first), false);
             }
         }
         meetings
@@ -145,18 +150,29 @@ impl Meetings {
 mod tests {
     use super::*;
 
+    fn halting(hubs: &[usize]) -> Vec<(usize, Idle)> {
+        hubs.iter().map(|hub| (*hub, Idle::Halt)).collect()
+    }
+
+    #[test]
+    fn hubs_whose_cpus_halt_do_not_meet_those_whose_cpus_do_not() {
+        let hubs = [(0, Idle::Halt), (1, Idle::Busy), (2, Idle::Halt), (3, Idle::Busy)];
+        let pairs: Vec<_> = Meetings::among(&hubs, &[]).pairs.iter().map(|pair| pair.hubs).collect();
+        assert_eq!(pairs, [(2, 0), (3, 1)]);
+    }
+
     #[test]
     fn pairs_that_comparisons_need_come_first_and_all_hubs_are_joined() {
-        let meetings = Meetings::among(&[0, 0, 1, 2, 3, 3], &[(1, 2), (2, 1), (0, 0)]);
+        let meetings = Meetings::among(&halting(&[0, 0, 1, 2, 3, 3]), &[(1, 2), (2, 1), (0, 0)]);
         let pairs: Vec<_> = meetings.pairs.iter().map(|pair| (pair.hubs, pair.is_wanted)).collect();
         assert_eq!(pairs, [((1, 2), true), ((1, 0), false), ((3, 0), false)]);
-        assert!(Meetings::among(&[4, 4], &[(4, 4)]).pairs.is_empty());
+        assert!(Meetings::among(&halting(&[4, 4]), &[(4, 4)]).pairs.is_empty());
         assert!(Meetings::among(&[], &[]).pairs.is_empty());
     }
 
     #[test]
     fn a_wanted_pair_meets_before_every_round_and_the_others_once_in_a_while_until_there_are_enough() {
-        let mut meetings = Meetings::among(&[0, 1, 2, 3], &[(1, 2)]);
+        let mut meetings = Meetings::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
         let mut met = [0; 3];
         for round in 0..40 {
             for pair in meetings.due(round * 5) {
@@ -165,7 +181,7 @@ mod tests {
             }
         }
         assert_eq!(met, [ENOUGH; 3]);
-        let mut meetings = Meetings::among(&[0, 1, 2, 3], &[(1, 2)]);
+        let mut meetings = Meetings::among(&halting(&[0, 1, 2, 3]), &[(1, 2)]);
         assert_eq!(meetings.due(4), [0], "five runs are too few for the others");
         meetings.give_up(0);
         assert_eq!(meetings.due(7), [0usize; 0]);
@@ -174,7 +190,7 @@ mod tests {
 
     #[test]
     fn ratios_are_turned_round_on_the_way_and_a_way_without_sets_is_none() {
-        let mut meetings = Meetings::among(&[0, 1, 2], &[(1, 2)]);
+        let mut meetings = Meetings::among(&halting(&[0, 1, 2]), &[(1, 2)]);
         meetings.keep(0, Some(0.5));
         assert_eq!(meetings.path(1, 2), Some(vec![vec![0.5]]));
         assert_eq!(meetings.path(2, 1), Some(vec![vec![-0.5]]));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use weighbridge_record::{self as record, CaseId, StoppedBy};
 use weighbridge_stats::duet::{Party, Slice, set_log_ratio};
 
+use crate::axis::{Choice, Idle};
 use crate::contract::{Caps, Prepared};
 
 pub(super) struct Open {
@@ -106,8 +107,13 @@ impl Open {
 /// The baseline of all comparisons of a session: the plain pipe.
 const BASELINE: &str = "pipe";
 
-/// The baseline of a case: the same case with a pipe, unless it is that case itself.
+/// The baseline of a case: the same case with a pipe that has no setting of its own, on CPUs that halt or do not halt as those of the
+/// case; none for that case itself.
 pub(super) fn baseline_of(id: &CaseId) -> Option<CaseId> {
     let baseline = CaseId::new(&id.pattern, BASELINE, id.payload_bytes, &id.placement);
+    let baseline = match id.axes.get(Idle::AXIS.name) {
+        Some(idle) => baseline.with(Idle::AXIS.name, idle),
+        None => baseline,
+    };
     (baseline != *id && id.mechanism != "noop" && id.mechanism != "mock").then_some(baseline)
 }

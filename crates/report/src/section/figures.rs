@@ -12,7 +12,7 @@ use crate::lines;
 use crate::matrix::{self, Matrix};
 use crate::model::Measured;
 use crate::units::{Scale, count, size, with_unit};
-use crate::words::{many, pattern, placement, plain};
+use crate::words::{many, pattern, place, plain};
 
 /// Above this many lines, those with axes off their defaults are hidden until asked for.
 const CROWDED: usize = 16;
@@ -32,8 +32,8 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
 
 /// `roundtrip at same-cpu (CPU 0), µs/roundtrip`.
 fn heading(matrix: &Matrix<'_>) -> String {
-    let Matrix { pattern, placement, scale, .. } = matrix;
-    plain(&format!("{pattern} at {placement}{}, {}", resolved(matrix), scale.name))
+    let Matrix { pattern, place, scale, .. } = matrix;
+    plain(&format!("{pattern} at {place}{}, {}", resolved(matrix), scale.name))
 }
 
 fn resolved(matrix: &Matrix<'_>) -> String {
@@ -42,7 +42,7 @@ fn resolved(matrix: &Matrix<'_>) -> String {
 
 /// `Round trip on one CPU (CPU 0)`.
 fn title(matrix: &Matrix<'_>) -> String {
-    format!("{} {}{}", pattern(matrix.pattern), placement(matrix.placement), resolved(matrix))
+    format!("{} {}{}", pattern(matrix.pattern), place(matrix.place), resolved(matrix))
 }
 
 fn better(matrix: &Matrix<'_>) -> &'static str {
@@ -147,7 +147,7 @@ fn lines<'a>(
 fn median_point(matrix: &Matrix<'_>, case: &Measured, summary: &Summary) -> Point {
     let scale = Scale::alone(matrix.unit, summary.median);
     let mut hover = vec![
-        format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
+        format!("{} {}", size(case.id.payload_bytes), place(matrix.place)),
         format!("{} {}", scale.show(summary.median), scale.name),
     ];
     if summary.ci95.is_some() {
@@ -181,7 +181,7 @@ fn switches(cx: &Context<'_>, matrix: &Matrix<'_>) -> Block {
     let lines = lines(cx, matrix, |case, summary| {
         let per_op = &summary.per_op;
         let hover = vec![
-            format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
+            format!("{} {}", size(case.id.payload_bytes), place(matrix.place)),
             format!("{} voluntary", count(per_op.voluntary_switches)),
             format!("{} involuntary", count(per_op.involuntary_switches)),
         ];
@@ -198,7 +198,7 @@ fn cpu(cx: &Context<'_>, matrix: &Matrix<'_>, figures: Option<Table>) -> Block {
     let mut lines = lines(cx, matrix, |case, summary| {
         let (cpu, unit) = summary.per_op.cpu();
         let hover = vec![
-            format!("{} {}", size(case.id.payload_bytes), placement(matrix.placement)),
+            format!("{} {}", size(case.id.payload_bytes), place(matrix.place)),
             format!("{} of CPU time", with_unit(unit, cpu)),
         ];
         Point { x: 0.0, y: cpu, interval: None, hover }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weighbridge_record::{CaseId, StoppedBy};
+use weighbridge_record::{CaseId, Place, StoppedBy};
 
 use super::Context;
 use crate::document::{Block, Item, Section};
@@ -183,29 +183,30 @@ fn without_number(text: &str, number: u64) -> String {
     out + rest
 }
 
-/// Names cases in few words: first sizes together, then placements, then patterns.
+/// Names cases in few words: first sizes together, then places, then patterns.
 fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<String> {
     type Names<'a> = BTreeSet<&'a str>;
-    let mut sizes: BTreeMap<(String, &str, &str), BTreeSet<u64>> = BTreeMap::new();
+    type Places<'a> = BTreeSet<Place<'a>>;
+    let mut sizes: BTreeMap<(String, &str, Place<'_>), BTreeSet<u64>> = BTreeMap::new();
     for (source, id) in ids {
-        let key = (report.variant(*source, id), id.pattern.as_str(), id.placement.as_str());
+        let key = (report.variant(*source, id), id.pattern.as_str(), id.place());
         sizes.entry(key).or_default().insert(id.payload_bytes);
     }
-    let mut placements: BTreeMap<(String, &str, BTreeSet<u64>), Names<'_>> = BTreeMap::new();
-    for ((variant, pattern, placement), sizes) in sizes {
-        placements.entry((variant, pattern, sizes)).or_default().insert(placement);
+    let mut places: BTreeMap<(String, &str, BTreeSet<u64>), Places<'_>> = BTreeMap::new();
+    for ((variant, pattern, place), sizes) in sizes {
+        places.entry((variant, pattern, sizes)).or_default().insert(place);
     }
-    let mut patterns: BTreeMap<(String, BTreeSet<u64>, Names<'_>), Names<'_>> = BTreeMap::new();
-    for ((variant, pattern, sizes), placements) in placements {
-        patterns.entry((variant, sizes, placements)).or_default().insert(pattern);
+    let mut patterns: BTreeMap<(String, BTreeSet<u64>, Places<'_>), Names<'_>> = BTreeMap::new();
+    for ((variant, pattern, sizes), places) in places {
+        patterns.entry((variant, sizes, places)).or_default().insert(pattern);
     }
-    let list = |names: Names<'_>| names.into_iter().collect::<Vec<_>>().join(", ");
-    let line = |((variant, sizes, placements), patterns)| {
+    let line = |((variant, sizes, places), patterns): ((_, _, Places<'_>), Names<'_>)| {
+        let places: Vec<String> = places.iter().map(Place::to_string).collect();
         plain(&format!(
             "{variant}: {} at {} ({})",
             coverage::size_list(&sizes),
-            list(placements),
-            list(patterns)
+            places.join(", "),
+            patterns.into_iter().collect::<Vec<_>>().join(", ")
         ))
     };
     patterns.into_iter().map(line).collect()

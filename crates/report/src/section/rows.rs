@@ -149,7 +149,7 @@ fn to_hub(matrix: &Matrix<'_>) -> Cells {
 
 /// The cost over that of the case that the session compared with, where no case took turns with a hub.
 fn to_baseline(report: &Report, matrix: &Matrix<'_>) -> Cells {
-    let place = |id: &CaseId| id.pattern == matrix.pattern && id.placement == matrix.placement;
+    let place = |id: &CaseId| id.pattern == matrix.pattern && id.place() == matrix.place;
     let baseline =
         report.comparisons.iter().find(|line| place(&line.what.baseline)).map(|line| &line.what.baseline);
     let has_hub =

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_record::Summary;
+use weighbridge_record::{Place, Summary};
 
 use super::Context;
 use crate::axis::{Axis, LogAxis};
@@ -12,13 +12,13 @@ use crate::lines;
 use crate::look::Look;
 use crate::model::Measured;
 use crate::units::{Scale, size, with_unit};
-use crate::words::{many, pattern, placement, plain};
+use crate::words::{many, pattern, place, plain};
 
 /// Axes that are numbers of something that works at the same time.
 const AXES: [&str; 4] = ["streams", "receivers", "roles", "writers"];
 
 /// What all lines of a chart have in common: pattern, placement, payload in bytes, unit, axis.
-type Key<'a> = (&'a str, &'a str, u64, &'a str, &'a str);
+type Key<'a> = (&'a str, Place<'a>, u64, &'a str, &'a str);
 
 /// Value of the axis and the case.
 type Step<'a> = (f64, &'a Measured, &'a Summary);
@@ -33,7 +33,7 @@ pub fn section(cx: &Context<'_>) -> Option<Section> {
         for case in cx.report.cases.iter().filter(|case| !case.is_harness()) {
             let (Some(summary), Some(value)) = (&case.summary, value(case, axis)) else { continue };
             let id = &case.id;
-            let key = (id.pattern.as_str(), id.placement.as_str(), id.payload_bytes, &*summary.unit, axis);
+            let key = (id.pattern.as_str(), id.place(), id.payload_bytes, &*summary.unit, axis);
             let lines = entry(&mut charts, key);
             entry(lines, name(cx, case, axis)).push((value, case, summary));
         }
@@ -87,7 +87,7 @@ fn chart(key: Key<'_>, all: &Lines<'_>) -> Chart {
     let (y, drawn) = lines::value_axis(unit, &scale, drawn);
     let payload =
         if payload_bytes == 0 { String::new() } else { format!(", payload {}", size(payload_bytes)) };
-    let title = plain(&format!("{} {}{payload}, over {axis}", pattern(of), placement(at)));
+    let title = plain(&format!("{} {}{payload}, over {axis}", pattern(of), place(at)));
     let about = "Cases that differ in this number only. The horizontal axis is logarithmic; the band around a line is the 95 % \
                  interval of its medians.";
     let drawing = Drawing::Lines(Axis::Log(LogAxis::numbers(axis, &numbers)), y, drawn);
