@@ -11,7 +11,7 @@ use crate::options::{GroupOptions, SubscribeOptions};
 use crate::publisher::Publisher;
 use crate::serve::{Host, Report, absolute, connect_to};
 use crate::subscriber::Subscriber;
-use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, take_fds};
+use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds};
 
 /// Access to a group: as its creator, or through a socket.
 #[derive(Debug)]
@@ -168,18 +168,7 @@ impl Group {
         if let Connector::Host(host) = &self.connector {
             return host.report();
         }
-        self.with_connection(|socket| {
-            let mut report = Report::default();
-            let (mut row, _) = ask(&socket, Message::new(Op::Stat, &[]), Some(ANSWER_TIME))?;
-            while row.op == Op::Row {
-                report.add_row(row)?;
-                (row, _) = answer(&socket, Some(ANSWER_TIME))?;
-            }
-            match row.op {
-                Op::End => Ok(report),
-                other => Err(Error::invalid("answer", format!("{other:?} in a report"))),
-            }
-        })
+        self.with_connection(|socket| Report::request(&socket))
     }
 
     /// The process that serves the group, as the kernel reports it: who called [`Group::serve_at`] or made the socket of

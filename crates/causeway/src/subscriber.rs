@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
-use crate::log::pages::{StatusPage, SubscriberPage};
+use crate::log::pages::{StatusPages, SubscriberPage};
 use crate::log::wait::{WaitTarget, Waiter, advance_cursor, topic_bit};
 use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use crate::log::{Frame, Loss, Memory, Peek, Position, Reader, Start, TryPeek};
@@ -48,7 +48,7 @@ pub struct Subscriber {
     reader: Reader<Arc<MappedLog>>,
     log: Arc<MappedLog>,
     page: Arc<SubscriberPage>,
-    status: StatusPage,
+    status: StatusPages,
     socket: Arc<OwnedFd>,
     doorbell: OwnedFd,
     /// Hangs up when the server and all publishers are gone.
@@ -172,7 +172,7 @@ impl Subscriber {
             reader,
             log,
             page,
-            status: StatusPage::open(&status)?,
+            status: StatusPages::open(&status)?,
             socket: Arc::new(socket),
             doorbell,
             lifeline: Arc::new(lifeline),

@@ -10,6 +10,7 @@ use causeway::{
     Error, Group, GroupOptions, Policy, PublishTimeoutError, Received, RecvTimeoutError, Refusal,
     SubscribeOptions, TryPublishError, TryRecvError, Waited,
 };
+use common::limits::allow_many_descriptors;
 use common::{LONG, eventually, fill, small};
 
 fn group(options: GroupOptions) -> Group {
@@ -494,7 +495,8 @@ fn slots_run_out_with_an_error_and_come_back() {
     let all: Vec<_> = (0..64).map(|_| shared.publisher().unwrap()).collect();
     assert!(matches!(shared.publisher(), Err(Error::Refused(Refusal::TooMany))));
     drop(all);
-    let mut subscribers: Vec<_> = (0..256).map(|_| group.subscribe(Policy::Lossy).unwrap()).collect();
+    allow_many_descriptors();
+    let mut subscribers: Vec<_> = (0..1024).map(|_| group.subscribe(Policy::Lossy).unwrap()).collect();
     let refused = group.subscribe(Policy::Lossy).map(|_| ());
     assert!(matches!(refused, Err(Error::Refused(Refusal::TooMany))), "{refused:?}");
     subscribers.pop();
