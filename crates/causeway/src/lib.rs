@@ -194,7 +194,7 @@ pub use typed::{MessageType, TypedMessage, TypedPublisher, TypedSubscriber};
 #[cfg(not(loom))]
 pub use {
     error::{Error, OsError, Refusal, Result},
-    group::Group,
+    group::{Group, ServerIdentity},
     message::{Message, OwnedMessage, Received},
     options::{Access, GroupOptions, Policy, SubscribeOptions},
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},
