@@ -192,6 +192,12 @@ fn subscribe(socket: PathBuf, policy: Behind, oldest: bool, verbose: bool) -> Re
     loop {
         match subscriber.try_recv() {
             Ok(Received::Message(message)) => {
+                if let Some(lost @ 1..) = message.lost_before {
+                    eprintln!(
+                        "causeway: {lost} of the lost messages were of publisher {}",
+                        message.publisher
+                    );
+                }
                 if verbose {
                     write!(out, "{} {} ", message.publisher, message.position.0)?;
                 }

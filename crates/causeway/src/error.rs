@@ -79,7 +79,7 @@ pub enum Refusal {
     /// The access rule of the group ([`GroupOptions::subscribers`](crate::GroupOptions::subscribers),
     /// [`GroupOptions::publishers`](crate::GroupOptions::publishers)) does not admit this user.
     Forbidden,
-    /// All slots are taken: 64 publishers, 256 subscribers, or all connections of the server; or this user has
+    /// All slots are taken: 64 publishers, 1,024 subscribers, or all connections of the server; or this user has
     /// its share of them.
     TooMany,
     /// The group allows one publisher, and that publisher has joined already. More need
@@ -218,8 +218,8 @@ impl fmt::Display for Refusal {
                  this user among its subscribers or publishers (GroupOptions::subscribers, publishers)"
             }
             Refusal::TooMany => {
-                "all slots, or the share of this user in them, are taken (64 publishers, 256 subscribers, as far as the server's \
-                 limit of open files goes); end publishers or subscribers, or use a second group"
+                "all slots, or the share of this user in them, are taken (64 publishers, 1,024 subscribers, as far as the \
+                 server's limit of open files goes); end publishers or subscribers, raise that limit (ulimit -n), or use a second group"
             }
             Refusal::OnePublisher => {
                 "the group allows one publisher, which has joined already; create the group with \

@@ -4,14 +4,14 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use causeway_os::socket::{Credentials, peer_credentials};
+use causeway_os::socket::{Credentials, peer_credentials, peer_security_label, seqpacket_pair};
 
 use crate::error::{Error, Refusal, Result};
 use crate::options::{GroupOptions, SubscribeOptions};
 use crate::publisher::Publisher;
 use crate::serve::{Host, Report, absolute, connect_to};
 use crate::subscriber::Subscriber;
-use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, take_fds};
+use crate::wire::{ANSWER_TIME, Message, Op, ask, take_fds};
 
 /// Access to a group: as its creator, or through a socket.
 #[derive(Debug)]
@@ -168,18 +168,7 @@ impl Group {
         if let Connector::Host(host) = &self.connector {
             return host.report();
         }
-        self.with_connection(|socket| {
-            let mut report = Report::default();
-            let (mut row, _) = ask(&socket, Message::new(Op::Stat, &[]), Some(ANSWER_TIME))?;
-            while row.op == Op::Row {
-                report.add_row(row)?;
-                (row, _) = answer(&socket, Some(ANSWER_TIME))?;
-            }
-            match row.op {
-                Op::End => Ok(report),
-                other => Err(Error::invalid("answer", format!("{other:?} in a report"))),
-            }
-        })
+        self.with_connection(|socket| Report::request(&socket))
     }
 
     /// The process that serves the group, as the kernel reports it: who called [`Group::serve_at`] or made the socket of
@@ -195,15 +184,12 @@ impl Group {
     /// assert_eq!(group.server()?.uid, 0, "not served by root");
     /// # Ok::<(), causeway::Error>(())
     /// ```
-    pub fn server(&self) -> Result<Credentials> {
+    pub fn server(&self) -> Result<ServerIdentity> {
         match &self.connector {
-            Connector::Host(_) => Ok(Credentials {
-                pid: std::process::id(),
-                uid: rustix::process::geteuid().as_raw(),
-                gid: rustix::process::getegid().as_raw(),
-            }),
-            Connector::Path(path) => Ok(peer_credentials(connect_to(path)?)?),
-            Connector::Socket(socket) => Ok(peer_credentials(socket)?),
+            // Both ends of a pair are this process's.
+            Connector::Host(_) => ServerIdentity::of(&seqpacket_pair()?.0),
+            Connector::Path(path) => ServerIdentity::of(&connect_to(path)?),
+            Connector::Socket(socket) => ServerIdentity::of(socket),
         }
     }
 
@@ -259,6 +245,29 @@ impl Group {
             Connector::Path(path) => connect_to(path),
             Connector::Socket(socket) => ask_for_another(socket),
         }
+    }
+}
+
+/// The process that serves a group, as the kernel recorded it when it made its socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerIdentity {
+    /// Process id in this process's PID namespace; 0 when the process is not in it. By now it may be another process's.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// The label that a security module gave it (SO_PEERSEC): an SELinux context, an AppArmor profile. `None` where no module
+    /// labels sockets. It tells apart programs of one user, such as those in a sandbox.
+    pub security_label: Option<String>,
+}
+
+impl ServerIdentity {
+    /// Who made the socket at the other end.
+    pub(crate) fn of(socket: &OwnedFd) -> Result<ServerIdentity> {
+        let Credentials { pid, uid, gid } = peer_credentials(socket)?;
+        Ok(ServerIdentity { pid, uid, gid, security_label: peer_security_label(socket)? })
     }
 }
 

@@ -102,7 +102,7 @@
 //! | **who may join** | processes of the creator's user, root, and processes that they invite. The kernel says who a peer is, when it connects; the socket's file has mode 0600 | the users that a rule names, too; a visitor whom no rule admits is refused when it connects. Publishers trust each other and the server in both |
 //! | **what he can see** | a subscriber: every message, who else is there ([`Group::report`]) | a subscriber: every message and the publishers; of subscribers, those of its own user only. A visitor that no rule admits: the refusal |
 //! | **what he can delay** | a subscriber: publishers, for as long as its policy says, for ever with `Reliable` unless [`most_patient`](GroupOptions::most_patient) forbids it; the sleep and waking of all others, because they share one futex word | a subscriber: publishers, for the time of [`most_patient_for_others`](GroupOptions::most_patient_for_others) (1 s), then its user gets `Lossy` until a minute after the late one has left; each publish by one system call while it sleeps, on a word of its own. It cannot wake others or keep them asleep |
-//! | **what he can use up** | one of 256 slots each; the places of the server (704, or a quarter of its limit of open files); four descriptors and a page of the server each; a page of addresses of each publisher, and a descriptor once it sleeps on its own doorbell | a user: a third of what other strangers have left of 256 places (or of a quarter of the limit of open files); all strangers: half of that, so that the server's user and its application always find places and descriptors. A visitor without a request is sent away after a second; one that sends nonsense is not listened to after 16 mistakes; what it does not read takes at most 64 KiB |
+//! | **what he can use up** | one of 1,024 slots each; the places of the server (2,240, or a quarter of its limit of open files); four descriptors and a page of the server each; a page of addresses of each publisher, and a descriptor once it sleeps on its own doorbell | a user: a third of what other strangers have left of 1,024 places (or of a quarter of the limit of open files); all strangers: half of that, so that the server's user and its application always find places and descriptors. A visitor without a request is sent away after a second; one that sends nonsense is not listened to after 16 mistakes; what it does not read takes at most 64 KiB |
 //! | **what he can break** | nothing of others as a subscriber, beyond the delays above; everything as a publisher: it writes the log | nothing as a subscriber: it writes only its own page, which others take for hostile input and whose memory it cannot take away, and can pass no descriptor to the server or a publisher. As a publisher everything, so name publishers with care |
 //!
 //! [`Group::disconnect`] ends a subscriber, [`Group::evict`] a publisher. A process that joins by path can ask who serves there:
@@ -171,6 +171,8 @@ mod subscriber_handle;
 #[cfg(not(loom))]
 mod subscriber_set;
 #[cfg(not(loom))]
+mod subscriber_table;
+#[cfg(not(loom))]
 mod trust;
 #[cfg(all(feature = "zerocopy", not(loom)))]
 mod typed;
@@ -192,7 +194,7 @@ pub use typed::{MessageType, TypedMessage, TypedPublisher, TypedSubscriber};
 #[cfg(not(loom))]
 pub use {
     error::{Error, OsError, Refusal, Result},
-    group::Group,
+    group::{Group, ServerIdentity},
     message::{Message, OwnedMessage, Received},
     options::{Access, GroupOptions, Policy, SubscribeOptions},
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},

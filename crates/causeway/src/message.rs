@@ -16,6 +16,10 @@ pub struct Message<'a> {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
+    /// Messages of this publisher that this subscriber lost before this one, since the last one of it that it received: its part
+    /// of what [`Received::Lost`] counted. `None` if that is not known, because this is the first message of the publisher
+    /// after a loss.
+    pub lost_before: Option<u32>,
 }
 
 /// A message with a payload of its own, for streams and other threads.
@@ -32,6 +36,10 @@ pub struct OwnedMessage {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
+    /// Messages of this publisher that this subscriber lost before this one, since the last one of it that it received: its part
+    /// of what [`Received::Lost`] counted. `None` if that is not known, because this is the first message of the publisher
+    /// after a loss.
+    pub lost_before: Option<u32>,
 }
 
 /// What a subscriber receives: a message, or the news that messages were lost before the next one. `M` is [`Message`],
@@ -42,7 +50,8 @@ pub enum Received<M> {
     /// The next message.
     Message(M),
     /// Publishers overwrote messages that this subscriber had not read. The next call returns the oldest message still in
-    /// the log. Does not happen with [`Policy::Reliable`](crate::Policy::Reliable).
+    /// the log. Does not happen with [`Policy::Reliable`](crate::Policy::Reliable). Whose messages they were is told by the next
+    /// message of each publisher: [`Message::lost_before`].
     Lost {
         /// Messages lost since the last message received, exactly.
         messages: u64,
@@ -68,8 +77,8 @@ impl<M> Received<M> {
 impl Message<'_> {
     /// Copies the payload, so that the message can outlive the next call on the subscriber.
     pub fn into_owned(self) -> OwnedMessage {
-        let Message { bytes, position, publisher, sequence, topic } = self;
-        OwnedMessage { bytes: bytes.to_vec(), position, publisher, sequence, topic }
+        let Message { bytes, position, publisher, sequence, topic, lost_before } = self;
+        OwnedMessage { bytes: bytes.to_vec(), position, publisher, sequence, topic, lost_before }
     }
 }
 

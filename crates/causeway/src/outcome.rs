@@ -9,8 +9,8 @@ use crate::error::Error;
 #[derive(Debug)]
 #[must_use = "the message was not published: retry, wait or drop it"]
 pub enum TryPublishError {
-    /// The log is full: a subscriber that publishers wait for has not read far enough, or another publisher has not
-    /// finished. Expected: retry, wait, or drop the message.
+    /// The log is full: a subscriber that publishers wait for has not read far enough, or another publisher has not finished
+    /// a message, or, stopped in the middle of it, the freeing of space. Expected: retry, wait, or drop the message.
     Full,
     /// The group was closed. Nothing will be published in it any more.
     Disconnected,

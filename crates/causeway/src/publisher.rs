@@ -9,7 +9,7 @@ use causeway_os::memory::Access;
 
 use crate::error::{Error, Result};
 use crate::log::mapped::{MappedLog, SHORT_WORDS};
-use crate::log::pages::StatusPage;
+use crate::log::pages::StatusPages;
 use crate::log::wait::{Published, await_space, stop_awaiting_space};
 use crate::log::{Claim, Claimed, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
@@ -71,7 +71,7 @@ impl Publisher {
                 (Arc::new(log), status, lifeline, None)
             }
         };
-        let subscribers = SubscriberSet::new(socket, StatusPage::open(&status)?)?;
+        let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?)?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
         Ok(Publisher {

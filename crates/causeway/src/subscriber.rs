@@ -2,6 +2,7 @@
 
 mod health;
 mod in_place;
+mod sequences;
 mod wait;
 
 pub use health::Health;
@@ -23,7 +24,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
-use crate::log::pages::{StatusPage, SubscriberPage};
+use crate::log::pages::{StatusPages, SubscriberPage};
 use crate::log::wait::{WaitTarget, Waiter, advance_cursor, topic_bit};
 use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use crate::log::{Frame, Loss, Memory, Peek, Position, Reader, Start, TryPeek};
@@ -36,6 +37,7 @@ use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
 use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
+use sequences::Sequences;
 pub(crate) use wait::check_doorbell;
 use wait::{check_lifeline, futex_of};
 
@@ -48,7 +50,7 @@ pub struct Subscriber {
     reader: Reader<Arc<MappedLog>>,
     log: Arc<MappedLog>,
     page: Arc<SubscriberPage>,
-    status: StatusPage,
+    status: StatusPages,
     socket: Arc<OwnedFd>,
     doorbell: OwnedFd,
     /// Hangs up when the server and all publishers are gone.
@@ -89,6 +91,9 @@ pub struct Subscriber {
     received: u64,
     lost_messages: u64,
     lost_bytes: u64,
+    sequences: Sequences,
+    /// What [`Message::lost_before`] says of the last message.
+    lost_before: Option<u32>,
     _host: Option<Arc<Host>>,
 }
 
@@ -172,7 +177,7 @@ impl Subscriber {
             reader,
             log,
             page,
-            status: StatusPage::open(&status)?,
+            status: StatusPages::open(&status)?,
             socket: Arc::new(socket),
             doorbell,
             lifeline: Arc::new(lifeline),
@@ -200,6 +205,8 @@ impl Subscriber {
             received: 0,
             lost_messages: 0,
             lost_bytes: 0,
+            sequences: Sequences::default(),
+            lost_before: None,
             _host: host,
         })
     }
@@ -281,7 +288,7 @@ impl Subscriber {
                 None => return Ok(None),
             }
         }
-        self.advance_past(frame.end);
+        self.advance_past(&frame);
         Ok(Some(frame))
     }
 
@@ -290,7 +297,8 @@ impl Subscriber {
     fn message(&self, frame: &Frame) -> Received<Message<'_>> {
         let Frame { position, publisher, sequence, topic, .. } = *frame;
         let bytes = &self.buffer[..frame.payload_bytes as usize];
-        Received::Message(Message { bytes, position: Position(position), publisher, sequence, topic })
+        let (position, lost_before) = (Position(position), self.lost_before);
+        Received::Message(Message { bytes, position, publisher, sequence, topic, lost_before })
     }
 
     /// Copies the payload into the buffer. Returns false if it was overwritten meanwhile.
@@ -403,7 +411,7 @@ impl Subscriber {
         }
         loop {
             match self.reader.peek()? {
-                Peek::Frame(frame) if !self.wants(frame.topic) => self.skip(frame.end),
+                Peek::Frame(frame) if !self.wants(frame.topic) => self.skip(&frame),
                 Peek::Frame(frame) => return Ok(Some(frame)),
                 Peek::Empty(_) => {
                     self.publish_cursor();
@@ -424,8 +432,9 @@ impl Subscriber {
     }
 
     /// Advances past a message of a topic that this subscriber does not want.
-    fn skip(&mut self, end: u64) {
-        self.reader.advance_to(end);
+    fn skip(&mut self, frame: &Frame) {
+        self.sequences.skip(frame);
+        self.reader.advance_to(frame.end);
         self.publish_cursor();
     }
 
@@ -473,6 +482,7 @@ impl Subscriber {
 
     #[cold]
     fn note_loss(&mut self, loss: Loss) -> Result<()> {
+        self.sequences.note_loss();
         self.lost_messages += loss.messages;
         self.lost_bytes += loss.bytes;
         let words = self.page.words();
@@ -548,9 +558,11 @@ impl Subscriber {
         }
     }
 
-    /// Advances past the present message, which ends at `end`, and publishes the cursor.
+    /// Advances past the present message, and publishes the cursor.
     #[inline(always)]
-    fn advance_past(&mut self, end: u64) {
+    fn advance_past(&mut self, frame: &Frame) {
+        let end = frame.end;
+        self.lost_before = self.sequences.receive(frame);
         // From the last cursor, not from the frame's start: an eighth may have been crossed in the padding between.
         let from = std::mem::replace(&mut self.published_cursor, end);
         self.reader.advance_to(end);
@@ -624,5 +636,11 @@ impl Subscriber {
     /// Messages lost since this subscriber joined.
     pub fn lost_messages(&self) -> u64 {
         self.lost_messages
+    }
+
+    /// Messages of this publisher ([`Publisher::id`](crate::Publisher::id)) lost since this subscriber joined, as far as later
+    /// messages of it have shown: see [`Message::lost_before`].
+    pub fn lost_messages_of(&self, publisher: u8) -> u64 {
+        self.sequences.lost_of(publisher)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The server announces a subscriber on the publisher's socket, if there is space, and then increments a counter in the status
 //! page. A publisher loads that counter after each commit and around each reclaim of space, and reads its socket and the
-//! list of subscribers in the status page only when the counter has changed. A subscriber in the list that was not announced
+//! list of subscribers in the status pages only when the counter has changed. A subscriber in the list that was not announced
 //! is fetched; until then the publisher overwrites nothing and asks the server to wake subscribers. If it can take in no page
 //! more, for lack of descriptors or memory, the server ends that subscriber: it is refused, and the publisher stays.
 
@@ -17,11 +17,12 @@ use causeway_os::process::poll;
 use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
-use crate::log::pages::{StatusPage, SubscriberPage};
+use crate::log::pages::{StatusPages, SubscriberPage};
 use crate::log::wait::{Published, WaitingSubscriber, wake_waiters};
 use crate::log::{Gate, Memory, reclaim};
 use crate::options::Policy;
 use crate::subscriber_handle::{SubscriberHandle, ask_to_wake};
+use crate::subscriber_table::SubscriberTable;
 use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, receive, take_fds};
 
 /// The longest sleep for space. The server wakes publishers when a subscriber dies; this bounds the wait if both die at once.
@@ -42,9 +43,9 @@ pub struct SubscriberSet {
     socket: Arc<OwnedFd>,
     /// The process that joined; a forked child is not a publisher.
     process: u32,
-    status: StatusPage,
-    subscribers: Vec<SubscriberHandle>,
-    /// The counter of the status page that `subscribers` corresponds to.
+    status: StatusPages,
+    subscribers: SubscriberTable,
+    /// The counter of the status pages that `subscribers` corresponds to.
     seen_changes: u64,
     /// The same, or a value that the counter does not have while something is to be read from the socket.
     expected_changes: u64,
@@ -84,14 +85,14 @@ struct Blocked {
 impl SubscriberSet {
     /// The subscribers of the group whose server is at the other end of `socket`, which becomes non-blocking. Waits until all
     /// that are present are known: a publisher that began before could overwrite what they have not read.
-    pub fn new(socket: OwnedFd, status: StatusPage) -> Result<SubscriberSet> {
+    pub fn new(socket: OwnedFd, status: StatusPages) -> Result<SubscriberSet> {
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
         let mut set = SubscriberSet {
             socket: Arc::new(socket),
             process: std::process::id(),
             status,
-            subscribers: Vec::new(),
+            subscribers: SubscriberTable::default(),
             seen_changes: 0,
             expected_changes: 0,
             server_gone: false,
@@ -181,10 +182,8 @@ impl SubscriberSet {
 
     /// A subscriber that is not known, or else one whose doorbell is needed.
     fn find_lacking(&self) -> Option<Lacking> {
-        let present = self.status.words().subscribers.iter().map(|word| word.load(Ordering::Acquire));
-        let unknown = present.enumerate().find(|(slot, generation)| {
-            *generation != 0 && !self.subscribers.iter().any(|subscriber| subscriber.slot == *slot)
-        });
+        let mut present = self.status.words().present_subscribers();
+        let unknown = present.find(|(slot, generation)| self.subscribers.find(*slot, *generation).is_none());
         match unknown {
             Some((slot, generation)) => Some(Lacking { slot, generation, doorbell: false }),
             None if self.server_gone => None,
@@ -212,7 +211,11 @@ impl SubscriberSet {
             match lacking.doorbell {
                 false => drop(Message::new(Op::Missed, &words[..2]).send(&self.socket, &[])),
                 // The server goes on ringing it.
-                true => self.with(lacking.slot, |subscriber| subscriber.lacks_doorbell = false),
+                true => {
+                    if let Some(subscriber) = self.subscribers.get_mut(lacking.slot) {
+                        subscriber.lacks_doorbell = false;
+                    }
+                }
             }
             self.fetching = None;
             return;
@@ -225,21 +228,12 @@ impl SubscriberSet {
         }
     }
 
-    fn with(&mut self, slot: usize, change: impl FnOnce(&mut SubscriberHandle)) {
-        if let Some(subscriber) = self.subscribers.iter_mut().find(|subscriber| subscriber.slot == slot) {
-            change(subscriber);
-        }
-    }
-
     fn take_messages(&mut self) {
         loop {
             match receive(&*self.socket, FDS_MAX) {
                 Ok(Incoming::Message(message, fds)) if message.op == Op::Joined => {
                     match from_notice(message, fds, &self.socket) {
-                        Ok(subscriber) => {
-                            self.subscribers.retain(|other| other.slot != subscriber.slot);
-                            self.subscribers.push(subscriber);
-                        }
+                        Ok(subscriber) => self.subscribers.insert(subscriber),
                         Err(error) => self.starved = Some(error),
                     }
                 }
@@ -247,11 +241,10 @@ impl SubscriberSet {
                     let [slot, generation, ..] = message.words;
                     if let Ok([doorbell]) = take_fds(fds) {
                         let doorbell = ForeignSocket::new(doorbell);
-                        self.with(slot as usize, |subscriber| {
-                            if subscriber.generation == generation {
-                                (subscriber.doorbell, subscriber.lacks_doorbell) = (Some(doorbell), false);
-                            }
-                        });
+                        let subscriber = self.subscribers.get_mut(slot as usize);
+                        if let Some(subscriber) = subscriber.filter(|one| one.generation == generation) {
+                            (subscriber.doorbell, subscriber.lacks_doorbell) = (Some(doorbell), false);
+                        }
                     }
                 }
                 Ok(Incoming::Message(..) | Incoming::Malformed | Incoming::OtherVersion(_)) => {}
@@ -354,8 +347,13 @@ impl SubscriberSet {
         deadline: Option<Instant>,
     ) -> Result<()> {
         let mut slice = if self.server_is_gone() { SLICE_WITHOUT_SERVER } else { SLICE };
-        let subscriber =
-            slowest.and_then(|(slot, _)| self.subscribers.iter().find(|subscriber| subscriber.slot == slot));
+        if self.lacks_subscriber && !self.server_gone {
+            // What keeps the space is that a page is not here yet, and it comes on the socket.
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            poll(&[self.socket.as_fd()], Some(left.unwrap_or(FETCH_TIME).min(FETCH_TIME)))?;
+            return Ok(());
+        }
+        let subscriber = slowest.and_then(|(slot, _)| self.subscribers.get(slot));
         let (Some(subscriber), Some((_, cursor))) = (subscriber, slowest) else {
             // The unfinished frame of another publisher blocks the log, and no event announces its end; or the subscriber
             // left just now.
@@ -384,19 +382,17 @@ impl SubscriberSet {
         Ok(())
     }
 
-    /// Slot and cursor of the subscriber furthest behind among those that hold space.
+    /// Slot and cursor of the subscriber furthest behind among those that hold space; none while not all are known.
     pub fn slowest(&mut self, tail: &Tail) -> Option<(usize, u64)> {
         self.update();
-        self.slowest_index(tail).map(|(index, cursor)| (self.subscribers[index].slot, cursor))
+        let slowest = if self.lacks_subscriber { None } else { self.slowest_index(tail) };
+        slowest.map(|(index, cursor)| (self.subscribers[index].slot, cursor))
     }
 
     /// The page of the subscriber in `slot`.
     #[cfg(feature = "tokio")]
     pub fn page_of(&self, slot: usize) -> Option<Arc<SubscriberPage>> {
-        self.subscribers
-            .iter()
-            .find(|subscriber| subscriber.slot == slot)
-            .map(|subscriber| Arc::clone(&subscriber.page))
+        self.subscribers.get(slot).map(|subscriber| Arc::clone(&subscriber.page))
     }
 
     /// Removes subscribers that are dead. Without a server no other process does.

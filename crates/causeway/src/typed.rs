@@ -151,6 +151,10 @@ pub struct TypedMessage<T> {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
+    /// Messages of this publisher that this subscriber lost before this one, since the last one of it that it received: its part
+    /// of what [`Received::Lost`] counted. `None` if that is not known, because this is the first message of the publisher
+    /// after a loss.
+    pub lost_before: Option<u32>,
 }
 
 /// Receives values of one type. [`Group::typed_subscribe`] makes one.
@@ -198,12 +202,12 @@ impl<T: MessageType> TypedSubscriber<T> {
 #[inline]
 fn typed<T: MessageType>(received: Received<Message<'_>>) -> Result<Received<TypedMessage<T>>> {
     match received {
-        Received::Message(Message { bytes, position, publisher, sequence, topic }) => {
+        Received::Message(Message { bytes, position, publisher, sequence, topic, lost_before }) => {
             let value = T::read_from_bytes(bytes).map_err(|_| Error::WrongSize {
                 payload_bytes: bytes.len(),
                 expected_bytes: size_of::<T>(),
             })?;
-            Ok(Received::Message(TypedMessage { value, position, publisher, sequence, topic }))
+            Ok(Received::Message(TypedMessage { value, position, publisher, sequence, topic, lost_before }))
         }
         Received::Lost { messages, bytes } => Ok(Received::Lost { messages, bytes }),
     }

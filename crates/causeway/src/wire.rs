@@ -32,7 +32,7 @@ pub enum Op {
     Mapped = 2,
     /// Request: a subscriber's slot. `[policy, deadline in ms, fingerprint of the type, low half, high half]`
     Subscribe = 3,
-    /// Request: a report on the group.
+    /// Request: a report on the group. `[number of the first row]`
     Stat = 4,
     /// Request: another connection.
     Connect = 5,
@@ -62,7 +62,7 @@ pub enum Op {
     Joined = 18,
     /// Answer: one row of a report.
     Row = 19,
-    /// Answer: the report is complete.
+    /// Answer: no more rows follow in this answer. `[number of the next row, or 0]`
     End = 20,
     /// Answer: the grant follows when all publishers have joined.
     Waiting = 21,
@@ -210,11 +210,6 @@ impl Message {
         fds: &[BorrowedFd<'_>],
     ) -> std::result::Result<(), causeway_os::Error> {
         send_with_fds(socket, &self.encode(ABI), fds)
-    }
-
-    /// Refuses a request of a peer that uses `version` of this protocol, in a message that it understands.
-    pub fn refuse_version(socket: impl AsFd, version: u32) {
-        let _ = send_with_fds(socket, &Message::refusal(Refusal::NotUnderstood).encode(version), &[]);
     }
 }
 
@@ -405,8 +400,7 @@ mod tests {
     #[test]
     fn a_server_of_another_version_is_named_with_ours() {
         let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
-        // The previous version refuses what it does not understand; ours refuses in the words of the previous one.
-        Message::refuse_version(&far, ABI - 1);
+        send_with_fds(&far, &Message::refusal(Refusal::NotUnderstood).encode(ABI - 1), &[]).unwrap();
         let refused = ask(&near, Message::new(Op::Stat, &[]), Some(ANSWER_TIME)).unwrap_err().to_string();
         for version in [ABI - 1, ABI] {
             assert!(refused.contains(&format!("version {version}")), "{refused}");

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use causeway::log::layout::{
-    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, PublisherWords, Status, SubscriberWords,
-    TAIL_OFFSET, Tail,
+    ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, PublisherWords, STATUS_BYTES, Status,
+    SubscriberWords, TAIL_OFFSET, Tail,
 };
 use causeway::log::wait::WaitTarget;
 use causeway::log::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES, PUBLISHERS_MAX, State, Word};
@@ -96,13 +96,13 @@ fn every_table_that_gives_a_place_is_held_to_the_code() {
     };
     let held = [
         ("Page 0", "offset"),
-        ("Pages 1 and 2", "offset"),
-        ("Pages 1 and 2", "offset in its line"),
-        ("From page 3", "offset in frame"),
-        ("From page 3", "bits of the header word"),
-        ("From page 3", "offset in frame"),
+        ("Pages 1 to 3", "offset"),
+        ("Pages 1 to 3", "offset in its line"),
+        ("From page 4", "offset in frame"),
+        ("From page 4", "bits of the header word"),
+        ("From page 4", "offset in frame"),
         ("A subscriber page", "offset"),
-        ("The status page", "offset"),
+        ("The status pages", "offset"),
     ];
     for (index, (heading, column)) in held.into_iter().enumerate() {
         assert!(begins(index, heading, column), "table {index} is not {heading}, {column}: {found:?}");
@@ -129,14 +129,14 @@ fn the_constants_of_a_log_lie_where_the_document_says() {
     assert!(DOCUMENT.contains(&format!("ABI number: **{ABI}**")));
     assert!(DOCUMENT.contains(&format!("Size: {PREFIX_BYTES} + capacity bytes")));
     assert!(DOCUMENT.contains(&format!("words that change (offset {TAIL_OFFSET};")));
-    assert!(DOCUMENT.contains("a size of 12288 + a power of two (4 KiB … 1 GiB)"));
+    assert!(DOCUMENT.contains("a size of 16384 + a power of two (4 KiB … 1 GiB)"));
     assert_eq!((1u64 << CAPACITY_LOG2.start(), 1u64 << CAPACITY_LOG2.end()), (4 << 10, 1 << 30));
 }
 
 #[test]
 fn the_words_of_a_log_that_change_lie_where_the_document_says() {
     hold(
-        &table("Pages 1 and 2", "offset", "size"),
+        &table("Pages 1 to 3", "offset", "size"),
         &[
             place!("`limit`", Tail.limit.0),
             place!("`floor`", Tail.floor.0),
@@ -153,7 +153,7 @@ fn the_words_of_a_log_that_change_lie_where_the_document_says() {
         ],
     );
     hold(
-        &table("Pages 1 and 2", "offset in its line", "size"),
+        &table("Pages 1 to 3", "offset in its line", "size"),
         &[place!("`claim`", PublisherWords.claim), place!("`published`", PublisherWords.published)],
     );
 }
@@ -186,7 +186,7 @@ fn a_subscriber_page_is_as_the_document_says() {
 
 #[test]
 fn the_status_page_is_as_the_document_says() {
-    let table = table("The status page", "offset", "size");
+    let table = table("The status pages", "offset", "size");
     hold(
         &table,
         &[
@@ -196,10 +196,11 @@ fn the_status_page_is_as_the_document_says() {
             place!("in the server's own process", Status.local_publishers),
             place!("phase", Status.phase),
             place!("`killed_publishers`", Status.killed_publishers),
+            place!("one bit per subscriber", Status.present),
             place!("generation", Status.subscribers),
         ],
     );
-    assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes")));
+    assert!(table.heading.contains(&format!("one memfd of {STATUS_BYTES} bytes")));
 }
 
 /// First and last number of `9–31`, or of `0`.
@@ -211,7 +212,7 @@ fn range(text: &str) -> (usize, usize) {
 
 #[test]
 fn the_bits_of_a_header_word_are_as_the_document_says() {
-    let table = table("From page 3", "bits of the header word", "what");
+    let table = table("From page 4", "bits of the header word", "what");
     let fields: Vec<_> = table.rows.iter().map(|row| range(row[0])).collect();
     let [state, slot, granules, lap] = fields[..] else { panic!("{fields:?}") };
     for (row, word) in
@@ -295,13 +296,13 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
     assert_eq!((constant("ABI"), constant("kind")), (u64::from(ABI), 1));
     assert_eq!((constant("logarithm"), constant("first position"), constant("epoch")), (12, 0, 0));
 
-    let frame = table("From page 3", "offset in frame", "size");
+    let frame = table("From page 4", "offset in frame", "size");
     let field = |word: &str| {
         let row = frame.rows.iter().find(|row| row[2].contains(word)).unwrap();
         let from = PREFIX_BYTES + position % 4096 + number(row[0]) as u64;
         value(&bytes(&log, from, size(row[1])))
     };
-    let bits = table("From page 3", "bits of the header word", "what");
+    let bits = table("From page 4", "bits of the header word", "what");
     let part = |row: usize| {
         let (first, last) = range(bits.rows[row][0]);
         field("header word") << (63 - last) >> (63 - last + first)
@@ -322,7 +323,7 @@ fn the_document_is_enough_to_read_the_log_of_a_real_group() {
     let free = value(&bytes(&log, PREFIX_BYTES + end % 4096, 8));
     assert_eq!(free, (end / 4096) << range(bits.rows[3][0]).0 | key << range(bits.rows[1][0]).0);
 
-    let page = table("The status page", "offset", "size");
+    let page = table("The status pages", "offset", "size");
     let told = |row: usize| value(&bytes(&status, number(page.rows[row][0]) as u64, size(page.rows[row][1])));
     assert_eq!([told(2), told(3), told(4)], [0b11, 0b11, 1]);
     drop(group);
@@ -345,7 +346,7 @@ fn the_correlation_of_a_message_lies_where_the_document_says() {
     let Ok(Claimed::At(claim)) = writer.claim(8, &mut NoReceivers) else { panic!("an empty log has room") };
     let position = claim.position;
     writer.commit(claim, Label { topic: 3, correlation: 0x0102_0304_0506_0708 }).unwrap();
-    let table = table("From page 3", "offset in frame", "size");
+    let table = table("From page 4", "offset in frame", "size");
     let row = table.rows.iter().find(|row| row[2].contains("correlation")).unwrap();
     assert_eq!(size(row[1]), 8);
     let words = memory.meta(position);
@@ -356,8 +357,8 @@ fn the_correlation_of_a_message_lies_where_the_document_says() {
 /// The table of writers must divide a frame where its fields lie.
 #[test]
 fn the_parts_of_a_frame_that_have_one_writer_are_those_of_its_fields() {
-    let parts = table("From page 3", "offset in frame", "written by");
-    let fields = table("From page 3", "offset in frame", "size");
+    let parts = table("From page 4", "offset in frame", "written by");
+    let fields = table("From page 4", "offset in frame", "size");
     let begins: Vec<_> = fields.rows.iter().map(|row| number(row[0])).collect();
     let cut: Vec<_> = parts.rows.iter().map(|row| row[0]).collect();
     let [header, meta, payload] = cut[..] else { panic!("{cut:?}") };

@@ -9,10 +9,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use causeway::log::layout::ABI;
 use causeway::{Error, Group, Policy, Received, Refusal, SubscribeOptions};
 use causeway_os::memory::{Seals, add_seals, memfd};
-use causeway_os::socket::{send_with_fds, seqpacket_pair};
-use common::limits::{forbid, in_a_process_of_its_own};
+use causeway_os::socket::{recv_with_fds, send_with_fds, seqpacket_pair};
+use common::limits::{allow_many_descriptors, forbid, in_a_process_of_its_own};
 use common::wire::{genuine, message};
 use common::{eventually, play, small};
 use nix::libc;
@@ -55,7 +56,7 @@ fn sealed(bytes: u64, seals: &[Seals]) -> OwnedFd {
 /// Descriptors that are none of a log, page or doorbell, by name.
 fn strangers(dir: &Path) -> Vec<(&'static str, OwnedFd)> {
     let file = dir.join("file");
-    std::fs::write(&file, [0; 16384]).unwrap();
+    std::fs::write(&file, [0; 20480]).unwrap();
     let open = |path: &Path, flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).unwrap();
     vec![
         ("a pipe", rustix::pipe::pipe().unwrap().0),
@@ -64,7 +65,7 @@ fn strangers(dir: &Path) -> Vec<(&'static str, OwnedFd)> {
         ("a path", open(&file, OFlags::PATH)),
         ("a device", open(Path::new("/dev/zero"), OFlags::RDWR)),
         ("a socket", seqpacket_pair().unwrap().0),
-        ("an unsealed memory file", memfd("unsealed", 12288).unwrap()),
+        ("an unsealed memory file", memfd("unsealed", 16384).unwrap()),
     ]
 }
 
@@ -104,7 +105,7 @@ fn logs_of_a_size_that_no_log_has_are_refused() {
     let group = Group::create("genuine", small()).unwrap();
     let _publisher = group.publisher().unwrap();
     for bytes in
-        [0, 1, 4096, 12288, 12288 + 2048, 12288 + 4095, 12288 + 4097, 12288 + 12288, 12288 + (1 << 31)]
+        [0, 1, 4096, 16384, 16384 + 2048, 16384 + 4095, 16384 + 4097, 16384 + 12288, 16384 + (1 << 31)]
     {
         let mut fds = genuine(&group);
         fds[1] = sealed(bytes, &[Seals::GROW, Seals::FUTURE_WRITE, Seals::SEAL]);
@@ -124,7 +125,7 @@ fn a_log_that_lacks_any_one_seal_is_refused_by_its_name() {
         (Seals::SEAL, "F_SEAL_SEAL"),
     ];
     for (lacking, name) in seals {
-        let fd = memfd("lacking", 12288).unwrap();
+        let fd = memfd("lacking", 16384).unwrap();
         for (seal, _) in seals.into_iter().filter(|(seal, _)| *seal != lacking) {
             add_seals(&fd, seal).unwrap();
         }
@@ -275,13 +276,30 @@ fn on_an_old_kernel(number: u64) {
     }
 }
 
+/// Before, the refusal came in the words of the other version, which then could not name ours.
+#[test]
+fn a_peer_of_the_previous_version_is_told_ours() {
+    let group = Group::create("version", small()).unwrap();
+    for op in [1, 3, 4, 12] {
+        let socket = group.invite().unwrap();
+        let mut request = message(op, &[3, 0]);
+        request[4..8].copy_from_slice(&(ABI - 1).to_le_bytes());
+        send_with_fds(&socket, &request, &[]).unwrap();
+        let mut answer = [0; 64];
+        recv_with_fds(&socket, &mut answer, 5).unwrap();
+        // Magic, version, operation: a program that finds another version than its own names both.
+        assert_eq!(answer[..12], message(17, &[])[..12]);
+    }
+}
+
 // What is only full.
 
 #[test]
 fn a_subscriber_is_told_of_a_server_out_of_slots_by_name() {
+    allow_many_descriptors();
     let group = Group::create("slots", small()).unwrap();
     let guest = Group::join_socket(group.invite().unwrap()).unwrap();
-    let all: Vec<_> = (0..256).map(|_| guest.subscribe(Policy::Lossy).unwrap()).collect();
+    let all: Vec<_> = (0..1024).map(|_| guest.subscribe(Policy::Lossy).unwrap()).collect();
     let refused = guest.subscribe(Policy::Lossy).map(drop).unwrap_err();
     assert!(matches!(refused, Error::Refused(Refusal::TooMany)), "{refused}");
     drop(all);

@@ -223,7 +223,7 @@ fn without_memory(errno: i32) {
     let refused = Group::create("new", small()).unwrap_err();
     assert!(matches!(&refused, Error::Os(error) if error.raw_os_error() == Some(errno)), "{refused:?}");
     let message = refused.to_string();
-    assert!(message.contains("16384 bytes of memory") && message.contains("free memory"), "{message}");
+    assert!(message.contains("20480 bytes of memory") && message.contains("free memory"), "{message}");
     let refused = group.subscribe(Policy::Reliable).unwrap_err();
     assert!(matches!(refused, Error::Refused(Refusal::Exhausted)), "{refused:?}");
     check_traffic(&mut publisher, &mut subscriber);

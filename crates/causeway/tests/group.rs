@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use causeway::{
     Error, Group, GroupOptions, Policy, PublishTimeoutError, Received, RecvTimeoutError, Refusal,
-    SubscribeOptions, TryPublishError, TryRecvError, Waited,
+    SubscribeOptions, Subscriber, TryPublishError, TryRecvError, Waited,
 };
-use common::{LONG, eventually, fill, small};
+use common::limits::allow_many_descriptors;
+use common::{LONG, Random, eventually, fill, small};
 
 fn group(options: GroupOptions) -> Group {
     Group::create("test", options).unwrap()
@@ -483,6 +484,61 @@ fn a_group_that_was_dropped_ends_with_its_last_publisher_for_subscribers_of_its_
     }
 }
 
+/// Every message that was lost is attributed once its publisher is heard of again.
+#[test]
+fn a_loss_says_from_whom() {
+    for options in [SubscribeOptions::new(Policy::Lossy), SubscribeOptions::new(Policy::LagAtMost(1024))] {
+        let group = group(small().several_publishers());
+        let mut publishers: Vec<_> = (0..4).map(|_| group.publisher().unwrap()).collect();
+        let (mut subscriber, mut random) = (group.subscribe(options.clone()).unwrap(), Random(7));
+        // The last one is heard of now, and then only at the end.
+        publishers.iter_mut().for_each(|publisher| {
+            publisher.publish(b"early").unwrap();
+        });
+        let (mut published, mut received, mut attributed, mut unknown) = ([1u64; 4], [0u64; 4], [0u64; 4], 0);
+        let mut take = |subscriber: &mut Subscriber| {
+            let mut lost = false;
+            loop {
+                match subscriber.try_recv() {
+                    Ok(Received::Message(message)) => {
+                        let publisher = usize::from(message.publisher);
+                        assert!(lost || message.lost_before == Some(0), "{message:?}");
+                        received[publisher] += 1;
+                        attributed[publisher] += u64::from(message.lost_before.unwrap_or(0));
+                        unknown += u64::from(message.lost_before.is_none());
+                    }
+                    Ok(Received::Lost { messages, .. }) => lost = messages > 0,
+                    Err(TryRecvError::Empty) => return (received, attributed, unknown),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        take(&mut subscriber);
+        for round in 0..200 {
+            for _ in 0..random.next() % 200 {
+                let publisher = (random.next() % 3) as usize;
+                publishers[publisher].publish(b"x").unwrap();
+                published[publisher] += 1;
+            }
+            if round % 3 == 0 {
+                take(&mut subscriber);
+            }
+        }
+        for (publisher, published) in publishers.iter_mut().zip(&mut published) {
+            publisher.publish(b"last").unwrap();
+            *published += 1;
+        }
+        let (received, attributed, unknown) = take(&mut subscriber);
+        let sums: [u64; 4] = std::array::from_fn(|index| received[index] + attributed[index]);
+        assert_eq!((sums, unknown), (published, 0));
+        assert_eq!(attributed.iter().sum::<u64>(), subscriber.lost_messages());
+        assert!(attributed[..3].iter().all(|lost| *lost > 0) && attributed[3] == 0, "{attributed:?}");
+        for (publisher, lost) in attributed.into_iter().enumerate() {
+            assert_eq!(subscriber.lost_messages_of(publisher as u8), lost);
+        }
+    }
+}
+
 #[test]
 fn slots_run_out_with_an_error_and_come_back() {
     let group = group(small());
@@ -494,7 +550,8 @@ fn slots_run_out_with_an_error_and_come_back() {
     let all: Vec<_> = (0..64).map(|_| shared.publisher().unwrap()).collect();
     assert!(matches!(shared.publisher(), Err(Error::Refused(Refusal::TooMany))));
     drop(all);
-    let mut subscribers: Vec<_> = (0..256).map(|_| group.subscribe(Policy::Lossy).unwrap()).collect();
+    allow_many_descriptors();
+    let mut subscribers: Vec<_> = (0..1024).map(|_| group.subscribe(Policy::Lossy).unwrap()).collect();
     let refused = group.subscribe(Policy::Lossy).map(|_| ());
     assert!(matches!(refused, Err(Error::Refused(Refusal::TooMany))), "{refused:?}");
     subscribers.pop();

@@ -69,7 +69,7 @@ fn subscribers_join_while_a_publisher_dies_that_never_read_its_notices() {
 /// Joins by hand, then scribbles over everything writable until it is killed.
 fn attack(path: &std::path::Path, seed: u64) -> ! {
     let Joined { socket, status, log, page_fd, page, doorbell, .. } = Joined::new(path, 3);
-    for (fd, len) in [(&log, 12288), (&status, 4096), (&page_fd, 4096)] {
+    for (fd, len) in [(&log, 16384), (&status, 8192), (&page_fd, 4096)] {
         assert!(
             Mapping::shared(fd, len, Access::ReadWrite).is_err(),
             "a subscriber can write what is not its own"

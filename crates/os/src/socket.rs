@@ -281,6 +281,43 @@ pub fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The label that a security module (SELinux, AppArmor, Smack) gave the process that connected, listened, or made the pair
+/// (SO_PEERSEC). `None` where no module labels Unix sockets. Bytes that are no UTF-8 are replaced.
+///
+/// # Errors
+///
+/// The error of the system call that failed.
+pub fn peer_security_label(socket: impl AsFd) -> Result<Option<String>> {
+    let on = || "the security label of a socket's peer";
+    let mut label = vec![0u8; 256];
+    loop {
+        let mut length = label.len() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes into `label`, which has them.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERSEC,
+                label.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        match (done, io::Error::last_os_error()) {
+            (0, _) => {
+                let text = label.get(..length as usize).unwrap_or(&label);
+                let text = text.strip_suffix(&[0]).unwrap_or(text);
+                return Ok((!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned()));
+            }
+            // The kernel says how long it is.
+            (_, error) if error.raw_os_error() == Some(libc::ERANGE) && length as usize > label.len() => {
+                label.resize(length as usize, 0);
+            }
+            (_, error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => return Ok(None),
+            (_, error) => return Err(Error::new("read", on(), error)),
+        }
+    }
+}
+
 /// Reads a socket option of level SOL_SOCKET into plain data of the kernel's layout.
 fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;

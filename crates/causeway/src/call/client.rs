@@ -8,8 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_os::socket::{Credentials, peer_credentials};
-
 use super::connection::{
     Connected, Origin, connect, kind_and_descriptors, reply, request, send_descriptors, take_descriptors,
     topic,
@@ -18,6 +16,7 @@ use super::error::CallError;
 use super::incoming::{Incoming, Wait};
 use super::outgoing::Outgoing;
 use crate::error::{Error, Refusal, Result};
+use crate::group::ServerIdentity;
 use crate::log::{Frame, Label};
 use crate::serve::{absolute, connect_to};
 use crate::wire::answer;
@@ -148,8 +147,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Os`].
-    pub fn server(&self) -> Result<Credentials> {
-        Ok(peer_credentials(&*self.socket)?)
+    pub fn server(&self) -> Result<ServerIdentity> {
+        ServerIdentity::of(&self.socket)
     }
 
     /// The longest request, in bytes.

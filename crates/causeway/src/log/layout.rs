@@ -2,26 +2,30 @@
 //! `docs/wire.md`.
 //!
 //! Three kinds of memory exist. The *log* is written by publishers and read by all. A *subscriber page* is written
-//! by one subscriber and read by publishers and the server. The *status page* is written by the process that serves
+//! by one subscriber and read by publishers and the server. The *status pages* are written by the process that serves
 //! the group and read by all.
 
-use super::atomic::{AtomicU32, AtomicU64, QuietU64};
+use super::atomic::{AtomicU32, AtomicU64, Ordering, QuietU64};
 use super::word::PUBLISHERS_MAX;
 
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 4;
+pub const ABI: u32 = 5;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
-pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 256 };
-/// Bytes before the ring: one page of constants, two pages of words.
-pub const PREFIX_BYTES: u64 = 12288;
+pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 1024 };
+/// Words of the bitmap that has a bit for each of them.
+pub const PRESENT_WORDS: usize = SUBSCRIBERS_MAX.div_ceil(64);
+/// Bytes before the ring: one page of constants, three pages of words.
+pub const PREFIX_BYTES: u64 = 16384;
 /// Offset of [`Tail`] in the log.
 pub const TAIL_OFFSET: u64 = 4096;
-/// Size of a subscriber page and of the status page.
+/// Size of a subscriber page.
 pub const PAGE_BYTES: u64 = 4096;
+/// Size of the status file: two pages.
+pub const STATUS_BYTES: u64 = 8192;
 
 /// A word with 128 bytes to itself: two cache lines, because the prefetcher fetches them in pairs.
 #[repr(C, align(128))]
@@ -74,7 +78,7 @@ pub struct Mark {
     pub messages: AtomicU64,
 }
 
-/// The words of a log that change, two pages, written by publishers (and by the server when one died).
+/// The words of a log that change, three pages, written by publishers (and by the server when one died).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tail {
@@ -127,7 +131,7 @@ pub struct SubscriberWords {
     pub topics: QuietU64,
 }
 
-/// The status page.
+/// The status pages.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Status {
@@ -143,8 +147,50 @@ pub struct Status {
     pub phase: AtomicU64,
     /// Publishers whose connection ended although they had not said that they leave.
     pub killed_publishers: AtomicU64,
+    /// One bit per subscriber slot in use: what a publisher looks at, so that its work grows with those present.
+    pub present: [AtomicU64; PRESENT_WORDS],
     /// Per subscriber slot: the generation that uses it, 0 for none.
     pub subscribers: [AtomicU32; SUBSCRIBERS_MAX],
+}
+
+impl Status {
+    /// Slot and generation of each subscriber that is present, by slot. To be called by publishers after they have loaded
+    /// `subscriber_changes`: what they miss changes that counter.
+    pub fn present_subscribers(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.present.iter().enumerate().flat_map(move |(index, word)| {
+            let bits = word.load(Ordering::Acquire); // PAIR present
+            SetBits(bits).filter_map(move |bit| {
+                let slot = index * 64 + bit;
+                let generation = self.subscribers.get(slot)?.load(Ordering::Acquire);
+                (generation != 0).then_some((slot, generation))
+            })
+        })
+    }
+
+    /// Enters a subscriber into a slot, or with generation 0 removes the one that is there. To be called by the server,
+    /// which then increments `subscriber_changes`.
+    pub fn set_subscriber(&self, slot: usize, generation: u32) {
+        self.subscribers[slot].store(generation, Ordering::Release);
+        let (word, bit) = (&self.present[slot / 64], 1 << (slot % 64));
+        match generation {
+            0 => word.fetch_and(!bit, Ordering::Release),
+            _ => word.fetch_or(bit, Ordering::Release), // PAIR present: its generation is there before it
+        };
+    }
+}
+
+/// The numbers of the bits that are set, lowest first.
+struct SetBits(u64);
+
+impl Iterator for SetBits {
+    type Item = usize;
+    fn next(&mut self) -> Option<usize> {
+        let bit = self.0.trailing_zeros() as usize;
+        (bit < 64).then(|| {
+            self.0 &= self.0 - 1;
+            bit
+        })
+    }
 }
 
 impl Default for Tail {
@@ -189,6 +235,7 @@ impl Default for Status {
             local_publishers: AtomicU64::new(0),
             phase: AtomicU64::new(0),
             killed_publishers: AtomicU64::new(0),
+            present: std::array::from_fn(|_| AtomicU64::new(0)),
             subscribers: std::array::from_fn(|_| AtomicU32::new(0)),
         }
     }
@@ -216,8 +263,8 @@ mod checked {
     const _: () = assert!(offset_of!(Tail, mark_index) == 0x380);
     const _: () = assert!(offset_of!(Tail, marks) == 0x400);
     const _: () = assert!(offset_of!(Tail, demoted) == 0x420);
-    const _: () = assert!(offset_of!(Tail, given_up) == 0x880);
-    const _: () = assert!(offset_of!(Tail, publishers) == 0x900);
+    const _: () = assert!(offset_of!(Tail, given_up) == 0x1480);
+    const _: () = assert!(offset_of!(Tail, publishers) == 0x1500);
     const _: () = assert!(size_of::<Tail>() as u64 <= PREFIX_BYTES - TAIL_OFFSET);
 
     const _: () = assert!(size_of::<PublisherWords>() == 64);
@@ -238,6 +285,24 @@ mod checked {
     const _: () = assert!(offset_of!(Status, publishers) == 0x100);
     const _: () = assert!(offset_of!(Status, local_publishers) == 0x108);
     const _: () = assert!(offset_of!(Status, phase) == 0x110);
-    const _: () = assert!(offset_of!(Status, subscribers) == 0x120);
-    const _: () = assert!(size_of::<Status>() as u64 <= PAGE_BYTES);
+    const _: () = assert!(offset_of!(Status, present) == 0x120);
+    const _: () = assert!(offset_of!(Status, subscribers) == 0x1a0);
+    const _: () = assert!(size_of::<Status>() as u64 <= STATUS_BYTES);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Generations without a bit stand where a walk over all slots would find them.
+    #[test]
+    fn a_publisher_looks_at_the_subscribers_present_and_at_no_other_slot() {
+        let status = Status::default();
+        status.subscribers.iter().for_each(|word| word.store(9, Ordering::Relaxed));
+        for (slot, generation) in [(1023, 3), (0, 1), (64, 2), (500, 7)] {
+            status.set_subscriber(slot, generation);
+        }
+        status.set_subscriber(500, 0);
+        assert!(status.present_subscribers().eq([(0, 1), (64, 2), (1023, 3)]));
+    }
 }

@@ -41,7 +41,7 @@ fn key_of(group_id_low: u64) -> u32 {
     (group_id_low as u32 & FREE_KEY_MASK) | 1
 }
 
-/// A mapped log: its first two pages once, its ring twice back to back, so that no frame is ever split.
+/// A mapped log: its first four pages once, its ring twice back to back, so that no frame is ever split.
 #[derive(Debug)]
 pub struct MappedLog {
     prefix: Mapping,
@@ -176,7 +176,7 @@ impl MappedLog {
     }
 
     fn header_page(&self) -> &LogHeader {
-        // SAFETY: `prefix` has 8 KiB, is page-aligned, and the structure is made of atomics.
+        // SAFETY: `prefix` has 16 KiB, is page-aligned, and the structure is made of atomics.
         unsafe { &*self.prefix.as_ptr().cast::<LogHeader>() }
     }
 
@@ -294,7 +294,7 @@ impl Memory for MappedLog {
 
     #[inline(always)]
     fn tail(&self) -> &Tail {
-        // SAFETY: `prefix` has 8 KiB, the offset is one page, `Tail` fits the page (asserted) and is made of atomics.
+        // SAFETY: `prefix` has 16 KiB, the offset is one page, `Tail` fits behind it (asserted) and is made of atomics.
         unsafe { &*self.prefix.as_ptr().add(TAIL_OFFSET as usize).cast::<Tail>() }
     }
 

@@ -1,17 +1,17 @@
-//! A subscriber page and the status page, mapped.
+//! A subscriber page and the status pages, mapped.
 //!
 //! # Safety
 //!
 //! Pages are made into references to structures of the layout in [`layout`](super::layout), which are made of atomics: every bit
-//! pattern is a valid value of them. A mapping is one page and page-aligned, and outlives the references because they are
-//! borrowed from it.
+//! pattern is a valid value of them. A mapping is as long as its structure needs and page-aligned, and outlives the
+//! references because they are borrowed from it.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use causeway_os::memory::{self, Access, LoadU32, Mapping, Seals};
 
-use super::layout::{PAGE_BYTES, Status, SubscriberWords};
+use super::layout::{PAGE_BYTES, STATUS_BYTES, Status, SubscriberWords};
 use crate::error::{Error, Result};
 use crate::reservation;
 
@@ -25,13 +25,13 @@ pub struct SubscriberPage(Mapping);
 impl SubscriberPage {
     /// A new page for a subscriber, and the descriptor to hand to it.
     pub fn create() -> Result<(OwnedFd, SubscriberPage)> {
-        create_page("causeway-subscriber").map(|(fd, mapping)| (fd, SubscriberPage(mapping)))
+        create_pages("causeway-subscriber", PAGE_BYTES).map(|(fd, mapping)| (fd, SubscriberPage(mapping)))
     }
 
     /// Maps the subscriber's own page, for writing, and then seals it: from now on no process can map it for writing, or take
     /// its memory away. Its subscriber does this, because only a mapping that is there before the seal can be written.
     pub fn open_own(fd: &OwnedFd) -> Result<SubscriberPage> {
-        let page = open_page(fd, LENGTH_SEALS, Access::ReadWrite)?;
+        let page = open_pages(fd, PAGE_BYTES, LENGTH_SEALS, Access::ReadWrite)?;
         SubscriberPage::seal(fd)?;
         Ok(SubscriberPage(page))
     }
@@ -43,12 +43,12 @@ impl SubscriberPage {
 
     /// Fails unless this is the descriptor of a page that its subscriber has sealed, whose memory exists.
     pub fn check_sealed(fd: &OwnedFd) -> Result<()> {
-        check_page(fd, &PAGE_SEALS)
+        check_pages(fd, PAGE_BYTES, &PAGE_SEALS)
     }
 
     /// Maps the page of a subscriber in another process, for reading, if it is sealed and its memory exists.
     pub fn open(fd: &OwnedFd) -> Result<SubscriberPage> {
-        open_page(fd, &PAGE_SEALS, Access::ReadOnly).map(SubscriberPage)
+        open_pages(fd, PAGE_BYTES, &PAGE_SEALS, Access::ReadOnly).map(SubscriberPage)
     }
 
     /// The words of the page. Publishers only load them.
@@ -71,27 +71,27 @@ impl SubscriberPage {
     }
 }
 
-/// A mapped status page.
+/// The status pages, mapped.
 #[derive(Debug)]
-pub struct StatusPage(Mapping);
+pub struct StatusPages(Mapping);
 
-impl StatusPage {
-    /// A new page, and a descriptor through which peers can only read it.
-    pub fn create() -> Result<(OwnedFd, StatusPage)> {
-        let (fd, mapping) = create_page("causeway-status")?;
+impl StatusPages {
+    /// New pages, and a descriptor through which peers can only read them.
+    pub fn create() -> Result<(OwnedFd, StatusPages)> {
+        let (fd, mapping) = create_pages("causeway-status", STATUS_BYTES)?;
         memory::add_seals(&fd, Seals::FUTURE_WRITE | Seals::SEAL)?;
-        Ok((fd, StatusPage(mapping)))
+        Ok((fd, StatusPages(mapping)))
     }
 
-    /// Maps the page for reading.
-    pub fn open(fd: &OwnedFd) -> Result<StatusPage> {
-        open_page(fd, &PAGE_SEALS, Access::ReadOnly).map(StatusPage)
+    /// Maps the pages for reading.
+    pub fn open(fd: &OwnedFd) -> Result<StatusPages> {
+        open_pages(fd, STATUS_BYTES, &PAGE_SEALS, Access::ReadOnly).map(StatusPages)
     }
 
-    /// The words of the page.
+    /// The words of the pages.
     #[inline(always)]
     pub fn words(&self) -> &Status {
-        // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
+        // SAFETY: two pages, page-aligned; the structure fits (asserted) and is made of atomics.
         unsafe { &*self.0.as_ptr().cast::<Status>() }
     }
 }
@@ -106,8 +106,9 @@ const PAGE_SEALS: [(Seals, &str); 4] = [
 /// Of these, the ones that keep its length.
 const LENGTH_SEALS: &[(Seals, &str)] = PAGE_SEALS.split_at(2).0;
 
-/// Fails for a page that lacks one of `required`, or whose memory does not exist: reading it would be charged to the reader.
-fn check_page(fd: &OwnedFd, required: &[(Seals, &str)]) -> Result<()> {
+/// Fails for a file that is not `bytes` long, lacks one of `required`, or whose memory does not exist: reading it would be
+/// charged to the reader.
+fn check_pages(fd: &OwnedFd, bytes: u64, required: &[(Seals, &str)]) -> Result<()> {
     let invalid = |why: &str| Error::invalid("page descriptor", why);
     let seals =
         memory::seals(fd.as_fd()).map_err(|_| invalid("it is not a memory file that can be sealed"))?;
@@ -115,24 +116,24 @@ fn check_page(fd: &OwnedFd, required: &[(Seals, &str)]) -> Result<()> {
         return Err(invalid(lacks));
     }
     let stat = rustix::fs::fstat(fd).map_err(|error| causeway_os::Error::new("stat", "a page", error))?;
-    if u64::try_from(stat.st_size) != Ok(PAGE_BYTES) || (stat.st_blocks as u64) * 512 < PAGE_BYTES {
-        return Err(invalid("it is not one page of memory that exists"));
+    if u64::try_from(stat.st_size) != Ok(bytes) || (stat.st_blocks as u64) * 512 < bytes {
+        return Err(invalid("it does not have the length of such a page, or its memory does not exist"));
     }
     Ok(())
 }
 
-/// Checks a page that another process sent, and maps it.
-fn open_page(fd: &OwnedFd, required: &[(Seals, &str)], access: Access) -> Result<Mapping> {
-    check_page(fd, required)?;
-    let page = Mapping::shared(fd, PAGE_BYTES as usize, access)?;
-    page.dont_fork()?;
-    Ok(page)
+/// Checks pages that another process sent, and maps them.
+fn open_pages(fd: &OwnedFd, bytes: u64, required: &[(Seals, &str)], access: Access) -> Result<Mapping> {
+    check_pages(fd, bytes, required)?;
+    let pages = Mapping::shared(fd, bytes as usize, access)?;
+    pages.dont_fork()?;
+    Ok(pages)
 }
 
-/// A new page and its descriptor; its length is sealed.
-fn create_page(name: &str) -> Result<(OwnedFd, Mapping)> {
-    let fd = reservation::memory_file(name, PAGE_BYTES)?;
-    let mapping = Mapping::shared(&fd, PAGE_BYTES as usize, Access::ReadWrite)?;
+/// New pages and their descriptor; their length is sealed.
+fn create_pages(name: &str, bytes: u64) -> Result<(OwnedFd, Mapping)> {
+    let fd = reservation::memory_file(name, bytes)?;
+    let mapping = Mapping::shared(&fd, bytes as usize, Access::ReadWrite)?;
     mapping.prefault()?;
     mapping.dont_fork()?;
     memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;

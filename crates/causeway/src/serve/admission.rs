@@ -1,7 +1,7 @@
 //! How a peer becomes a publisher or a subscriber, and what is done when one leaves.
 //!
 //! A subscriber joins in three steps. It is given a page, which it maps and seals; then publishers know it, and keep what it
-//! has not read; then it finds its place in the log, and others see it. A publisher that finds a subscriber in the status page
+//! has not read; then it finds its place in the log, and others see it. A publisher that finds a subscriber in the status pages
 //! whose notice did not fit its socket fetches the page, and overwrites nothing before it has it. So no publisher is needed for
 //! a join, and none is lost by one.
 //!
@@ -20,7 +20,6 @@ use super::places::Share;
 use super::state::{Answer, Connection, Role, State};
 use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
-use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::WaitingSubscriber;
 use crate::log::word::PUBLISHERS_MAX;
@@ -130,7 +129,7 @@ impl State {
         };
         let is_its = |connection: &Connection| match connection.role {
             Role::Subscriber { slot } if connection.share == Some(share) => {
-                self.subscribers.iter().any(|subscriber| subscriber.slot == slot && is_late(subscriber))
+                self.subscribers.get(slot).is_some_and(is_late)
             }
             _ => false,
         };
@@ -143,7 +142,7 @@ impl State {
 
     /// Gives a subscriber a slot and all that it needs. Nothing of it is visible to others before it is ready.
     fn grant_subscriber(&mut self, token: u64, policy: Policy) -> Answer {
-        let slot = (0..SUBSCRIBERS_MAX).find(|slot| !self.is_taken(*slot)).ok_or(Refusal::TooMany)?;
+        let slot = self.free_slot().ok_or(Refusal::TooMany)?;
         let (page_fd, page) = SubscriberPage::create().map_err(|_| Refusal::Exhausted)?;
         let (doorbell, doorbell_far) = stream_pair().map_err(|_| Refusal::Exhausted)?;
         // Neither end takes descriptors: a subscriber could block a publisher with one, and a publisher a subscriber.
@@ -168,10 +167,14 @@ impl State {
         Ok(())
     }
 
-    fn is_taken(&self, slot: usize) -> bool {
-        let joins = |connection: &Connection| connection.role == Role::Joining { slot };
-        self.status.words().subscribers[slot].load(Ordering::Relaxed) != 0
-            || self.connections.values().any(joins)
+    /// The lowest slot that no subscriber has, and none that joins.
+    fn free_slot(&self) -> Option<usize> {
+        let mut taken = self.status.words().present.each_ref().map(|word| word.load(Ordering::Relaxed));
+        for (subscriber, _) in self.joining.values() {
+            taken[subscriber.slot / 64] |= 1 << (subscriber.slot % 64);
+        }
+        let index = taken.iter().position(|word| *word != u64::MAX)?;
+        Some(index * 64 + taken[index].trailing_ones() as usize)
     }
 
     /// The subscriber has mapped its page and sealed it: from here on publishers know it.
@@ -192,9 +195,9 @@ impl State {
             }
         }
         let status = self.status.words();
-        status.subscribers[slot].store(subscriber.generation, Ordering::Release);
+        status.set_subscriber(slot, subscriber.generation);
         status.subscriber_changes.fetch_add(1, Ordering::SeqCst); // PAIR subscriber-changes: `SubscriberSet` loads it after each commit
-        self.subscribers.push(subscriber);
+        self.subscribers.insert(subscriber);
         self.pages.insert(slot, page_fd);
         self.send_to(token, Message::new(Op::Granted, &[]));
         Ok(())
@@ -202,8 +205,7 @@ impl State {
 
     /// The subscriber has found its place in the log: it receives what is published from now on.
     pub(super) fn note_placed(&mut self, token: u64, slot: usize) -> Answer {
-        let subscriber = self.subscribers.iter_mut().find(|subscriber| subscriber.slot == slot);
-        let subscriber = subscriber.ok_or(Refusal::NotUnderstood)?;
+        let subscriber = self.subscribers.get_mut(slot).ok_or(Refusal::NotUnderstood)?;
         if !std::mem::replace(&mut subscriber.placed, true) {
             self.change_placed(|placed| placed.wrapping_add(1));
         }
@@ -221,8 +223,7 @@ impl State {
     /// answer the publisher asks again.
     pub(super) fn send_what_it_lacks(&self, token: u64, [slot, generation, what]: [u32; 3]) {
         let Some(connection) = self.connections.get(&token) else { return };
-        let is_it = |one: &&SubscriberHandle| one.slot == slot as usize && one.generation == generation;
-        let Some(subscriber) = self.subscribers.iter().find(is_it) else { return };
+        let Some(subscriber) = self.subscribers.find(slot as usize, generation) else { return };
         let _ = match (what, &subscriber.doorbell, self.pages.get(&subscriber.slot)) {
             (0, _, Some(page)) => joined(subscriber).send(&connection.socket, &[page.as_fd()]),
             (1, Some(doorbell), _) => {
@@ -234,9 +235,7 @@ impl State {
 
     /// The connection of this subscriber.
     pub(super) fn connection_of(&self, [slot, generation]: [u32; 2]) -> Option<u64> {
-        let slot = slot as usize;
-        let is_there = |one: &SubscriberHandle| one.slot == slot && one.generation == generation;
-        self.subscribers.iter().any(is_there).then_some(())?;
+        let slot = self.subscribers.find(slot as usize, generation)?.slot;
         let role = |connection: &Connection| connection.role == Role::Subscriber { slot };
         self.connections.iter().find(|(_, connection)| role(connection)).map(|(token, _)| *token)
     }
@@ -271,10 +270,9 @@ impl State {
 
     pub(super) fn remove_subscriber(&mut self, slot: usize, share: Option<Share>) {
         let status = self.status.words();
-        status.subscribers[slot].store(0, Ordering::Release);
+        status.set_subscriber(slot, 0);
         status.subscriber_changes.fetch_add(1, Ordering::SeqCst);
-        if let Some(index) = self.subscribers.iter().position(|subscriber| subscriber.slot == slot) {
-            let subscriber = self.subscribers.swap_remove(index);
+        if let Some(subscriber) = self.subscribers.remove(slot) {
             let is_late = self.log.tail().demoted[slot].load(Ordering::Relaxed) == subscriber.generation;
             if let Some(share) = share.filter(|_| is_late) {
                 let now = Instant::now();

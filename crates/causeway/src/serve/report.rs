@@ -1,14 +1,17 @@
 //! A report on a group: its publishers and subscribers, how far behind each subscriber is, and what it has lost.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use super::state::{Role, State};
 use crate::error::{Error, Result};
+use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
 use crate::log::wait::WaitingSubscriber;
+use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Memory, server};
 use crate::options::Policy;
-use crate::wire::{Message, Op};
+use crate::wire::{ANSWER_TIME, Message, Op, answer, ask};
 
 /// The state of a group at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +63,13 @@ pub struct SubscriberReport {
     pub lost_messages: u64,
 }
 
+/// The number of the row of the subscriber in slot 0; that of a publisher is its slot.
+const FIRST_SUBSCRIBER_ROW: u32 = PUBLISHERS_MAX as u32;
+/// The numbers of rows end here.
+const ROW_NUMBERS: u32 = FIRST_SUBSCRIBER_ROW + SUBSCRIBERS_MAX as u32;
+/// Rows in one answer, without that of the group.
+const ROWS_PER_ANSWER: usize = 64;
+
 impl Report {
     pub(super) fn of(state: &State, log: &MappedLog) -> Result<Report> {
         let (position, messages) = server::end_of(log, log.kind())?;
@@ -70,14 +80,9 @@ impl Report {
             match connection.role {
                 Role::Publisher { slot, .. } => report.publishers.push(PublisherReport { slot, pid, uid }),
                 Role::Subscriber { slot } => {
-                    let Some(subscriber) =
-                        state.subscribers.iter().find(|subscriber| subscriber.slot == slot)
-                    else {
+                    let Some(subscriber) = state.subscribers.get(slot).filter(|one| one.placed) else {
                         continue;
                     };
-                    if !subscriber.placed {
-                        continue;
-                    }
                     let words = subscriber.words();
                     report.subscribers.push(SubscriberReport {
                         slot: slot as u32,
@@ -93,18 +98,22 @@ impl Report {
                 Role::Client | Role::Waiting | Role::Joining { .. } => {}
             }
         }
+        report.publishers.sort_unstable_by_key(|publisher| publisher.slot);
+        report.subscribers.sort_unstable_by_key(|subscriber| subscriber.slot);
         Ok(report)
     }
 
-    pub(super) fn to_messages(&self) -> Vec<Message> {
+    /// The answer to a request for the rows from number `from` on: the words of the group, some rows, and an end with the
+    /// number from which to request the next, 0 after the last. So few that they fit the smallest buffer of a socket.
+    pub(super) fn to_messages(&self, from: u32) -> Vec<Message> {
         let split = |value: u64| [value as u32, (value >> 32) as u32];
         let [capacity, position, messages] = [self.capacity_bytes, self.position, self.messages].map(split);
         let group = [[0, 0], capacity, position, messages].concat();
-        let mut rows = vec![Message::new(Op::Row, &group)];
-        for publisher in &self.publishers {
-            rows.push(Message::new(Op::Row, &[1, u32::from(publisher.slot), publisher.pid, publisher.uid]));
-        }
-        for subscriber in &self.subscribers {
+        let publisher_row = |publisher: &PublisherReport| {
+            let slot = u32::from(publisher.slot);
+            (slot, Message::new(Op::Row, &[1, slot, publisher.pid, publisher.uid]))
+        };
+        let subscriber_row = |subscriber: &SubscriberReport| {
             let [kind, deadline] = subscriber.policy.to_words();
             let [lag, received, lost] =
                 [subscriber.lag_bytes, subscriber.received, subscriber.lost_messages].map(split);
@@ -117,14 +126,43 @@ impl Report {
                 deadline,
                 u32::from(subscriber.asleep),
             ];
-            rows.push(Message::new(Op::Row, &[&first[..], &lag, &received, &lost].concat()));
+            let row = Message::new(Op::Row, &[&first[..], &lag, &received, &lost].concat());
+            (FIRST_SUBSCRIBER_ROW + subscriber.slot, row)
+        };
+        let (publishers, subscribers) = (self.publishers.iter(), self.subscribers.iter());
+        let mut rows = publishers.map(publisher_row).chain(subscribers.map(subscriber_row));
+        let mut rows = rows.by_ref().skip_while(|(number, _)| *number < from);
+        let mut answer = vec![Message::new(Op::Row, &group)];
+        answer.extend(rows.by_ref().take(ROWS_PER_ANSWER).map(|(_, row)| row));
+        let next = rows.next().map_or(0, |(number, _)| number);
+        answer.push(Message::new(Op::End, &[next]));
+        answer
+    }
+
+    /// Requests all rows from the server at the other end of `socket`.
+    pub(crate) fn request(socket: &OwnedFd) -> Result<Report> {
+        let (mut report, mut from) = (Report::default(), 0);
+        loop {
+            let (mut row, _) = ask(socket, Message::new(Op::Stat, &[from]), Some(ANSWER_TIME))?;
+            while row.op == Op::Row {
+                report.add_row(row)?;
+                (row, _) = answer(socket, Some(ANSWER_TIME))?;
+            }
+            match (row.op, row.words[0]) {
+                (Op::End, 0) => return Ok(report),
+                (Op::End, next) if (from + 1..ROW_NUMBERS).contains(&next) => from = next,
+                (other, next) => {
+                    return Err(Error::invalid(
+                        "answer",
+                        format!("{other:?} {next} in a report from {from}"),
+                    ));
+                }
+            }
         }
-        rows.push(Message::new(Op::End, &[]));
-        rows
     }
 
     /// Adds one row of a report.
-    pub(crate) fn add_row(&mut self, row: Message) -> Result<()> {
+    fn add_row(&mut self, row: Message) -> Result<()> {
         let words = row.words;
         let join = |at: usize| u64::from(words[at]) | (u64::from(words[at + 1]) << 32);
         match words[0] {
@@ -153,28 +191,49 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_wire() {
+        let subscriber = |slot| SubscriberReport {
+            slot,
+            pid: 12,
+            uid: 13,
+            policy: Policy::DemoteAfter(std::time::Duration::from_millis(20)),
+            asleep: true,
+            lag_bytes: 1 << 33,
+            received: u64::MAX,
+            lost_messages: 5,
+        };
         let report = Report {
             capacity_bytes: 1 << 30,
             position: 1 << 40,
             messages: 77,
             publishers: vec![PublisherReport { slot: 3, pid: 10, uid: 11 }],
-            subscribers: vec![SubscriberReport {
-                slot: 255,
-                pid: 12,
-                uid: 13,
-                policy: Policy::DemoteAfter(std::time::Duration::from_millis(20)),
-                asleep: true,
-                lag_bytes: 1 << 33,
-                received: u64::MAX,
-                lost_messages: 5,
-            }],
+            subscribers: (0..1024).filter(|slot| slot % 7 != 0).map(subscriber).collect(),
         };
-        let mut back = Report::default();
-        let rows = report.to_messages();
-        for row in &rows[..rows.len() - 1] {
-            back.add_row(*row).unwrap();
-        }
+        let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
+        let back = std::thread::scope(|scope| {
+            let requested = scope.spawn(|| Report::request(&near));
+            let mut next = 0;
+            loop {
+                let (request, _) = answer(&far, Some(ANSWER_TIME)).unwrap();
+                assert_eq!((request.op, request.words[0]), (Op::Stat, next));
+                let messages = report.to_messages(next);
+                assert!(messages.len() <= ROWS_PER_ANSWER + 2, "{} messages", messages.len());
+                messages.iter().for_each(|message| message.send(&far, &[]).unwrap());
+                next = messages.last().unwrap().words[0];
+                if next == 0 {
+                    break requested.join().unwrap().unwrap();
+                }
+            }
+        });
         assert_eq!(back, report);
-        assert_eq!(rows.last().unwrap().op, Op::End);
+    }
+
+    #[test]
+    fn a_server_that_never_ends_a_report_is_refused() {
+        let (near, far) = causeway_os::socket::seqpacket_pair().unwrap();
+        for next in [7, 7] {
+            Message::new(Op::End, &[next]).send(&far, &[]).unwrap();
+        }
+        let refused = Report::request(&near).unwrap_err().to_string();
+        assert!(refused.contains("in a report from 7"), "{refused}");
     }
 }

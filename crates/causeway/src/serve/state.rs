@@ -19,12 +19,13 @@ use super::{PIDFD, SOCKET};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::Memory;
-use crate::log::layout::{ABI, SUBSCRIBERS_MAX};
+use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
-use crate::log::pages::StatusPage;
+use crate::log::pages::StatusPages;
 use crate::log::wait::wake_waiters;
 use crate::options::{GroupOptions, Policy};
 use crate::subscriber_handle::SubscriberHandle;
+use crate::subscriber_table::SubscriberTable;
 use crate::wire::{Incoming, Message, Op, from_halves, receive};
 
 /// A visitor that requests nothing for this long is disconnected.
@@ -44,11 +45,11 @@ pub(super) struct State {
     pub(super) options: GroupOptions,
     pub(super) log: Arc<MappedLog>,
     pub(super) log_fd: OwnedFd,
-    pub(super) status: StatusPage,
+    pub(super) status: StatusPages,
     pub(super) status_fd: OwnedFd,
     listeners: BTreeMap<u64, Listener>,
     pub(super) connections: BTreeMap<u64, Connection>,
-    pub(super) subscribers: Vec<SubscriberHandle>,
+    pub(super) subscribers: SubscriberTable,
     /// Subscribers that are not ready yet, by connection, with the descriptors of their pages.
     pub(super) joining: BTreeMap<u64, (SubscriberHandle, OwnedFd)>,
     pub(super) lifeline: Lifeline,
@@ -144,7 +145,7 @@ impl State {
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| id[at + index]));
         let (log_fd, log) =
             MappedLog::create(name, options.kind, options.capacity_bytes, [half(0), half(8)])?;
-        let (status_fd, status) = StatusPage::create()?;
+        let (status_fd, status) = StatusPages::create()?;
         let mut state = State {
             awaited_publishers: options.remote_publishers,
             admits_local_publishers: true,
@@ -155,7 +156,7 @@ impl State {
             status_fd,
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
-            subscribers: Vec::new(),
+            subscribers: SubscriberTable::default(),
             joining: BTreeMap::new(),
             lifeline: Lifeline::new()?,
             leaving: BTreeSet::new(),
@@ -298,8 +299,7 @@ impl State {
             _ if connection.mistakes > MISTAKES_MAX => return self.disconnect(epoll, token),
             Ok(Incoming::Message(message, _)) => message,
             Ok(Incoming::Nothing) => return,
-            Ok(Incoming::OtherVersion(version)) => return self.note_mistake(epoll, token, version),
-            Ok(Incoming::Malformed) => return self.note_mistake(epoll, token, ABI),
+            Ok(Incoming::OtherVersion(_) | Incoming::Malformed) => return self.note_mistake(epoll, token),
             Ok(Incoming::End) | Err(_) => return self.disconnect(epoll, token),
         };
         connection.extend_visit();
@@ -328,10 +328,10 @@ impl State {
                 return;
             }
             (Op::Wake, Role::Publisher { .. }) => return self.wake_all_subscribers(),
-            (Op::Stat, _) => self.send_report(token),
+            (Op::Stat, _) => self.send_report(token, message.words[0]),
             // Not for a subscriber: a hostile one would use up all connections.
             (Op::Connect, Role::Client) => self.connect_another(epoll, token),
-            _ => return self.note_mistake(epoll, token, ABI),
+            _ => return self.note_mistake(epoll, token),
         };
         if let Err(refusal) = answer {
             self.send_to(token, Message::refusal(refusal));
@@ -346,10 +346,11 @@ impl State {
         if stated == own || reads_bytes { Ok(()) } else { Err(Refusal::OtherType) }
     }
 
-    /// Refuses a request that is not understood, in the version of the protocol that the peer used. A peer that goes on and on costs no more than its place.
-    fn note_mistake(&mut self, epoll: &OwnedFd, token: u64, version: u32) {
+    /// Refuses a request that is not understood. The refusal has our version, so that a peer of another one can name both. A peer
+    /// that goes on and on costs no more than its place.
+    fn note_mistake(&mut self, epoll: &OwnedFd, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        Message::refuse_version(&connection.socket, version);
+        let _ = Message::refusal(Refusal::NotUnderstood).send(&connection.socket, &[]);
         connection.mistakes += 1;
         if connection.mistakes > MISTAKES_MAX {
             let (socket, data) = (&connection.socket, EventData::new_u64((token << 2) | SOCKET));
@@ -387,14 +388,15 @@ impl State {
         Ok(())
     }
 
-    fn send_report(&self, token: u64) -> Answer {
+    /// Sends the part of a report that begins with row `from`.
+    fn send_report(&self, token: u64, from: u32) -> Answer {
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
         let mut report = self.report().map_err(|_| Refusal::NotUnderstood)?;
         // Of other subscribers, a stranger learns nothing.
         if let Some(Share::User(uid)) = connection.share {
             report.subscribers.retain(|subscriber| subscriber.uid == uid);
         }
-        for row in report.to_messages() {
+        for row in report.to_messages(from) {
             // A client that does not read gets part of a report, without its end.
             if row.send(&connection.socket, &[]).is_err() {
                 break;

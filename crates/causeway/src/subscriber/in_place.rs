@@ -89,6 +89,11 @@ impl<'a> InPlace<'a> {
         self.subscriber.frame.topic
     }
 
+    /// Messages of this publisher that were lost before this one: see [`Message::lost_before`](crate::Message::lost_before).
+    pub fn lost_before(&self) -> Option<u32> {
+        self.subscriber.sequences.lost_before(&self.subscriber.frame)
+    }
+
     /// Copies the payload into `into`, up to the shorter of the two lengths, and returns that length. What was copied counts
     /// only if [`InPlace::finish`] then returns `true`.
     #[inline(always)]
@@ -110,10 +115,10 @@ impl<'a> InPlace<'a> {
     /// Advances past the message, unless it was overwritten meanwhile: then the next peek finds the loss.
     #[inline(always)]
     fn advance(&mut self) -> bool {
-        let end = self.subscriber.frame.end;
+        let frame = self.subscriber.frame;
         let intact = self.subscriber.reader.intact_from(self.subscriber.reader.position());
         if intact {
-            self.subscriber.advance_past(end);
+            self.subscriber.advance_past(&frame);
         }
         intact
     }

@@ -12,6 +12,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Peer;
 
+/// Raises the soft limit of open files to the hard one, for tests that have both ends of many connections in one process.
+pub fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
 /// Lowers a soft limit of this process, runs `work`, and raises it again.
 pub fn limited<T>(resource: Resource, current: u64, work: impl FnOnce() -> T) -> T {
     let before = getrlimit(resource);

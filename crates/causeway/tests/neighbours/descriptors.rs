@@ -38,6 +38,8 @@ fn send_lingering(through: &OwnedFd, bytes: &[u8]) -> (TcpStream, bool) {
         // The close of this process's own copy must not wait either.
         rustix::net::sockopt::set_socket_linger(&socket, None).unwrap();
     }
+    // Whoever closes the last copy waits: if the receiver was faster, this thread, and not the test.
+    std::thread::spawn(move || drop(socket));
     (peer, sent)
 }
 

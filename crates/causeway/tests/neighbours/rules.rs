@@ -60,6 +60,12 @@ fn a_report_says_nothing_to_the_forbidden_and_little_to_strangers() {
     drop(subscriber);
 }
 
+/// Whether a security module of this kernel labels the ends of Unix sockets.
+fn has_socket_labels() -> bool {
+    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    modules.split(',').any(|module| ["selinux", "smack"].contains(&module))
+}
+
 /// Before, a program could not ask who serves the group that it joins.
 #[test]
 fn who_serves_a_group_can_be_asked() {
@@ -68,6 +74,14 @@ fn who_serves_a_group_can_be_asked() {
     assert_eq!(group.server().unwrap().uid, own);
     let invited = Group::join_socket(group.invite().unwrap()).unwrap();
     assert_eq!(invited.server().unwrap().pid, std::process::id());
+    // What this process is labelled with, as the file says that security modules fill; it cannot be read without one.
+    let own_label = std::fs::read_to_string("/proc/self/attr/current").ok();
+    let own_label = own_label.map(|label| label.trim_end_matches(['\0', '\n']).to_owned());
+    for group in [&group, &invited] {
+        let label = group.server().unwrap().security_label;
+        assert!(label == own_label || label.is_none(), "{label:?} is not {own_label:?}");
+        assert!(label.is_some() || !has_socket_labels(), "the module that labels sockets gave none");
+    }
     let dir = open_directory();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let path = dir.path().join("group");
