@@ -2,6 +2,7 @@
 
 mod health;
 mod in_place;
+mod references;
 mod wait;
 
 pub use health::Health;

@@ -16,6 +16,8 @@ pub const ABI: u32 = 4;
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
 pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 256 };
+/// Payload files that one subscriber can read at the same time.
+pub const REFERENCES_MAX: usize = 16;
 /// Bytes before the ring: one page of constants, two pages of words.
 pub const PREFIX_BYTES: u64 = 12288;
 /// Offset of [`Tail`] in the log.
@@ -125,6 +127,10 @@ pub struct SubscriberWords {
     pub process: QuietU64,
     /// The filter of its topics in the low half: a bit for each; 0 for all topics. Written before the subscriber is ready.
     pub topics: QuietU64,
+    /// Counts the references that it has given back. Futex word of publishers that wait for a payload file.
+    pub released: Apart<AtomicU32>,
+    /// The payload files that it reads, 0 for none.
+    pub references: Apart<[AtomicU64; REFERENCES_MAX]>,
 }
 
 /// The status page.
@@ -176,6 +182,8 @@ impl Default for SubscriberWords {
             lost_bytes: QuietU64::new(0),
             process: QuietU64::new(0),
             topics: QuietU64::new(0),
+            released: Default::default(),
+            references: Default::default(),
         }
     }
 }
@@ -231,6 +239,8 @@ mod checked {
     const _: () = assert!(offset_of!(SubscriberWords, lost_bytes) == 0x110);
     const _: () = assert!(offset_of!(SubscriberWords, process) == 0x118);
     const _: () = assert!(offset_of!(SubscriberWords, topics) == 0x120);
+    const _: () = assert!(offset_of!(SubscriberWords, released) == 0x180);
+    const _: () = assert!(offset_of!(SubscriberWords, references) == 0x200);
     const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
 
     const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);

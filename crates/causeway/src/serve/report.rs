@@ -90,7 +90,7 @@ impl Report {
                         lost_messages: words.lost_messages.load(Ordering::Relaxed),
                     });
                 }
-                Role::Client | Role::Waiting | Role::Joining { .. } => {}
+                Role::Client | Role::Waiting | Role::Joining { .. } | Role::Pool { .. } => {}
             }
         }
         Ok(report)
