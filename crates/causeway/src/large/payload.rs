@@ -33,7 +33,8 @@ pub struct LargeMessage {
 }
 
 /// A payload where its publisher wrote it. Until it is dropped, a publisher that waits for this subscriber leaves it alone. It may be kept
-/// while others are received, sent to another thread, and outlive its subscriber and its publisher.
+/// while others are received, and sent to another thread. It stays readable when its publisher ends. Publishers no longer wait for
+/// a subscriber that was dropped; then only a payload that is [immutable](LargePayload::is_immutable) is sure to stay as it is.
 ///
 /// How to read it depends on the pool ([`PoolOptions`](crate::PoolOptions)): [`as_slice`](LargePayload::as_slice) where no process can
 /// change it, otherwise [`copy_to`](LargePayload::copy_to), [`for_each_word`](LargePayload::for_each_word), or
@@ -142,7 +143,7 @@ impl LargePayload {
     ///
     /// # Safety
     /// If the payload is not [immutable](LargePayload::is_immutable), the caller makes two promises. The policy of the subscriber is
-    /// [`Policy::Reliable`](crate::Policy::Reliable), and it was not disconnected. And the process of its publisher, which is
+    /// [`Policy::Reliable`](crate::Policy::Reliable), and it was neither dropped nor disconnected. And the process of its publisher, which is
     /// trusted, writes no payload that it has published: it uses this library or keeps to its protocol.
     pub unsafe fn bytes(&self) -> &[u8] {
         match (&self.body, self.as_slice()) {

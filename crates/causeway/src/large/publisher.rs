@@ -130,6 +130,8 @@ impl LargePublisher {
             }
             if self.overdue.demote(set, log.tail(), self.pool.oldest()).is_err() && !set.remove_dead_slowest()
             {
+                // Subscribers that sleep through messages of other topics keep the files of these.
+                set.wake(log.tail(), None);
                 return Ok(None);
             }
         }
