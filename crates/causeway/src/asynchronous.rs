@@ -87,6 +87,11 @@ impl AsyncSubscriber {
         }
     }
 
+    /// Waits until the next receive need not wait. Cancel-safe.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
+        poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
     /// The subscriber itself, for calls that do not wait.
     pub fn get_mut(&mut self) -> &mut Subscriber {
         &mut self.subscriber

@@ -70,6 +70,11 @@ pub enum Error {
         /// Size of the type, in bytes.
         expected_bytes: usize,
     },
+    /// This subscriber holds so many payloads that it gets no further one: drop one of them. The message was not received.
+    TooManyReferences,
+    /// The publisher has used the memory of this payload again, because it does not wait for this subscriber. What was read of it
+    /// does not count.
+    Overwritten,
 }
 
 /// Why a server refused a request.
@@ -108,6 +113,10 @@ pub enum Refusal {
     /// The messages of the group have another type
     /// (`GroupOptions::message_type`).
     OtherType,
+    /// Subscribers hold as many payload files as the group allows.
+    PayloadsHeld,
+    /// The payload file is not there any more.
+    PayloadGone,
 }
 
 impl Error {
@@ -170,6 +179,14 @@ impl fmt::Display for Error {
                 f,
                 "a message of {payload_bytes} bytes is no value of a type of {expected_bytes} bytes, and was skipped; publish with \
                  TypedPublisher of the same type"
+            ),
+            Error::TooManyReferences => f.write_str(
+                "this subscriber holds as many payloads as it may; drop one of them (LargePayload), or copy it first, and receive \
+                 again",
+            ),
+            Error::Overwritten => f.write_str(
+                "the publisher has used the memory of this payload again, because it does not wait for this subscriber; read faster, \
+                 or subscribe with the policy reliable",
             ),
             Error::NoAnswer => f.write_str(
                 "the process that serves the group does not answer in time; check whether it is stopped or waits for \
@@ -248,6 +265,14 @@ impl fmt::Display for Refusal {
                 "its messages have another type, or one without a name; join with the type with which the group was created \
                  (name, size and alignment must agree)"
             }
+            Refusal::PayloadsHeld => {
+                "subscribers hold as many payload files as the group allows; drop payloads that were received, or make the pool \
+                 larger (PoolOptions::files)"
+            }
+            Refusal::PayloadGone => {
+                "the payload file is not there any more; its publisher has left or does not wait for this subscriber; subscribe with \
+                 the policy reliable"
+            }
             Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
         })
     }
@@ -285,6 +310,8 @@ impl From<Error> for io::Error {
             Error::ServerGone => ErrorKind::NotConnected,
             Error::Evicted | Error::MissedDeadline { .. } => ErrorKind::ConnectionAborted,
             Error::NoAnswer => ErrorKind::TimedOut,
+            Error::TooManyReferences => ErrorKind::QuotaExceeded,
+            Error::Overwritten => ErrorKind::InvalidData,
         };
         io::Error::new(kind, error)
     }
@@ -306,7 +333,7 @@ impl From<Evicted> for Error {
 mod tests {
     use super::*;
 
-    fn refusals() -> [Refusal; 12] {
+    fn refusals() -> [Refusal; 14] {
         use Refusal::*;
         [
             Forbidden,
@@ -321,6 +348,8 @@ mod tests {
             TooLate,
             NotReading,
             OtherType,
+            PayloadsHeld,
+            PayloadGone,
         ]
     }
 
@@ -338,6 +367,8 @@ mod tests {
             Error::Corrupt { position: 64 },
             Error::NoAnswer,
             Error::WrongSize { payload_bytes: 3, expected_bytes: 8 },
+            Error::TooManyReferences,
+            Error::Overwritten,
         ];
         all.extend(refusals().map(Error::Refused));
         all

@@ -228,7 +228,7 @@ impl Group {
     }
 
     /// Does `work` with a new connection to the server, and again if this process was too slow to say what it wants.
-    fn with_connection<T>(&self, work: impl Fn(OwnedFd) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_connection<T>(&self, work: impl Fn(OwnedFd) -> Result<T>) -> Result<T> {
         for _ in 1..ATTEMPTS_MAX {
             match self.connect().and_then(&work) {
                 Err(Error::Refused(Refusal::TooLate)) => {}

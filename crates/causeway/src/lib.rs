@@ -110,6 +110,20 @@
 //!
 //! A process that forks keeps its groups; the child has none of their memory and must not use them.
 //!
+//! # Large payloads
+//!
+//! In a group with [`GroupOptions::large_payloads`], [`Group::large_publisher`] publishes payloads of any length by reference: they lie in memory
+//! files that the publisher wrote and subscribers map, and neither side copies them. [`PoolOptions`] says how many files there are, and whether they
+//! are used again (fast; their publisher could still change them) or sealed (no process can). By default, the trust of the group decides.
+//!
+//! | what happens | outcome |
+//! |---|---|
+//! | subscribers keep all files of a pool | [`TryPublishError::Full`], or a wait, as long as their policies allow |
+//! | a subscriber holds too many payloads | [`Error::TooManyReferences`]; it loses nothing if it drops one |
+//! | a publisher does not wait for the subscriber, and used the file again | [`Received::Lost`] before it was received, [`Error::Overwritten`] after |
+//! | a subscriber dies | what it held is free |
+//! | the publisher dies | payloads that were received stay readable; others can be received as long as the server lives |
+//!
 //! # Calls
 //!
 //! The module [`call`] is for requests that one process answers: [`call::serve`] and [`call::Client`].
@@ -146,6 +160,8 @@ mod foreign;
 mod group;
 #[cfg(not(loom))]
 mod kernel;
+#[cfg(not(loom))]
+mod large;
 #[doc(hidden)]
 pub mod log;
 #[cfg(not(loom))]
@@ -186,6 +202,8 @@ pub use asynchronous::{AsyncPublisher, AsyncSubscriber};
 #[cfg(not(loom))]
 #[doc(inline)]
 pub use causeway_os::socket::Credentials;
+#[cfg(all(feature = "tokio", not(loom)))]
+pub use large::AsyncLargeSubscriber;
 #[cfg(not(loom))]
 #[doc(inline)]
 pub use log::Position;
@@ -195,6 +213,10 @@ pub use typed::{MessageType, TypedMessage, TypedPublisher, TypedSubscriber};
 pub use {
     error::{Error, OsError, Refusal, Result},
     group::{Group, ServerIdentity},
+    large::{
+        LargeLoan, LargeMessage, LargePayload, LargePublisher, LargeSubscriber, PoolOptions, PoolReport,
+        SealedBuffer, SealedPayload,
+    },
     message::{Message, OwnedMessage, Received},
     options::{Access, GroupOptions, Policy, SubscribeOptions},
     outcome::{PublishTimeoutError, RecvTimeoutError, TryPublishError, TryRecvError},

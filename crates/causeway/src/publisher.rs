@@ -197,7 +197,7 @@ impl Publisher {
             self.loaned = self.claim(payload_bytes)?;
         }
         match self.loaned.is_some() {
-            true => Ok(Loan { publisher: self, topic: 0 }),
+            true => Ok(Loan { publisher: self, topic: 0, correlation: 0 }),
             false => Err(TryPublishError::Full),
         }
     }
@@ -212,7 +212,7 @@ impl Publisher {
         if self.loaned.is_none() {
             self.loaned = Some(self.claim_waiting(payload_bytes)?);
         }
-        Ok(Loan { publisher: self, topic: 0 })
+        Ok(Loan { publisher: self, topic: 0, correlation: 0 })
     }
 
     /// As [`Publisher::loan`], but waits at most for `timeout`.
@@ -230,7 +230,7 @@ impl Publisher {
             self.loaned = self.claim_until(payload_bytes, Instant::now().checked_add(timeout))?;
         }
         match self.loaned.is_some() {
-            true => Ok(Loan { publisher: self, topic: 0 }),
+            true => Ok(Loan { publisher: self, topic: 0, correlation: 0 }),
             false => Err(PublishTimeoutError::Timeout),
         }
     }
@@ -260,6 +260,11 @@ impl Publisher {
             owner: self.writer.owner(),
             on: page.zip(slowest.map(|(_, cursor)| cursor)),
         }
+    }
+
+    /// The log and the subscribers, for what is published by reference; and the number of this publisher.
+    pub(crate) fn parts(&mut self) -> (&MappedLog, &mut SubscriberSet, u8) {
+        (&self.log, &mut self.subscribers, self.writer.owner())
     }
 
     /// A claim that reads no word of another process.
@@ -374,9 +379,16 @@ pub struct Loan<'a> {
     /// Holds the claim too: moving a claim costs time (`docs/decisions/width.md`).
     publisher: &'a mut Publisher,
     topic: u32,
+    correlation: u64,
 }
 
 impl Loan<'_> {
+    /// Sets the correlation word of the frame.
+    pub(crate) fn with_correlation(mut self, correlation: u64) -> Self {
+        self.correlation = correlation;
+        self
+    }
+
     /// Sets the topic of the message: a number that subscribers see as [`Message::topic`](crate::Message). 0 by default.
     pub fn with_topic(mut self, topic: u32) -> Self {
         self.topic = topic;
@@ -389,7 +401,7 @@ impl Loan<'_> {
     /// [`Error::Evicted`] if this publisher was evicted meanwhile; nothing was published.
     #[inline(always)]
     pub fn commit(self) -> Result<Position> {
-        let label = Label { topic: self.topic, correlation: 0 };
+        let label = Label { topic: self.topic, correlation: self.correlation };
         let Some(claim) = self.publisher.loaned.take() else { return Err(Error::Evicted) };
         if claim.payload_bytes <= SHORT_WORDS as u64 * 8 {
             let words = std::array::from_fn(|index| {

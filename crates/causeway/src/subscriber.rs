@@ -2,6 +2,7 @@
 
 mod health;
 mod in_place;
+mod references;
 mod sequences;
 mod wait;
 

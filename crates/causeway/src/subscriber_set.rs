@@ -395,8 +395,14 @@ impl SubscriberSet {
         self.subscribers.get(slot).map(|subscriber| Arc::clone(&subscriber.page))
     }
 
+    /// All subscribers; `None` while there is one that this publisher does not know.
+    pub fn known(&mut self) -> Option<&mut [SubscriberHandle]> {
+        self.update();
+        (!self.lacks_subscriber).then_some(&mut self.subscribers)
+    }
+
     /// Removes subscribers that are dead. Without a server no other process does.
-    fn remove_dead(&mut self) {
+    pub fn remove_dead(&mut self) {
         self.subscribers.retain(|subscriber| !subscriber.is_dead());
     }
 
@@ -419,7 +425,7 @@ impl Drop for SubscriberSet {
 
 impl SubscriberHandle {
     /// Its cursor if publishers wait for it; never lower than before, whatever the subscriber writes.
-    fn holds_space_from(&mut self, tail: &Tail) -> Option<u64> {
+    pub(crate) fn holds_space_from(&mut self, tail: &Tail) -> Option<u64> {
         let demoted = tail.demoted[self.slot].load(Ordering::Acquire) == self.generation;
         if !self.policy.holds_space() || demoted {
             return None;

@@ -68,6 +68,14 @@ pub enum Op {
     Waiting = 21,
     /// Answer to a publisher that fetches a doorbell. `[slot, generation]`
     Doorbell = 22,
+    /// Request of a publisher: a pool of payload files. `[0 reused, 1 sealed, 2 as the trust of the group says, files]`
+    Pool = 32,
+    /// Request of a pool: a file. `[bytes, low half, high half]`
+    Allocate = 33,
+    /// Notice of a pool: no subscriber needs this file. `[index]`
+    Forget = 34,
+    /// Request of a subscriber: a payload file. `[pool, index]`
+    Payload = 35,
 }
 
 impl Op {
@@ -94,6 +102,10 @@ impl Op {
             End,
             Waiting,
             Doorbell,
+            Pool,
+            Allocate,
+            Forget,
+            Payload,
         ]
         .into_iter()
         .find(|op| *op as u32 == word)
@@ -101,7 +113,7 @@ impl Op {
 }
 
 /// The reasons for a refusal.
-const REFUSALS: [Refusal; 12] = {
+const REFUSALS: [Refusal; 14] = {
     use Refusal::*;
     [
         Forbidden,
@@ -116,6 +128,8 @@ const REFUSALS: [Refusal; 12] = {
         TooLate,
         NotReading,
         OtherType,
+        PayloadsHeld,
+        PayloadGone,
     ]
 };
 
@@ -133,6 +147,8 @@ fn code_of(refusal: Refusal) -> u32 {
         Refusal::TooLate => 10,
         Refusal::NotReading => 11,
         Refusal::OtherType => 12,
+        Refusal::PayloadsHeld => 13,
+        Refusal::PayloadGone => 14,
     }
 }
 
@@ -380,6 +396,8 @@ mod tests {
             (Refusal::TooLate, "no request within a second"),
             (Refusal::NotReading, "replies are not read"),
             (Refusal::OtherType, "another type"),
+            (Refusal::PayloadsHeld, "payloads are held"),
+            (Refusal::PayloadGone, "the payload is gone"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
         assert_eq!(known.len(), REFUSALS.len());

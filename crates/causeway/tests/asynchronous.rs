@@ -94,3 +94,24 @@ async fn an_item_that_the_sink_has_kept_is_published_before_the_next_message() {
     let seen = receiving.join().unwrap();
     assert!(seen.ends_with(&[b"kept".to_vec(), b"next".to_vec()]), "{seen:?}");
 }
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_task_receives_payloads_by_reference() {
+    use causeway::{AsyncLargeSubscriber, PoolOptions};
+    let group = Group::create("large", small().large_payloads()).unwrap();
+    let mut publisher = group.large_publisher(PoolOptions::new(64 << 10).sealed()).unwrap();
+    let mut subscriber = AsyncLargeSubscriber::new(group.large_subscribe(Policy::Reliable).unwrap()).unwrap();
+    let publishing = tokio::task::spawn_blocking(move || {
+        for number in 0..20 {
+            let mut loan = publisher.loan(64 << 10).unwrap();
+            loan.fill(number);
+            loan.publish().unwrap();
+        }
+    });
+    for number in 0..20 {
+        let message = subscriber.recv().await.unwrap().message().unwrap();
+        assert!(message.payload.as_slice().unwrap().iter().all(|byte| *byte == number));
+    }
+    publishing.await.unwrap();
+    assert!(matches!(timeout(LONG, subscriber.recv()).await, Ok(Err(Error::Disconnected))));
+}

@@ -171,6 +171,8 @@ fn a_subscriber_page_is_as_the_document_says() {
             place!("bytes of log lost", SubscriberWords.lost_bytes),
             place!("process", SubscriberWords.process),
             place!("`topics`", SubscriberWords.topics),
+            place!("`released`", SubscriberWords.released.0),
+            place!("`references`", SubscriberWords.references.0),
         ],
     );
     assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per subscriber")));

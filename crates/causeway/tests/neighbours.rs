@@ -24,6 +24,8 @@ mod fork;
 mod invited;
 #[path = "neighbours/joins.rs"]
 mod joins;
+#[path = "neighbours/large_payloads.rs"]
+mod large_payloads;
 #[path = "neighbours/late_is_out.rs"]
 mod late_is_out;
 #[path = "neighbours/machine/mod.rs"]
@@ -65,6 +67,7 @@ const ROLES: &[(&str, Role)] = &[
     ("attack-at-random", machine::attacker::attack),
     ("follow-honestly", machine::follow_honestly),
     ("serve-nonsense", machine::attacker::serve_nonsense),
+    ("hoard-payloads", large_payloads::hoard),
     ("disturb-the-shared-queue", shared_queue::disturb),
     ("drop-beside-a-child", fork::drop_beside_a_child),
     ("publish-and-end", fork::publish_and_end),

@@ -18,6 +18,8 @@ pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 pub const SUBSCRIBERS_MAX: usize = if cfg!(loom) { 2 } else { 1024 };
 /// Words of the bitmap that has a bit for each of them.
 pub const PRESENT_WORDS: usize = SUBSCRIBERS_MAX.div_ceil(64);
+/// Payload files that one subscriber can read at the same time.
+pub const REFERENCES_MAX: usize = 16;
 /// Bytes before the ring: one page of constants, three pages of words.
 pub const PREFIX_BYTES: u64 = 16384;
 /// Offset of [`Tail`] in the log.
@@ -129,6 +131,10 @@ pub struct SubscriberWords {
     pub process: QuietU64,
     /// The filter of its topics in the low half: a bit for each; 0 for all topics. Written before the subscriber is ready.
     pub topics: QuietU64,
+    /// Counts the references that it has given back. Futex word of publishers that wait for a payload file.
+    pub released: Apart<AtomicU32>,
+    /// The payload files that it reads, 0 for none.
+    pub references: Apart<[AtomicU64; REFERENCES_MAX]>,
 }
 
 /// The status pages.
@@ -222,6 +228,8 @@ impl Default for SubscriberWords {
             lost_bytes: QuietU64::new(0),
             process: QuietU64::new(0),
             topics: QuietU64::new(0),
+            released: Default::default(),
+            references: Default::default(),
         }
     }
 }
@@ -278,6 +286,8 @@ mod checked {
     const _: () = assert!(offset_of!(SubscriberWords, lost_bytes) == 0x110);
     const _: () = assert!(offset_of!(SubscriberWords, process) == 0x118);
     const _: () = assert!(offset_of!(SubscriberWords, topics) == 0x120);
+    const _: () = assert!(offset_of!(SubscriberWords, released) == 0x180);
+    const _: () = assert!(offset_of!(SubscriberWords, references) == 0x200);
     const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
 
     const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);

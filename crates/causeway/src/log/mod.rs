@@ -17,7 +17,7 @@
 
 pub mod atomic;
 #[cfg(not(loom))]
-mod copy;
+pub(crate) mod copy;
 pub mod layout;
 #[cfg(not(loom))]
 pub(crate) mod mapped;

@@ -29,7 +29,7 @@ use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{Message, Op};
 
 /// Half the smallest send buffer that the kernel gives: space for some six notices.
-const NOTICES_BYTES: usize = 2304;
+pub(super) const NOTICES_BYTES: usize = 2304;
 
 /// How long the server remembers that a subscriber of another user missed its deadline and left.
 const LATE_TIME: Duration = Duration::from_secs(60);
@@ -282,6 +282,8 @@ impl State {
             // Publishers that sleep on this cursor wake up, and those about to sleep find it changed.
             subscriber.words().cursor.store(u64::MAX, Ordering::Release);
             let _ = futex::wake(subscriber.page.cursor_futex(), u32::MAX);
+            subscriber.words().released.fetch_add(1, Ordering::Release);
+            let _ = futex::wake(&subscriber.words().released, u32::MAX);
             if subscriber.placed {
                 self.change_placed(|placed| placed.wrapping_sub(1));
             }

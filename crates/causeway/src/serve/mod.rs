@@ -5,6 +5,8 @@
 
 mod admission;
 mod listener;
+mod payload_files;
+mod payloads;
 mod places;
 mod report;
 mod state;

@@ -95,7 +95,7 @@ impl Report {
                         lost_messages: words.lost_messages.load(Ordering::Relaxed),
                     });
                 }
-                Role::Client | Role::Waiting | Role::Joining { .. } => {}
+                Role::Client | Role::Waiting | Role::Joining { .. } | Role::Pool { .. } => {}
             }
         }
         report.publishers.sort_unstable_by_key(|publisher| publisher.slot);

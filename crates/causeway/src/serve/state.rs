@@ -13,6 +13,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::listener::Listener;
+use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
 use super::report::Report;
 use super::{PIDFD, SOCKET};
@@ -66,6 +67,8 @@ pub(super) struct State {
     pub(super) waiting: Vec<(u64, Policy)>,
     /// Users whose subscribers missed a deadline and left, and until when that is remembered.
     pub(super) late_users: Vec<(Share, Instant)>,
+    /// The files of payloads that are published by reference.
+    pub(super) files: PayloadFiles,
     next_token: u64,
 }
 
@@ -132,6 +135,10 @@ pub(super) enum Role {
     Subscriber {
         slot: usize,
     },
+    /// A publisher's pool of payload files.
+    Pool {
+        number: u32,
+    },
 }
 
 /// The result of a request.
@@ -164,6 +171,7 @@ impl State {
             generations: vec![0; SUBSCRIBERS_MAX],
             waiting: Vec::new(),
             late_users: Vec::new(),
+            files: PayloadFiles::default(),
             next_token: 1,
         };
         if state.awaited_publishers == 0 {
@@ -328,6 +336,17 @@ impl State {
                 return;
             }
             (Op::Wake, Role::Publisher { .. }) => return self.wake_all_subscribers(),
+            (Op::Pool, Role::Client) => self.open_pool(token, [message.words[0], message.words[1]]),
+            (Op::Allocate, Role::Pool { number }) => {
+                self.allocate_payload_file(token, number, from_halves([message.words[0], message.words[1]]))
+            }
+            (Op::Forget, Role::Pool { number }) => {
+                self.files.forget(number, message.words[0]);
+                return;
+            }
+            (Op::Payload, Role::Subscriber { slot }) => {
+                self.send_payload_file(token, slot, [message.words[0], message.words[1]])
+            }
             (Op::Stat, _) => self.send_report(token, message.words[0]),
             // Not for a subscriber: a hostile one would use up all connections.
             (Op::Connect, Role::Client) => self.connect_another(epoll, token),
@@ -439,6 +458,7 @@ impl State {
                 }
                 self.remove_publisher(slot);
             }
+            Role::Pool { number } => self.end_pool(number),
             Role::Joining { .. } => drop(self.joining.remove(&token)),
             Role::Subscriber { slot } => self.remove_subscriber(slot, connection.share),
         }

@@ -4,9 +4,11 @@
 //! [`Seals`], which travel with the file; the access mode of a descriptor does not, since a process that holds one can open
 //! the file again through `/proc/self/fd`.
 
+mod lease;
 mod load;
 mod mapping;
 
+pub use lease::is_open_elsewhere;
 pub use load::{LoadU32, LoadU64, WAIT_ANY_MAX, wait_any};
 pub use mapping::{Access, Mapping};
 

@@ -1,0 +1,46 @@
+//! Receiving by reference in a tokio program.
+
+use super::payload::LargeMessage;
+use super::subscriber::{Files, LargeSubscriber};
+use crate::asynchronous::AsyncSubscriber;
+use crate::error::{Error, Result};
+use crate::message::Received;
+use crate::outcome::TryRecvError;
+
+/// A [`LargeSubscriber`] in a tokio program.
+#[derive(Debug)]
+pub struct AsyncLargeSubscriber {
+    subscriber: AsyncSubscriber,
+    files: Files,
+}
+
+impl AsyncLargeSubscriber {
+    /// Registers a subscriber with the present tokio runtime.
+    ///
+    /// # Errors
+    /// As [`AsyncSubscriber::new`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(subscriber: LargeSubscriber) -> Result<AsyncLargeSubscriber> {
+        let (subscriber, files) = subscriber.into_parts();
+        Ok(AsyncLargeSubscriber { subscriber: AsyncSubscriber::new(subscriber)?, files })
+    }
+
+    /// The next message, or the loss before it; waits for it. Cancel-safe. The first reference to a file asks the process that
+    /// serves the group for it, and blocks the thread for that long.
+    ///
+    /// # Errors
+    /// As [`LargeSubscriber::recv`].
+    pub async fn recv(&mut self) -> Result<Received<LargeMessage>> {
+        loop {
+            self.subscriber.ready().await?;
+            match self.files.try_recv(self.subscriber.get_mut()) {
+                Ok(received) => return Ok(received),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Err(Error::Disconnected),
+                Err(TryRecvError::Failed(error)) => return Err(error),
+            }
+        }
+    }
+}
