@@ -11,6 +11,9 @@ use crate::sequential::{LOOKS, confidences};
 /// Margin within which costs are the same, unless the user says otherwise: 2 %.
 pub const DEFAULT_MARGIN: f64 = 0.02;
 
+/// The widest margin that the resolution of a machine makes: nobody calls costs the same that may differ by more.
+pub const WIDEST_MARGIN: f64 = 0.1;
+
 /// Confidence at which the A/A control must not exclude 1. Not 95 %: each comparison has its control, and one in twenty would be
 /// void by chance.
 pub const CONTROL_CONFIDENCE: f64 = 0.99;
@@ -98,13 +101,14 @@ impl Resolution {
         self.half_width * (self.sets as f64 / sets as f64).sqrt()
     }
 
-    /// The margin that counts: the one asked for, and at least twice the resolution.
+    /// The margin that counts in a comparison of `sets` sets: the one asked for, or twice the resolution, as far as that is a margin
+    /// at all.
     ///
     /// # Panics
-    /// If `margin` is negative.
-    pub fn margin(self, margin: f64) -> f64 {
-        assert!(margin >= 0.0, "a margin of {margin}");
-        margin.max(2.0 * self.half_width.exp_m1())
+    /// If `asked` is negative or `sets` is 0.
+    pub fn margin(self, asked: f64, sets: usize) -> f64 {
+        assert!(asked >= 0.0, "a margin of {asked}");
+        asked.max((2.0 * self.with_sets(sets).exp_m1()).min(WIDEST_MARGIN))
     }
 
     /// At how many sets two equal sides will be called equivalent within `margin` with 80 % probability: the first of [`LOOKS`]
@@ -171,11 +175,12 @@ pub struct ShapeChange {
 }
 
 /// Does one side alone fall into two groups ([`gap_test`] on the sets' values, ratios to the hub or costs), at least `margin`
-/// apart, while all of the other side, but one value at most, lies in one of them? `None` otherwise and below ten sets a side.
+/// apart, while the other side lies in one of them, but for so few values that the sides do not visit the groups alike (exact test of
+/// Fisher 1935, both sides, at `level`)? `None` otherwise and below ten sets a side.
 ///
 /// # Panics
 /// If a value is not finite.
-pub fn shape_changed(a: &[f64], b: &[f64], margin: f64) -> Option<ShapeChange> {
+pub fn shape_changed(a: &[f64], b: &[f64], margin: f64, level: f64) -> Option<ShapeChange> {
     let fewest = crate::regime::FEWEST;
     if a.len() < fewest || b.len() < fewest {
         return None;
@@ -183,16 +188,43 @@ pub fn shape_changed(a: &[f64], b: &[f64], margin: f64) -> Option<ShapeChange> {
     let split_alone = |own: &[f64], other: &[f64]| {
         let gap = gap_test(own).filter(|gap| gap.levels[1] >= gap.levels[0] * (1.0 + margin))?;
         let middle = f64::midpoint(gap.below, gap.above);
-        let upper = other.iter().filter(|value| **value > middle).count();
-        (upper.min(other.len() - upper) <= 1 && gap_test(other).is_none()).then_some(gap.levels)
+        let groups = |side: &[f64]| {
+            let upper = side.iter().filter(|value| **value > middle).count();
+            [side.len() - upper, upper]
+        };
+        let differ = fisher(groups(own), groups(other)) <= level;
+        (differ && gap_test(other).is_none()).then_some(gap.levels)
     };
     let in_a = split_alone(a, b).map(|levels| ShapeChange { is_in_b: false, levels });
     in_a.or_else(|| split_alone(b, a).map(|levels| ShapeChange { is_in_b: true, levels }))
 }
 
+/// The probability that two samples which visit two groups alike are divided over them at least as unevenly as these, the number of
+/// values in each sample and each group being given: twice the smaller tail of the hypergeometric distribution.
+fn fisher(one: [usize; 2], other: [usize; 2]) -> f64 {
+    let choose =
+        |n: usize, k: usize| (0..k).fold(1.0, |product, i| product * (n - i) as f64 / (i + 1) as f64);
+    let (size, upper) = (one[0] + one[1], one[1] + other[1]);
+    let all = size + other[0] + other[1];
+    let probability = |k: usize| choose(upper, k) * choose(all - upper, size - k) / choose(all, size);
+    let possible = (upper + size).saturating_sub(all)..=upper.min(size);
+    let tail = |of: &dyn Fn(&usize) -> bool| possible.clone().filter(of).map(probability).sum::<f64>();
+    (2.0 * tail(&|k| *k <= one[1]).min(tail(&|k| *k >= one[1]))).min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_divided_alike_are_likely_and_the_tea_of_fisher_is_as_he_says() {
+        // The lady who tells eight cups of tea apart: 1 in 70, and on both sides twice that.
+        assert!((fisher([4, 0], [0, 4]) - 2.0 / 70.0).abs() < 1e-12);
+        assert!((fisher([1, 3], [3, 1]) - 34.0 / 70.0).abs() < 1e-12);
+        assert_eq!(fisher([5, 5], [5, 5]), 1.0);
+        assert!((fisher([10, 0], [7, 3]) - fisher([7, 3], [10, 0])).abs() < 1e-12);
+        assert!(fisher([40, 0], [20, 20]) < 1e-6);
+    }
 
     fn at(low: f64, high: f64) -> Option<Interval> {
         Some(Interval { low, high, confidence: 0.95 })
@@ -246,8 +278,10 @@ mod tests {
         };
         let still = Resolution::of(&control(0.0)).unwrap();
         assert!((0.007..0.013).contains(&still.half_width) && !still.has_moved, "{still:?}");
-        assert!((still.margin(0.01) - 2.0 * still.half_width.exp_m1()).abs() < 1e-12);
-        assert_eq!(still.margin(0.05), 0.05);
+        assert!((still.margin(0.01, 12) - 2.0 * still.half_width.exp_m1()).abs() < 1e-12);
+        assert_eq!((still.margin(0.05, 12), still.margin(0.01, 1200)), (0.05, 0.01));
+        let restless = Resolution { half_width: 0.4, ..still };
+        assert_eq!((restless.margin(0.02, 12), restless.margin(0.3, 12)), (WIDEST_MARGIN, 0.3));
         assert!((still.with_sets(48) - still.half_width / 2.0).abs() < 1e-12);
         assert!(Resolution::of(&control(0.05)).unwrap().has_moved);
         assert_eq!(Resolution::of(&Evidence::Paired(vec![0.0; 5])), None);
@@ -258,15 +292,16 @@ mod tests {
 
     #[test]
     fn two_modes_on_one_side_only_are_a_change_of_shape() {
-        let one: Vec<f64> = (0..16).map(|i| 1.0 + 0.001 * f64::from(i * 7 % 16)).collect();
+        let one: Vec<f64> = (0..24).map(|i| 1.0 + 0.001 * f64::from(i * 7 % 24)).collect();
         let two: Vec<f64> =
             one.iter().enumerate().map(|(i, v)| if i.is_multiple_of(3) { v * 1.8 } else { *v }).collect();
-        let found = shape_changed(&one, &two, 0.02).unwrap();
+        let found = shape_changed(&one, &two, 0.02, 0.05).unwrap();
         assert!(found.is_in_b && found.levels[1] > 1.7, "{found:?}");
-        assert!(!shape_changed(&two, &one, 0.02).unwrap().is_in_b);
-        assert_eq!(shape_changed(&one, &one, 0.02), None);
-        assert_eq!(shape_changed(&two, &two, 0.02), None);
-        assert_eq!(shape_changed(&one, &two[..9], 0.02), None);
-        assert_eq!(shape_changed(&one, &two, 1.0), None);
+        assert!(!shape_changed(&two, &one, 0.02, 0.05).unwrap().is_in_b);
+        assert_eq!(shape_changed(&one, &one, 0.02, 0.05), None);
+        assert_eq!(shape_changed(&two, &two, 0.02, 0.05), None);
+        assert_eq!(shape_changed(&one, &two[..9], 0.02, 0.05), None);
+        assert_eq!(shape_changed(&one, &two, 0.02, 0.001), None, "eight of 24 against none: one in 256");
+        assert_eq!(shape_changed(&one, &two, 1.0, 0.05), None);
     }
 }

@@ -95,7 +95,10 @@ impl Judged {
 
     /// The margin that counts.
     fn margin(&self, asked: f64) -> f64 {
-        self.resolution().map_or(asked, |half_width| asked.max(2.0 * half_width.exp_m1()))
+        match Resolution::of(&self.control) {
+            Some(resolution) if self.evidence.units() > 0 => resolution.margin(asked, self.evidence.units()),
+            _ => asked,
+        }
     }
 }
 
@@ -139,10 +142,10 @@ pub fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
     let verdicts: Vec<CaseVerdict> = cases
         .iter()
         .map(|case| match case.evidence.units() {
-            0 => case_verdict(case, None, false, rules),
+            0 => case_verdict(case, None, false, rules, 1),
             _ => {
                 let (claim, moved) = of_measured.next().expect("a claim for each case with evidence");
-                case_verdict(case, Some(claim), moved, rules)
+                case_verdict(case, Some(claim), moved, rules, measured.len())
             }
         })
         .collect();
@@ -162,7 +165,14 @@ pub fn judge(cases: &[Judged], rules: Rules) -> (Vec<CaseVerdict>, Claims) {
     (verdicts, claims)
 }
 
-fn case_verdict(case: &Judged, claim: Option<&Claim>, moved: bool, rules: Rules) -> CaseVerdict {
+/// The verdict on one case of so many.
+fn case_verdict(
+    case: &Judged,
+    claim: Option<&Claim>,
+    moved: bool,
+    rules: Rules,
+    cases: usize,
+) -> CaseVerdict {
     let sets = case.evidence.units();
     let margin = case.margin(rules.margin);
     let mut remarks = case.remarks.clone();
@@ -185,7 +195,7 @@ fn case_verdict(case: &Judged, claim: Option<&Claim>, moved: bool, rules: Rules)
     }
     if let [a, b] = &case.values
         && a.iter().chain(b).all(|value| *value > 0.0)
-        && let Some(change) = shape_changed(a, b, margin)
+        && let Some(change) = shape_changed(a, b, margin, rules.fdr / cases as f64)
     {
         let ([low, high], name) = (change.levels, if change.is_in_b { "B" } else { "A" });
         remarks.push(format!("{name} alone has two modes: {low:.4} and {high:.4} {}", case.unit));

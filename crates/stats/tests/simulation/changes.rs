@@ -99,18 +99,27 @@ fn what_is_foretold_of_the_number_of_sets_comes_true() {
 #[test]
 fn the_control_is_void_and_the_shape_changed_seldom_by_chance() {
     let mut random = Rng::with_seed(73);
-    let (mut void, mut shape, mut both) = (0, 0, 0);
+    let (mut void, mut shape, mut both, mut seldom) = (0, 0, 0, 0);
     for _ in 0..1000 {
         let control = Evidence::Paired((0..12).map(|_| 0.01 * normal(&mut random)).collect());
         void += usize::from(Resolution::of(&control).unwrap().has_moved);
         let side = |random: &mut Rng| (0..18).map(|_| log_normal(random, 0.02)).collect::<Vec<_>>();
-        shape += usize::from(shape_changed(&side(&mut random), &side(&mut random), 0.02).is_some());
+        shape += usize::from(shape_changed(&side(&mut random), &side(&mut random), 0.02, 0.05).is_some());
         let bimodal = |random: &mut Rng| -> Vec<f64> {
             (0..18).map(|_| log_normal(random, 0.02) * if random.f64() < 0.3 { 1.5 } else { 1.0 }).collect()
         };
-        both += usize::from(shape_changed(&bimodal(&mut random), &bimodal(&mut random), 0.02).is_some());
+        both +=
+            usize::from(shape_changed(&bimodal(&mut random), &bimodal(&mut random), 0.02, 0.05).is_some());
+    }
+    // Ten sets of which few are in the second mode: that one side has none of them says little.
+    for _ in 0..1000 {
+        let few = |random: &mut Rng| -> Vec<f64> {
+            (0..10).map(|_| log_normal(random, 0.02) * if random.f64() < 0.25 { 2.0 } else { 1.0 }).collect()
+        };
+        seldom += usize::from(shape_changed(&few(&mut random), &few(&mut random), 0.02, 0.05).is_some());
     }
     assert!(void <= 20 && shape <= 30 && both <= 50, "{void}, {shape}, {both} of 1000");
+    assert!(seldom <= 30, "{seldom} of 1000");
 }
 
 fn history(levels: impl Fn(usize) -> f64, count: usize, random: &mut Rng) -> Vec<Point> {
