@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn the_margin_is_at_least_twice_what_a_against_itself_shows() {
         let noisy = Judged {
-            control: Evidence::Paired((0..12).map(|i| 0.1 * (f64::from(i * 5 % 12) - 5.5)).collect()),
+            control: Evidence::Paired((0..12).map(|i| 0.012 * (f64::from(i * 5 % 12) - 5.5)).collect()),
             ..case(1.03, 12, 1.0)
         };
         let found = verdict_of(noisy);
