@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use causeway::log::layout::PREFIX_BYTES;
+use causeway::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use causeway::{Access, Group, GroupOptions, LargePublisher, LargeSubscriber, Policy, PoolOptions, Received};
 use causeway_os::memory::{Access as Protection, Mapping};
 use causeway_os::socket::{recv_with_fds, send_with_fds};
@@ -20,6 +22,9 @@ use crate::{become_another_user, public_folder};
 
 const PAYLOAD_BYTES: usize = 64 << 10;
 const FILES: u32 = 8;
+/// A log whose messages are all recent.
+const LOG_BYTES: usize = 4 << 10;
+const LOG_END: usize = PREFIX_BYTES as usize + LOG_BYTES;
 /// Words of a subscriber page.
 const CURSOR: usize = 0;
 const RECEIVED: usize = 0x100;
@@ -41,16 +46,17 @@ pub fn hoard(path: &Path, seed: u64) {
         };
         sockopt::set_socket_timeout(&joined.socket, sockopt::Timeout::Recv, Some(Duration::from_millis(100)))
             .unwrap();
+        let log = Mapping::shared(&joined.log, LOG_END, Protection::ReadOnly).unwrap();
         // It holds no log: what it keeps are files.
         joined.page.atomic_u64(CURSOR).store(u64::MAX, Ordering::Release);
         for _ in 0..random.next() % 5_000 {
-            let (pool, index) = (1 + random.next() as u32 % 2, 1 + random.next() as u32 % 400);
+            let [pool, index] = reference(&log, &mut random);
             let request = message(PAYLOAD, &[pool, index]);
             match random.next() % 8 {
                 0 => flood(&joined, &request),
                 1 => {
                     let place = random.next() as usize % 16;
-                    let file = u64::from(pool) << 32 | u64::from(1 + index % FILES);
+                    let file = u64::from(pool) << 32 | u64::from(index);
                     joined.page.atomic_u64(REFERENCES + place * 8).store(file, Ordering::Release);
                 }
                 _ => {
@@ -73,6 +79,14 @@ pub fn hoard(path: &Path, seed: u64) {
             kept.clear();
         }
     }
+}
+
+/// Pool and index of a file that some message refers to, or nonsense.
+fn reference(log: &Mapping, random: &mut Random) -> [u32; 2] {
+    let granule = random.next() as usize % (LOG_BYTES / GRANULE_BYTES as usize);
+    let at = PREFIX_BYTES as usize + granule * GRANULE_BYTES as usize + HEADER_BYTES as usize;
+    let file = log.load_u64(at).load(Ordering::Acquire);
+    [(file >> 32) as u32, file as u32]
 }
 
 /// Asks and does not read.
@@ -120,7 +134,7 @@ fn payload_descriptors() -> usize {
 fn subscribers_that_keep_every_payload_flood_and_die_stop_nobody() {
     for pool in [PoolOptions::new(PAYLOAD_BYTES).reused(), PoolOptions::new(PAYLOAD_BYTES).sealed()] {
         let (_dir, socket) = public_folder();
-        let options = GroupOptions::new().capacity_bytes(64 << 10).large_payloads();
+        let options = GroupOptions::new().capacity_bytes(LOG_BYTES as u64).large_payloads();
         let group = Group::create("hoarded", options.subscribers(Access::AnyUser)).unwrap();
         group.serve_at(&socket).unwrap();
         let mut publisher = group.large_publisher(pool.files(FILES)).unwrap();
@@ -148,7 +162,7 @@ fn subscribers_that_keep_every_payload_flood_and_die_stop_nobody() {
                 let kept = report.subscribers.iter().filter(|one| one.policy != Policy::Reliable);
                 most_kept = most_kept.max(kept.map(|one| one.received).max().unwrap_or(0));
             }
-            if until.is_none() && most_kept >= 20 {
+            if until.is_none() && most_kept >= 10 {
                 until = Some(number + 500);
             }
             assert!(until.is_some() || begin.elapsed() < LONG, "nobody keeps payloads: {most_kept} kept");

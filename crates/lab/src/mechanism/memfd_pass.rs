@@ -35,16 +35,22 @@ pub struct MemfdPass;
 
 choice! {
     /// Are memory files used again?
-    enum Reuse { Yes = "yes", No = "no" }
+    pub(crate) enum Reuse { Yes = "yes", No = "no" }
     axis "reuse", default Yes: "memory files are used again once released, or each message is a fresh one, sealed"
 }
-const DEPTH: Axis = Axis {
+/// How many memory files a direction has.
+pub(crate) const DEPTH: Axis = Axis {
     name: "depth",
     default: "default",
     values: Values::Count,
     about: "memory files under way in one direction; default is what 4 MiB hold, at least 2 and at most 16",
 };
 const DEFAULT_BYTES: usize = 4 << 20;
+
+/// Memory files under way in one direction.
+pub(crate) fn depth(params: &CaseParams) -> usize {
+    params.number(DEPTH.name).unwrap_or_else(|| (DEFAULT_BYTES / params.payload_bytes.max(1)).clamp(2, 16))
+}
 
 impl Mechanism for MemfdPass {
     const ID: &'static str = "memfd-pass";
@@ -65,8 +71,7 @@ impl Mechanism for MemfdPass {
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<PassEnd> {
         let (socket, credit) = (resources.take_fd(), resources.take_fd());
         let len = params.payload_bytes;
-        let depth =
-            params.number(DEPTH.name).unwrap_or_else(|| (DEFAULT_BYTES / len.max(1)).clamp(2, 16)) as u64;
+        let depth = depth(params) as u64;
         let store = match params.choice() {
             Reuse::No => Store::Fresh { flags: creation_flags()?, message: None },
             Reuse::Yes => Store::Pool((0..depth).map(|_| File::pooled(len)).collect::<io::Result<_>>()?),

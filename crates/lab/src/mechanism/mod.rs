@@ -10,6 +10,7 @@ pub mod stale;
 mod buffers_barrier;
 pub(crate) mod causeway;
 mod causeway_call;
+mod causeway_memfd;
 mod fifo;
 mod memfd_pass;
 mod mock;
@@ -51,6 +52,7 @@ pub const ALL: &[Target] = &[
     target::<causeway::Causeway<causeway::OneWriter>>(),
     target::<causeway::Causeway<causeway::ManyWriters>>(),
     target::<causeway_call::CausewayCall>(),
+    target::<causeway_memfd::CausewayMemfd>(),
     target::<memfd_pass::MemfdPass>(),
     target::<vmsplice::Vmsplice>(),
     target::<process_vm::ProcessVm>(),

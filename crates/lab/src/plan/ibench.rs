@@ -16,6 +16,9 @@ pub(super) const MEMFD: Group = Group::of(ROUNDTRIP, &[COPY_AND_MEMFD.1], Sizes:
 /// A call as a program makes it.
 pub(super) const CALL: Group = Group::of(ROUNDTRIP, &["causeway-call"], Sizes::PowersOfTwo, BOTH);
 
+/// Large payloads by reference, in memory files that are used again.
+pub(super) const REFERENCE: Group = Group::of(ROUNDTRIP, &["causeway-memfd"], Sizes::PowersOfTwo, BOTH);
+
 /// ibench itself.
 pub(super) const IBENCH: Group = Group::of(ROUNDTRIP, &["pipe"], Sizes::PowersOfTwo, BOTH)
     .with(&[("touch", &["write"]), ("wait", &["poll"])]);
@@ -37,11 +40,12 @@ pub(super) const fn chart(name: &'static str, about: &'static str, groups: &'sta
 
 pub(super) const SUITE: Suite = chart(
     "ibench",
-    "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd, calls and pipes by size",
+    "the chart of test-bus-kernel-benchmark beside ibench: copy, memfd, calls, references and pipes by size",
     &[
         COPY.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
         MEMFD.with(&[("direction", &["request"]), ("touch", &["write"])]),
         CALL.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
+        REFERENCE.with(&[("direction", &["request"]), ("touch", &["write"]), ("wait", &["block"])]),
         IBENCH,
     ],
 );

@@ -4,15 +4,16 @@
 //! memory files that are used again.
 
 use super::Suite;
-use super::ibench::{CALL, COPY, IBENCH, MEMFD, chart};
+use super::ibench::{CALL, COPY, IBENCH, MEMFD, REFERENCE, chart};
 
 pub(super) const SUITE: Suite = chart(
     "kdbench",
-    "the chart of kdbench beside ibench: copy, memfd, calls and pipes by size, payload both ways",
+    "the chart of kdbench beside ibench: copy, memfd, calls, references and pipes by size, payload both ways",
     &[
         COPY.with(&[("touch", &["write"]), ("wait", &["block"])]),
         MEMFD.with(&[("touch", &["write"])]),
         CALL.with(&[("touch", &["write"]), ("wait", &["block"])]),
+        REFERENCE.with(&[("touch", &["write"]), ("wait", &["block"])]),
         IBENCH,
     ],
 );
