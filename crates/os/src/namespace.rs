@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::error::{Context, Error, Result};
 
@@ -67,6 +67,53 @@ pub fn private_net() -> Result<()> {
     // SAFETY: descriptors stay shared between the threads; see the module's text.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.context("leave", on)?;
     loopback_up()
+}
+
+/// A network of its own, in which there is nothing but a loopback interface that is up. It ends with the last of this value, the
+/// sockets that were made in it, and the processes in it.
+#[derive(Debug)]
+pub struct Network(OwnedFd);
+
+impl Network {
+    /// Makes one.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without CAP_SYS_ADMIN.
+    pub fn new() -> Result<Network> {
+        on_a_thread(|| {
+            private_net()?;
+            std::fs::File::open("/proc/thread-self/ns/net")
+                .map(|file| Network(file.into()))
+                .context("open", || "the network namespace of a thread")
+        })
+    }
+
+    /// What `work` does on a thread that is in this network.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without CAP_SYS_ADMIN, and those of `work`.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        on_a_thread(|| {
+            move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
+                .context("enter", || "a network namespace")?;
+            work()
+        })
+    }
+}
+
+impl AsFd for Network {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A thread of its own, whose namespaces end with it. A panic of `work` goes on in the caller.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Brings the loopback interface of the calling thread's network up, with multicast. A new network namespace and a kernel without

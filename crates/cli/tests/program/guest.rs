@@ -70,7 +70,7 @@ fn a_kernel_is_booted_and_its_instructions_are_counted() {
     let Some(kernel) = kernel() else { return };
     let folder = folder();
     let output = weighbridge(folder.path())
-        .args(["guest", "run", "--runs", "2", "--deadline", "170s", "--out", "r.jsonl", "--kernel"])
+        .args(["guest", "run", "--runs", "2", "--out", "r.jsonl", "--kernel"])
         .arg(&kernel)
         .args(["roundtrip/pipe/1/same-cpu", "solo/getppid/0/same-cpu"])
         .output()
@@ -93,6 +93,42 @@ fn a_kernel_is_booted_and_its_instructions_are_counted() {
     // A system call is hundreds of instructions, a round trip with two switches thousands: not nanoseconds of this machine.
     assert!((100.0..3000.0).contains(&median("getppid")), "{}", median("getppid"));
     assert!((3000.0..100_000.0).contains(&median("pipe")), "{}", median("pipe"));
+}
+
+#[test]
+fn packets_in_a_guest_end_where_a_rule_sends_them() {
+    let Some(kernel) = kernel() else { return };
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args(["guest", "suite", "net", "--out", "r.jsonl", "--format", "markdown", "--kernel"])
+        .arg(&kernel)
+        .output()
+        .unwrap();
+    let (stdout, stderr) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+    let lacks = ["were not found", "has no module"].iter().any(|words| stderr.contains(words));
+    if lacks {
+        println!("skipped: {}", stderr.lines().last().unwrap_or_default());
+        return;
+    }
+    assert!(output.status.success(), "{stderr}");
+    assert!(!stdout.contains("| skipped |"), "{stdout}");
+    let median = |test: &str| {
+        let name = format!("kernel-bench:{test}:packet");
+        let of = |line: &Line| match line {
+            Line::Summary(summary) if summary.case.mechanism == name => {
+                Some((summary.median, summary.unit.clone()))
+            }
+            _ => None,
+        };
+        valid_record(folder.path().join("r.jsonl")).lines.iter().find_map(of).unwrap()
+    };
+    assert_eq!(median("veth").1, "instructions/packet");
+    // A rule costs something, and a packet that is dropped there costs less than one that goes on.
+    for filter in ["nftables", "iptables"] {
+        let of = |way: &str| median(&format!("{filter}-{way}")).0;
+        assert!(median("veth").0 < of("drop") && of("drop") < of("accept"), "{stdout}");
+        assert!(median("accept").0 < of("accept") && median("forward").0 < of("forward"), "{stdout}");
+    }
 }
 
 /// Nothing, with the reason printed, where no guest can be booted.
