@@ -1,5 +1,6 @@
 //! One rule in front of the routing decision, by either of the kernel's two packet filters.
 
+pub use super::rule::Verdict;
 use super::{iptables, nftables};
 use crate::error::Result;
 
@@ -12,15 +13,6 @@ pub enum Filter {
     Iptables,
 }
 
-/// What becomes of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It ends here.
-    Drop,
-    /// It goes on.
-    Accept,
-}
-
 /// Sets the rule for UDP packets that come in over the interface `name` of the calling thread's network. Iptables: in place of the rules
 /// that the table raw has; nftables: in a table of its own.
 ///
@@ -31,14 +23,6 @@ pub fn set_rule(filter: Filter, name: &str, verdict: Verdict) -> Result<()> {
         Filter::Nftables => nftables::set_rule(name, verdict),
         Filter::Iptables => iptables::set_rule(name, verdict),
     }
-}
-
-/// An interface's name as both filters compare it: with its zero, in 16 bytes.
-pub(super) fn padded(name: &str) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    // The last byte stays zero.
-    bytes[..15].iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte);
-    bytes
 }
 
 #[cfg(test)]
@@ -114,11 +98,5 @@ mod tests {
             assert_ne!(arrives(Some((filter, Verdict::Accept))), Some(false), "{filter:?}");
             assert_ne!(arrives(Some((filter, Verdict::Drop))), Some(true), "{filter:?}");
         }
-    }
-
-    #[test]
-    fn a_name_is_compared_with_its_zero() {
-        assert_eq!(&padded("far")[..4], b"far\0");
-        assert_eq!(padded("a-name-that-is-too-long")[15], 0);
     }
 }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 
-use super::filter::{Verdict, padded};
+use super::rule::{Verdict, padded};
 use crate::error::{Context, Result};
 
 const GET_INFO: libc::c_int = 64;

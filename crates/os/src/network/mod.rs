@@ -8,3 +8,4 @@ mod iptables;
 pub mod link;
 mod netlink;
 mod nftables;
+mod rule;

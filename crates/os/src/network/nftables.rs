@@ -5,8 +5,8 @@
 
 use rustix::net::netlink::NETFILTER;
 
-use super::filter::{Verdict, padded};
 use super::netlink::{ACK, APPEND, CREATE, Message, request};
+use super::rule::{Verdict, padded};
 use crate::error::Result;
 
 const BATCH_BEGIN: u16 = 16;
