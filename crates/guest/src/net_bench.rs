@@ -17,6 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use causeway_os::namespace::Network;
+use causeway_os::network::counters::Ipv4Counters;
 use causeway_os::network::filter::{Filter, Verdict, set_rule};
 use causeway_os::network::link::{self, Interface};
 use causeway_os::socket::discard_arrivals;
@@ -125,9 +126,10 @@ fn measured(way: Way, filter: Option<Filter>) -> Result<Vec<u64>, String> {
         port: PORT,
     })?;
     generator.run()?;
-    let before = Seen::now()?;
+    let counters = || Ipv4Counters::read().map_err(|error| error.to_string());
+    let before = counters()?;
     let batches = (0..BATCHES).map(|_| generator.run()).collect::<Result<Vec<u64>, String>>()?;
-    Seen::now()?.check(&before, way, PACKETS * u64::from(BATCHES))?;
+    check(counters()?.since(before), way, PACKETS * u64::from(BATCHES))?;
     Ok(batches)
 }
 
@@ -166,58 +168,23 @@ fn connected(way: Way, filter: Option<Filter>) -> causeway_os::Result<Option<Udp
     }
 }
 
-/// Packets that the network's IPv4 has seen (RFC 1213, `/proc/net/snmp`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    received: u64,
-    delivered: u64,
-    forwarded: u64,
-}
-
-impl Seen {
-    fn now() -> Result<Seen, String> {
-        let text = fs::read_to_string("/proc/thread-self/net/snmp")
-            .map_err(|error| format!("the counters of IPv4 cannot be read: {error}"))?;
-        Seen::of(&text).ok_or_else(|| "the counters of IPv4 are not in /proc/net/snmp".into())
-    }
-
-    fn of(text: &str) -> Option<Seen> {
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip:"));
-        let (names, values) = (lines.next()?, lines.next()?);
-        let of = |name: &str| {
-            let at = names.split_whitespace().position(|known| known == name)?;
-            values.split_whitespace().nth(at)?.parse().ok()
-        };
-        Some(Seen {
-            received: of("InReceives")?,
-            delivered: of("InDelivers")?,
-            forwarded: of("ForwDatagrams")?,
-        })
-    }
-
-    /// Did the packets go where they must?
-    fn check(self, before: &Seen, way: Way, packets: u64) -> Result<(), String> {
-        let expected = match way {
-            Way::Veth => [0, 0, 0],
-            Way::Drop => [packets, 0, 0],
-            Way::Accept => [packets, packets, 0],
-            Way::Forward => [packets, 0, packets],
-        };
-        let found = [
-            self.received - before.received,
-            self.delivered - before.delivered,
-            self.forwarded - before.forwarded,
-        ];
-        let is_right =
-            found.iter().zip(expected).all(|(found, expected)| (expected..=expected + STRAY).contains(found));
-        let [received, delivered, forwarded] = found;
-        match is_right {
-            true => Ok(()),
-            false => Err(format!(
-                "of {packets} packets IPv4 received {received}, delivered {delivered} and forwarded {forwarded}, which is not what \
-                 this path does"
-            )),
-        }
+/// Did the packets go where they must?
+fn check(seen: Ipv4Counters, way: Way, packets: u64) -> Result<(), String> {
+    let expected = match way {
+        Way::Veth => [0, 0, 0],
+        Way::Drop => [packets, 0, 0],
+        Way::Accept => [packets, packets, 0],
+        Way::Forward => [packets, 0, packets],
+    };
+    let Ipv4Counters { received, delivered, forwarded } = seen;
+    let found = [received, delivered, forwarded];
+    let is_right = |(found, expected): (u64, u64)| (expected..=expected + STRAY).contains(&found);
+    match found.into_iter().zip(expected).all(is_right) {
+        true => Ok(()),
+        false => Err(format!(
+            "of {packets} packets IPv4 received {received}, delivered {delivered} and forwarded {forwarded}, which is not what \
+             this path does"
+        )),
     }
 }
 
@@ -227,15 +194,11 @@ mod tests {
 
     #[test]
     fn packets_that_took_another_path_are_told() {
-        let text = "Ip: Forwarding DefaultTTL InReceives InHdrErrors ForwDatagrams InDelivers\nIp: 1 64 30 0 12 18\nIcmp: x\nIcmp: 1\n";
-        let before = Seen::of(text).unwrap();
-        assert_eq!(before, Seen { received: 30, delivered: 18, forwarded: 12 });
-        let after = Seen { received: 1031, ..before };
-        after.check(&before, Way::Drop, 1000).unwrap();
-        let why = after.check(&before, Way::Accept, 1000).unwrap_err();
+        let seen = Ipv4Counters { received: 1001, ..Ipv4Counters::default() };
+        check(seen, Way::Drop, 1000).unwrap();
+        let why = check(seen, Way::Accept, 1000).unwrap_err();
         assert!(why.contains("received 1001, delivered 0"), "{why}");
-        assert!(after.check(&before, Way::Veth, 1000).is_err(), "too many to be strays");
-        assert_eq!(Seen::of("Tcp: 1\n"), None);
+        assert!(check(seen, Way::Veth, 1000).is_err(), "too many to be strays");
     }
 
     #[test]

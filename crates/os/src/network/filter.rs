@@ -30,17 +30,19 @@ mod tests {
     use std::io;
     use std::net::{Ipv4Addr, UdpSocket};
     use std::os::fd::AsFd;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::namespace::{Network, private_net};
+    use crate::network::counters::Ipv4Counters;
     use crate::network::link::{self, Interface};
 
     const NEAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+    const PATIENCE: Duration = Duration::from_secs(20);
     const FAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
     /// Two sockets in two networks that are connected by a veth pair, with a rule in front of the second.
-    fn pair(rule: Option<(Filter, Verdict)>) -> Result<[UdpSocket; 2]> {
+    fn pair(rule: Option<(Filter, Verdict)>) -> Result<([UdpSocket; 2], Network)> {
         private_net()?;
         let far = Network::new()?;
         let (near_mac, far_mac) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
@@ -61,13 +63,13 @@ mod tests {
             }
             bound(FAR)
         })?;
-        Ok([bound(NEAR)?, receiver])
+        Ok(([bound(NEAR)?, receiver], far))
     }
 
-    /// What arrives of one packet; nothing where the kernel refuses the test.
+    /// Does a packet arrive? Nothing where the kernel refuses the test.
     fn arrives(rule: Option<(Filter, Verdict)>) -> Option<bool> {
         let thread = std::thread::spawn(move || {
-            let [sender, receiver] = match pair(rule) {
+            let ([sender, receiver], far) = match pair(rule) {
                 Ok(pair) => pair,
                 Err(error) => {
                     let refused =
@@ -78,10 +80,16 @@ mod tests {
                     return None;
                 }
             };
-            sender.send_to(b"packet", receiver.local_addr().unwrap()).unwrap();
-            // The packet is processed before `send_to` returns, or soon after; what is dropped never comes.
-            let patience = if matches!(rule, Some((_, Verdict::Drop))) { 300 } else { 20_000 };
-            receiver.set_read_timeout(Some(Duration::from_millis(patience))).unwrap();
+            // An interface that was just brought up loses packets for a moment.
+            let began = Instant::now();
+            while far.within(Ipv4Counters::read).unwrap().received == 0 {
+                assert!(began.elapsed() < PATIENCE, "{rule:?}: no packet came to the far interface");
+                sender.send_to(b"packet", receiver.local_addr().unwrap()).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let is_dropped = matches!(rule, Some((_, Verdict::Drop)));
+            let patience = if is_dropped { Duration::from_millis(100) } else { PATIENCE };
+            receiver.set_read_timeout(Some(patience)).unwrap();
             match receiver.recv(&mut [0; 16]) {
                 Ok(6) => Some(true),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(false),

@@ -69,7 +69,8 @@ pub fn veth_pair(near: Interface<'_>, far: Interface<'_>) -> Result<()> {
     request(ROUTE, &[message], "make", || format!("the veth pair {}, {}", near.name, far.name))
 }
 
-/// Brings an interface of the calling thread's network up.
+/// Brings an interface of the calling thread's network up. The kernel connects it to its other end a moment later; until then it loses
+/// packets in silence.
 ///
 /// # Errors
 /// `EPERM` without CAP_NET_ADMIN, `ENODEV` where there is none of this name.
