@@ -48,6 +48,12 @@ impl Scope {
     /// # Errors
     /// A selection that selects nothing, or that this machine cannot hold; a budget too small for one run.
     pub fn new(selection: &Selection, effort: &Effort, host: &mut Host) -> Result<Scope, Failure> {
+        if selection.suite.as_deref() == Some(crate::commands::KERNEL_SLAB) {
+            return Err(Failure::new(format!(
+                "the suite {0} has no cases of the laboratory; `weighbridge run --suite {0} --module kernel --dry-run` lists its tests",
+                crate::commands::KERNEL_SLAB
+            )));
+        }
         choose_cpus(selection, host)?;
         let suite = selection.suite.as_deref().and_then(Suite::find);
         let selected = select::select(&selection.globs, suite, &changes(selection)?)?;

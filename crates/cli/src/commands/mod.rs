@@ -9,6 +9,8 @@ mod env;
 mod guest;
 mod history;
 mod import;
+mod kernel_results;
+mod kernel_slab;
 mod list;
 mod man;
 mod plan;
@@ -17,6 +19,7 @@ mod run;
 mod series;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
+pub use kernel_slab::NAME as KERNEL_SLAB;
 
 use crate::args::{Command, Report};
 use crate::{Exit, Failure, output, store};
