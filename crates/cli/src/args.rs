@@ -532,9 +532,12 @@ fn after_import_help() -> String {
     )
 }
 
+/// The suite that is no list of cases of the laboratory: the tests of our kernel module on the kernel that runs here.
+pub const KERNEL_SLAB: &str = "kernel-slab";
+
 fn suites() -> PossibleValuesParser {
     let of_laboratory = plan::SUITES.iter().map(|suite| PossibleValue::new(suite.name).help(suite.about));
-    PossibleValuesParser::new(of_laboratory.chain([PossibleValue::new("kernel-slab").help(
+    PossibleValuesParser::new(of_laboratory.chain([PossibleValue::new(KERNEL_SLAB).help(
         "the kernel's own allocator, from within: our module loaded into this kernel, which needs root",
     )]))
 }

@@ -10,12 +10,10 @@ use weighbridge_record::{End, Line, Reading};
 use weighbridge_report::Report;
 
 use super::{kernel_results, look_at_host, run};
-use crate::args::Run;
+use crate::args::{KERNEL_SLAB as NAME, Run};
 use crate::destination::Destination;
 use crate::{Exit, Failure, output};
 
-/// The suite's name.
-pub const NAME: &str = "kernel-slab";
 /// Runs of each test: as many as an interval needs.
 const RUNS: u16 = 6;
 /// After this time no further round is begun.
@@ -33,7 +31,10 @@ impl Drop for Loaded {
 }
 
 /// Loads the module, runs its tests in rounds, and takes it out again.
-pub fn run(args: &Run, interrupt: &Interrupt) -> Result<Exit, Failure> {
+pub fn run(args: &Run) -> Result<Exit, Failure> {
+    // Before anything may start a thread, so that no thread has these signals open.
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let selection = &args.selection;
     let changes = !selection.globs.is_empty()
         || selection.sizes.is_some()
@@ -60,7 +61,7 @@ pub fn run(args: &Run, interrupt: &Interrupt) -> Result<Exit, Failure> {
     note.iter().for_each(|note| output::warn(note));
     let began = Instant::now();
     let remove = || _ = std::fs::remove_file(&record);
-    let (text, complete) = rounds(args, interrupt, began).inspect_err(|_| remove())?;
+    let (text, complete) = rounds(args, &interrupt, began).inspect_err(|_| remove())?;
     if text.is_empty() {
         remove();
         output::say("interrupted: no test was run whole, and there is no record");

@@ -19,9 +19,8 @@ mod run;
 mod series;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
-pub use kernel_slab::NAME as KERNEL_SLAB;
 
-use crate::args::{Command, Report};
+use crate::args::{Command, KERNEL_SLAB, Report};
 use crate::{Exit, Failure, output, store};
 
 /// Even when the file was replaced while it runs, this is the program that runs.
@@ -33,6 +32,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// One sentence for the user.
 pub fn execute(command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Run(args) if args.selection.suite.as_deref() == Some(KERNEL_SLAB) => kernel_slab::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::List(args) => list::list(&args),

@@ -16,8 +16,8 @@ use weighbridge_lab::session::{Ended, Session, Settings, Sink};
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 
-use super::{THIS_PROGRAM, kernel_slab, look_at_host, plan};
-use crate::args::{COMMIT, PROFILE, Run, RunFormat};
+use super::{THIS_PROGRAM, look_at_host, plan};
+use crate::args::{COMMIT, KERNEL_SLAB, PROFILE, Run, RunFormat};
 use crate::destination::{Destination, WantedPage};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
@@ -29,11 +29,8 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt =
         Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
-    if args.selection.suite.as_deref() == Some(kernel_slab::NAME) {
-        return kernel_slab::run(args, &interrupt);
-    }
     if args.module.is_some() {
-        return Err(Failure::new(format!("--module is for --suite {}", kernel_slab::NAME)));
+        return Err(Failure::new(format!("--module is for --suite {KERNEL_SLAB}")));
     }
     let mut host = look_at_host()?;
     let scope = Scope::new(&args.selection, &args.effort, &mut host)?;
