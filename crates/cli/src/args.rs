@@ -222,6 +222,9 @@ pub struct Run {
     /// Seed of the order of runs [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
+    /// Our kernel module, or the folder kernel in which it was built, for --suite kernel-slab: it is loaded into this kernel, which needs root
+    #[arg(long, value_name = "PATH", help_heading = "Which cases")]
+    pub module: Option<PathBuf>,
     /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
     #[arg(long, help_heading = "Precision and time")]
     pub alone: bool,
@@ -529,10 +532,14 @@ fn after_import_help() -> String {
     )
 }
 
+/// The suite that is no list of cases of the laboratory: the tests of our kernel module on the kernel that runs here.
+pub const KERNEL_SLAB: &str = "kernel-slab";
+
 fn suites() -> PossibleValuesParser {
-    PossibleValuesParser::new(
-        plan::SUITES.iter().map(|suite| PossibleValue::new(suite.name).help(suite.about)),
-    )
+    let of_laboratory = plan::SUITES.iter().map(|suite| PossibleValue::new(suite.name).help(suite.about));
+    PossibleValuesParser::new(of_laboratory.chain([PossibleValue::new(KERNEL_SLAB).help(
+        "the kernel's own allocator, from within: our module loaded into this kernel, which needs root",
+    )]))
 }
 
 fn placements() -> PossibleValuesParser {

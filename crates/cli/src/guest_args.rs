@@ -47,13 +47,18 @@ Examples:
   weighbridge guest compare --a ./linux-old --b ./linux-new 'roundtrip/*/1/same-cpu' --format markdown
   weighbridge guest compare --a host --b ,append=mitigations=off solo/getppid/0/same-cpu roundtrip/pipe/1/same-cpu")]
     Compare(Box<Compare>),
-    /// Measure inside a kernel with our module, and print the tables of a published report beside the figures
+    /// Measure a part of a kernel from within, and print its tables
     #[command(after_help = "\
 slab: what time_bench, slab_test and qmempool measure: kmalloc, caches, pages and an object pool by size and context, locks, masks, \
-atomics. The module is in the folder kernel of the sources, and must be built for the kernel that is booted.
+atomics, beside the figures of a published report. The module is in the folder kernel of the sources, and must be built for the kernel that \
+is booted.
 
-Example:
-  weighbridge guest suite slab --kernel deb:linux-image-6.1.0-56-amd64 --module kernel")]
+net: packets through a veth pair into a drop, an accept and a forward, without a rule, by nftables and by iptables, with their share \
+of the time that 10 Gbit/s leave to a packet. The kernel's own modules are loaded: veth, pktgen, nf_tables, iptable_raw.
+
+Examples:
+  weighbridge guest suite slab --kernel deb:linux-image-6.1.0-56-amd64 --module kernel
+  weighbridge guest suite net --kernel deb:linux-image-6.1.0-56-amd64")]
     Suite(Box<Suite>),
     /// Say what guests need and what of it is missing here, with the package that has it
     Doctor,
@@ -198,6 +203,8 @@ pub struct Suite {
 pub enum SuiteName {
     /// The kernel's allocator, and what it is made of
     Slab,
+    /// Packets into a drop, an accept and a forward
+    Net,
 }
 
 /// What runs a guest's instructions.

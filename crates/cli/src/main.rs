@@ -27,7 +27,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use weighbridge_guest::{init, kernel_bench};
+use weighbridge_guest::{init, kernel_bench, net_bench};
 use weighbridge_lab::compare::machine;
 use weighbridge_lab::peer;
 
@@ -80,7 +80,10 @@ fn main() -> ExitCode {
         Some(first) if first == machine::ARGUMENT => return machine::guard(),
         Some(first) if first == supervisor::ARGUMENT => return supervisor::main(typed),
         Some(first) if first == commands::PROTOCOL_ARGUMENT => return say_protocol(),
-        Some(first) if first == kernel_bench::ARGUMENT => return be_in_a_kernel(typed.next()),
+        Some(first) if first == kernel_bench::ARGUMENT => {
+            return be_in_a_kernel(typed.next(), kernel_bench::run);
+        }
+        Some(first) if first == net_bench::ARGUMENT => return be_in_a_kernel(typed.next(), net_bench::run),
         Some(first) if first == supervisor::CHILD_ARGUMENT => return supervisor::child(typed),
         _ => {}
     }
@@ -107,9 +110,9 @@ fn say_protocol() -> ExitCode {
     }
 }
 
-/// Runs the tests of our kernel module; the argument is the file for its results.
-fn be_in_a_kernel(results: Option<OsString>) -> ExitCode {
-    match kernel_bench::run(Path::new(&results.unwrap_or_default())) {
+/// Runs tests of the kernel in which this is the only program; the argument is the file for their results.
+fn be_in_a_kernel(results: Option<OsString>, run: fn(&Path) -> Result<(), String>) -> ExitCode {
+    match run(Path::new(&results.unwrap_or_default())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             output::say(&format!("error: {why}"));

@@ -12,7 +12,7 @@ use weighbridge_record::{CaseId, Skipped};
 use weighbridge_stats::stopping::LOOKS;
 
 use crate::Failure;
-use crate::args::{Effort, Selection};
+use crate::args::{Effort, KERNEL_SLAB, Selection};
 use crate::harness;
 use crate::select::{self, Selected};
 use crate::values::{spoken, spoken_size};
@@ -48,6 +48,12 @@ impl Scope {
     /// # Errors
     /// A selection that selects nothing, or that this machine cannot hold; a budget too small for one run.
     pub fn new(selection: &Selection, effort: &Effort, host: &mut Host) -> Result<Scope, Failure> {
+        if selection.suite.as_deref() == Some(KERNEL_SLAB) {
+            return Err(Failure::new(format!(
+                "the suite {KERNEL_SLAB} has no cases of the laboratory; `weighbridge run --suite {KERNEL_SLAB} --module kernel --dry-run` \
+                 lists its tests"
+            )));
+        }
         choose_cpus(selection, host)?;
         let suite = selection.suite.as_deref().and_then(Suite::find);
         let selected = select::select(&selection.globs, suite, &changes(selection)?)?;

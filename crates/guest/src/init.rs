@@ -1,6 +1,5 @@
 //! The first process of a guest: it mounts what a measurement needs, loads modules, measures, answers, and powers off.
 
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,16 +9,14 @@ use rustix::mount::{MountFlags, mount};
 use rustix::system::RebootCommand;
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 
-use crate::job::{self, Job, Module};
+use crate::job::{self, Job};
+use crate::modules;
 use crate::port::{self, Answer};
 
 /// The name under which the kernel starts this program.
 const NAME: &str = "/init";
 /// The port over which the answer goes.
 const PORT: &str = "/dev/ttyS1";
-/// A file is compressed: `finit_module` unpacks it where the kernel can (`include/uapi/linux/module.h`).
-const MODULE_INIT_COMPRESSED_FILE: i32 = 4;
-
 /// Is this process the first one of a guest?
 pub fn is_wanted() -> bool {
     std::process::id() == 1 && std::env::args_os().next().is_some_and(|name| name == NAME)
@@ -86,7 +83,9 @@ fn done() -> Result<Vec<u8>, String> {
     let job = fs::read(job::PATH).map_err(|error| format!("there is no job: {error}"))?;
     let job: Job =
         serde_json::from_slice(&job).map_err(|error| format!("the job cannot be read: {error}"))?;
-    job.modules.iter().try_for_each(load)?;
+    for module in &job.modules {
+        modules::load(Path::new(&module.path), &module.parameters)?;
+    }
     measured(&job)?;
     fs::read(job::RECORD).map_err(|error| format!("there is no record: {error}"))
 }
@@ -96,26 +95,6 @@ fn mounted(kind: &str, on: &str) -> io::Result<()> {
         // A kernel with CONFIG_DEVTMPFS_MOUNT has done it itself.
         Err(rustix::io::Errno::BUSY) => Ok(()),
         mounted => mounted.map_err(io::Error::from),
-    }
-}
-
-fn load(module: &Module) -> Result<(), String> {
-    let cannot = |why: String| format!("the module {} cannot be loaded: {why}", module.path);
-    let file = File::open(&module.path).map_err(|error| cannot(error.to_string()))?;
-    let parameters = CString::new(module.parameters.as_str()).map_err(|error| cannot(error.to_string()))?;
-    let flags = if module.path.ends_with(".ko") { 0 } else { MODULE_INIT_COMPRESSED_FILE };
-    match rustix::system::finit_module(file, &parameters, flags) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(error) => {
-            let release = rustix::system::uname();
-            let here = release.release().to_string_lossy();
-            Err(cannot(match crate::modules::built_for(Path::new(&module.path)) {
-                Some(built) if built != here => {
-                    format!("it was built for {built}, and this kernel is {here}")
-                }
-                _ => format!("{error}"),
-            }))
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tests of our kernel module (`kernel/`), run one after the other in a guest.
+//! The tests of our kernel module (`kernel/`), run one after the other, in a guest or on the kernel that runs here.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,6 +7,9 @@ use std::path::Path;
 /// The first argument of this program that makes it run them; the second is the file for the results.
 pub const ARGUMENT: &str = "__kernel-bench";
 
+/// The module's name in the kernel.
+pub const MODULE: &str = "weighbridge_bench";
+
 /// Where the module is in the file system.
 const FOLDER: &str = "/sys/kernel/debug/weighbridge";
 /// The sizes that slab_test went through on one CPU, and on all, in bytes.
@@ -14,14 +17,16 @@ pub const SIZES: [u32; 12] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 81
 const SIZES_TOGETHER: u32 = 4096;
 const CONTEXTS: [&str; 5] = ["process", "preempt-off", "bh-off", "softirq", "irq-off"];
 /// A clock that counts instructions has no noise, so that few batches tell as much as many.
-const BATCHES: u32 = 4;
+const COUNTED_BATCHES: u32 = 4;
+/// Batches of a test on a kernel with a real clock.
+pub const TIMED_BATCHES: u32 = 12;
 const LOOPS: u32 = 2000;
 
 /// The lines that are written to the module's file `run`: what time_bench, slab_test and qmempool measured.
-pub fn plan() -> Vec<String> {
+pub fn plan(batches: u32) -> Vec<String> {
     let mut plan = Vec::new();
     let mut add = |test: &str, settings: &str| {
-        plan.push(format!("{test} batches={BATCHES} loops={LOOPS} {settings}").trim_end().to_owned());
+        plan.push(format!("{test} batches={batches} loops={LOOPS} {settings}").trim_end().to_owned());
     };
     let basics = [
         "noop",
@@ -69,19 +74,33 @@ pub fn plan() -> Vec<String> {
     plan
 }
 
-/// Runs the plan and writes what the module handed over, and what it refused.
+/// Runs the plan in a guest and writes what the module handed over, and what it refused.
 ///
 /// # Errors
 /// The module is not loaded, or the results cannot be read or written, as a sentence.
 pub fn run(results: &Path) -> Result<(), String> {
+    let text = round(COUNTED_BATCHES, || false)?.unwrap_or_default();
+    fs::write(results, text).map_err(|error| format!("the results cannot be written: {error}"))
+}
+
+/// Runs the plan once: what the module handed over, and what it refused. Nothing once `stop` says so, which is asked before each test.
+///
+/// # Errors
+/// The module is not loaded, or the results cannot be read, as a sentence.
+pub fn round(batches: u32, stop: impl Fn() -> bool) -> Result<Option<String>, String> {
     let file = |name: &str| Path::new(FOLDER).join(name);
     if !file("run").exists() {
         return Err(format!(
-            "there is no {FOLDER}: the module weighbridge_bench is not loaded, or the kernel has no debugfs"
+            "there is no {FOLDER}: the module weighbridge_bench is not loaded, or the kernel has no debugfs there, which \
+             `mount -t debugfs none /sys/kernel/debug` brings"
         ));
     }
+    fs::write(file("run"), "clear").map_err(|error| format!("the module cannot be used: {error}"))?;
     let mut failed = String::new();
-    for line in plan() {
+    for line in plan(batches) {
+        if stop() {
+            return Ok(None);
+        }
         if let Err(error) = fs::write(file("run"), &line) {
             let why = match error.raw_os_error() {
                 // ENXIO
@@ -91,10 +110,9 @@ pub fn run(results: &Path) -> Result<(), String> {
             let _ = writeln!(failed, "failed {line}: {why}");
         }
     }
-    let mut text = fs::read_to_string(file("results"))
+    let text = fs::read_to_string(file("results"))
         .map_err(|error| format!("the results cannot be read: {error}"))?;
-    text += &failed;
-    fs::write(results, text).map_err(|error| format!("the results cannot be written: {error}"))
+    Ok(Some(text + &failed))
 }
 
 #[cfg(test)]
@@ -103,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_plan_has_the_tests_that_were_published() {
-        let plan = plan();
+        let plan = plan(4);
         for size in SIZES {
             for test in ["kmalloc-pattern", "kmalloc-reuse"] {
                 let of_size = format!(" size={size}");

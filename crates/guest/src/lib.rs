@@ -15,6 +15,7 @@
 //! | `init.rs` | the first process of the guest |
 //! | `boot.rs`, `qemu.rs`, `console.rs` | the emulated machine from outside, and why it ended |
 //! | `kernel_bench.rs` | the tests of our kernel module, run in a guest |
+//! | `net_bench.rs`, `pktgen.rs` | packets through a veth pair into a drop, an accept, a forward, in a guest |
 //! | `counted.rs` | lines of a record in instructions |
 
 pub mod archive;
@@ -30,6 +31,8 @@ pub mod job;
 pub mod kernel;
 pub mod kernel_bench;
 pub mod modules;
+pub mod net_bench;
+mod pktgen;
 pub mod port;
 pub mod program;
 pub mod qemu;

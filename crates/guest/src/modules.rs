@@ -1,8 +1,12 @@
-//! Modules for the guest: files by their path, or modules of its kernel by name, with what they need before them.
+//! Modules of kernels: files by their path, or modules of a guest's kernel by name, with what they need before them; and how the kernel that runs this
+//! gets one.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::kernel::Kernel;
@@ -132,6 +136,45 @@ fn info(bytes: &[u8]) -> Option<Vec<String>> {
     Some(entries.map(|entry| String::from_utf8_lossy(entry).into_owned()).collect())
 }
 
+/// A file is compressed: `finit_module` unpacks it where the kernel can (`include/uapi/linux/module.h`).
+const MODULE_INIT_COMPRESSED_FILE: i32 = 4;
+
+/// Loads a module into the kernel that runs this. False where the kernel has one of its name already.
+///
+/// # Errors
+/// Why not, as a sentence.
+pub fn load(module: &Path, parameters: &str) -> Result<bool, String> {
+    let cannot = |why: String| format!("the module {} cannot be loaded: {why}", module.display());
+    let file = fs::File::open(module).map_err(|error| cannot(error.to_string()))?;
+    let parameters = CString::new(parameters).map_err(|error| cannot(error.to_string()))?;
+    let flags =
+        if module.extension().is_some_and(|end| end == "ko") { 0 } else { MODULE_INIT_COMPRESSED_FILE };
+    let error = match rustix::system::finit_module(file, &parameters, flags) {
+        Ok(()) => return Ok(true),
+        Err(Errno::EXIST) => return Ok(false),
+        Err(error) => error,
+    };
+    let release = rustix::system::uname();
+    let here = release.release().to_string_lossy();
+    Err(cannot(match (built_for(module), error) {
+        (Some(built), _) if built != here => format!("it was built for {built}, and this kernel is {here}"),
+        (_, Errno::PERM) => "it needs root (CAP_SYS_MODULE), and a kernel that is not locked down".into(),
+        (_, Errno::NOSYS) => "this kernel loads no modules (CONFIG_MODULES)".into(),
+        (_, Errno::KEYREJECTED) => "this kernel loads only modules with a signature that it knows".into(),
+        _ => error.to_string(),
+    }))
+}
+
+/// Takes a module out of the kernel, by its name.
+///
+/// # Errors
+/// Why not, as a sentence.
+pub fn unload(name: &str) -> Result<(), String> {
+    let cannot = |why: String| format!("the module {name} cannot be taken out of the kernel: {why}");
+    let c_name = CString::new(name).map_err(|error| cannot(error.to_string()))?;
+    rustix::system::delete_module(&c_name, 0).map_err(|error| cannot(error.to_string()))
+}
+
 /// The release that a module was built for: the first word of its `vermagic`.
 pub fn built_for(module: &Path) -> Option<String> {
     let info = info(&fs::read(module).ok()?)?;
@@ -168,6 +211,18 @@ mod tests {
         assert_eq!(names, ["x_tables", "ip_tables", "iptable_raw", "veth"]);
         let why = by_name(&kernel(folder.path()), &["none"]).unwrap_err().to_string();
         assert_eq!(why, "the kernel 6.1.0 has no module none, and it is not built in");
+    }
+
+    #[test]
+    fn what_is_no_module_is_not_loaded_and_the_sentence_says_why() {
+        let file = tempfile::NamedTempFile::with_suffix(".ko").unwrap();
+        let why = load(file.path(), "").unwrap_err();
+        assert!(
+            why.starts_with(&format!("the module {} cannot be loaded: ", file.path().display())),
+            "{why}"
+        );
+        assert!(load(Path::new("/nothing.ko"), "").unwrap_err().contains("No such file"));
+        assert!(unload("weighbridge_no_such_module").unwrap_err().contains("cannot be taken out"));
     }
 
     #[test]

@@ -33,6 +33,7 @@
 //! | `shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
 //! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
+//! | `op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/running.rs` | – | as above |

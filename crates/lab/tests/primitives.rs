@@ -13,6 +13,7 @@ mod runs;
 use std::process::ExitCode;
 
 use libtest_mimic::Trial;
+use weighbridge_lab::axis::Values;
 use weighbridge_lab::contract::{Caps, Prepared, Target};
 use weighbridge_lab::coordinator::{Measured, Outcome};
 use weighbridge_lab::host::Host;
@@ -99,6 +100,7 @@ fn refused(id: &CaseId, why: &str) {
         "CONFIG_SYSVIPC",
         "not an x86-64",
         "no other role to hand",
+        "it needs networks of its own",
     ];
     assert!(is_known.iter().any(|known| why.contains(known)), "{id}: {why}");
     eprintln!("skipped: {id}: {why}");
@@ -179,5 +181,14 @@ fn operated(host: &Host, target: &'static Target) {
         let hands_over = target.patterns.len() == 1;
         let expected = if hands_over { 1 } else { case.role_names().len() };
         measure_all_roles(host, &case, |measured| counts(measured) >= expected);
+        // What the operation does depends on this setting alone; others change its size.
+        let rules = target.axes.iter().find(|axis| axis.name == "rule").map(|axis| axis.values);
+        if let (Some(Values::OneOf(rules)), "solo") = (rules, pattern.id) {
+            for rule in rules {
+                let id = id.clone().with("rule", rule);
+                let measured = measure(host, &prepare(host, &id).unwrap());
+                assert!(measured.facts["packets_sent"].parse::<u64>().unwrap() > 0, "{id}");
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! relies on, so that the crates above it need none. It holds no policy. It knows nothing of messages, logs or
 //! measurements; it only says what the kernel says, as a value, or why the kernel refused, as an [`Error`].
 //!
-//! One module per idea. Nothing here starts a thread, keeps a global, or writes to a terminal.
+//! One module per idea. Nothing here leaves a thread behind, keeps a global, or writes to a terminal.
 
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 
@@ -19,6 +19,7 @@ pub mod futex;
 pub mod limits;
 pub mod memory;
 pub mod namespace;
+pub mod network;
 pub mod process;
 pub mod sched;
 pub mod socket;

@@ -3,7 +3,7 @@
 //! # Safety
 //!
 //! `unshare` with CLONE_NEWIPC changes which message queues, semaphores and shared memory segments the thread can
-//! name, with CLONE_NEWNET in which network its new sockets are. It touches no memory and no descriptor table. `ioctl` is
+//! name, with CLONE_NEWNET in which network its new sockets are, with CLONE_NEWUSER what it may do. It touches no memory and no descriptor table. `ioctl` is
 //! given a structure of the kernel's form that lives across the call.
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::error::{Context, Error, Result};
 
@@ -67,6 +67,95 @@ pub fn private_net() -> Result<()> {
     // SAFETY: descriptors stay shared between the threads; see the module's text.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.context("leave", on)?;
     loopback_up()
+}
+
+/// A network of its own, in which there is nothing but a loopback interface that is up. It ends with the last of this value, the
+/// sockets that were made in it, and the processes in it.
+#[derive(Debug)]
+pub struct Network(OwnedFd);
+
+impl Network {
+    /// Makes one.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without CAP_SYS_ADMIN.
+    pub fn new() -> Result<Network> {
+        on_a_thread(|| {
+            private_net()?;
+            std::fs::File::open("/proc/thread-self/ns/net")
+                .map(|file| Network(file.into()))
+                .context("open", || "the network namespace of a thread")
+        })
+    }
+
+    /// What `work` does on a thread that is in this network.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` without CAP_SYS_ADMIN, and those of `work`.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        on_a_thread(|| {
+            move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
+                .context("enter", || "a network namespace")?;
+            work()
+        })
+    }
+}
+
+impl AsFd for Network {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Gives the calling process a user namespace of its own, in which it may do what root may do: make networks, for one. Outside of it the process
+/// keeps the rights that it had. There is no way back, and files that belong to other users look as if nobody owned them.
+///
+/// # Errors
+///
+/// `EINVAL` in a process with several threads; `EPERM`, `ENOSPC` or `EACCES` where the machine allows no such namespace.
+pub fn private_user() -> Result<()> {
+    // SAFETY: descriptors stay shared; the kernel refuses it to a process with several threads.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }.context("leave", || "the user namespace")
+}
+
+/// May this process make a network, at once or in a user namespace of its own? That is tried by a child, which ends.
+///
+/// # Errors
+///
+/// That of the kernel.
+pub fn may_make_networks() -> Result<()> {
+    let on = || "the network namespace, in a user namespace of our own either";
+    // SAFETY: the child of a process with threads calls nothing but the kernel, and then ends without running anything of ours.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: as above; `_exit` runs no handlers.
+        unsafe {
+            let refused = libc::unshare(libc::CLONE_NEWNET) < 0
+                && libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) < 0;
+            libc::_exit(if refused { *libc::__errno_location() } else { 0 })
+        }
+    }
+    let child = rustix::process::Pid::from_raw(pid)
+        .ok_or_else(|| Error::last("start", "a process that tries to make a network"))?;
+    let waited = rustix::io::retry_on_intr(|| {
+        rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty())
+    });
+    let status = waited.context("wait for", || "a process that tries to make a network")?;
+    match status.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        code => {
+            Err(Error::new("leave", on(), std::io::Error::from_raw_os_error(code.unwrap_or(libc::EPERM))))
+        }
+    }
+}
+
+/// A thread of its own, whose namespaces end with it. A panic of `work` goes on in the caller.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Brings the loopback interface of the calling thread's network up, with multicast. A new network namespace and a kernel without
@@ -185,6 +274,21 @@ mod tests {
         inside.set_nonblocking(true).unwrap();
         assert!(inside.accept().is_err());
         assert!(outside.accept().is_ok());
+    }
+
+    #[test]
+    fn networks_can_be_made_where_that_was_said() {
+        let may = may_make_networks();
+        let made = Network::new();
+        // Root makes one at once; another user needs a user namespace, which a process with threads cannot have.
+        if let Err(error) = &may {
+            assert!(made.is_err(), "a network was made, although: {error}");
+        }
+        if rustix::process::geteuid().is_root() && made.is_ok() {
+            may.unwrap();
+        }
+        let refused = private_user().unwrap_err();
+        assert!(refused.raw_os_error().is_some(), "this process has several threads: {refused}");
     }
 
     #[test]

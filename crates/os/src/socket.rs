@@ -192,6 +192,28 @@ fn set_descriptors(socket: BorrowedFd<'_>, taken: bool) -> Result<bool> {
     }
 }
 
+/// From now on the kernel discards every packet that arrives for this socket: a filter that keeps none of their bytes.
+///
+/// # Errors
+///
+/// The kernel's: out of memory.
+pub fn discard_arrivals(socket: impl AsFd) -> Result<()> {
+    // One instruction of classic BPF (`include/uapi/linux/filter.h`): return 0 bytes.
+    let mut program = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 };
+    let filter = libc::sock_fprog { len: 1, filter: &raw mut program };
+    // SAFETY: the kernel reads as many bytes from `filter` as it has, and one instruction from where that points, which lives.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            std::ptr::from_ref(&filter).cast(),
+            size_of_val(&filter) as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(Error::last("attach a filter to", "a socket")) } else { Ok(()) }
+}
+
 /// Binds a Unix socket to `path`, where its file has exactly `mode` from the first moment on, whatever the umask of this
 /// process. The mode is never set by path: in a directory that others can write, that path may lead elsewhere by then.
 ///

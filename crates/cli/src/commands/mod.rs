@@ -9,6 +9,8 @@ mod env;
 mod guest;
 mod history;
 mod import;
+mod kernel_results;
+mod kernel_slab;
 mod list;
 mod man;
 mod plan;
@@ -18,7 +20,7 @@ mod series;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
 
-use crate::args::{Command, Report};
+use crate::args::{Command, KERNEL_SLAB, Report};
 use crate::{Exit, Failure, output, store};
 
 /// Even when the file was replaced while it runs, this is the program that runs.
@@ -30,6 +32,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// One sentence for the user.
 pub fn execute(command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Run(args) if args.selection.suite.as_deref() == Some(KERNEL_SLAB) => kernel_slab::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::List(args) => list::list(&args),

@@ -1,5 +1,6 @@
 //! `weighbridge run`: measures, and keeps what it measured whatever happens.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 
 use super::{THIS_PROGRAM, look_at_host, plan};
-use crate::args::{COMMIT, PROFILE, Run, RunFormat};
+use crate::args::{COMMIT, KERNEL_SLAB, PROFILE, Run, RunFormat};
 use crate::destination::{Destination, WantedPage};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
@@ -28,6 +29,9 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt =
         Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    if args.module.is_some() {
+        return Err(Failure::new(format!("--module is for --suite {KERNEL_SLAB}")));
+    }
     let mut host = look_at_host()?;
     let scope = Scope::new(&args.selection, &args.effort, &mut host)?;
     if args.dry_run {
@@ -185,6 +189,11 @@ fn conclude(
 }
 
 fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
+    header_with(scope.settings(&args.selection), host, seed)
+}
+
+/// The header of a record that is begun now, with these settings.
+pub(super) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed: u64) -> Header {
     Header {
         schema: SCHEMA,
         tool: Tool {
@@ -196,7 +205,7 @@ fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         command: crate::args::typed(),
         seed,
-        settings: scope.settings(&args.selection),
+        settings,
         machine: machine::describe(host),
     }
 }

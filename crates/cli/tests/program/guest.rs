@@ -1,13 +1,22 @@
 //! `weighbridge guest`: what it says where something is missing, and one real boot where an emulator and a kernel are installed.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use weighbridge_guest::boot::{Ended, Limits, boot};
+use weighbridge_guest::job::{self, Job};
+use weighbridge_guest::kernel::Kernel;
+use weighbridge_guest::program;
+use weighbridge_guest::qemu::{self, Accel, Machine};
 use weighbridge_record::Line;
 
 use crate::{files, folder, valid_record, weighbridge};
 
 /// A kernel to boot: the one that this variable names, or the newest of /boot.
 const KERNEL: &str = "WEIGHBRIDGE_TEST_KERNEL";
+/// Our module, built for that kernel.
+const MODULE: &str = "WEIGHBRIDGE_TEST_MODULE";
 
 #[test]
 fn what_is_missing_is_named_with_what_brings_it() {
@@ -70,7 +79,7 @@ fn a_kernel_is_booted_and_its_instructions_are_counted() {
     let Some(kernel) = kernel() else { return };
     let folder = folder();
     let output = weighbridge(folder.path())
-        .args(["guest", "run", "--runs", "2", "--deadline", "170s", "--out", "r.jsonl", "--kernel"])
+        .args(["guest", "run", "--runs", "2", "--out", "r.jsonl", "--kernel"])
         .arg(&kernel)
         .args(["roundtrip/pipe/1/same-cpu", "solo/getppid/0/same-cpu"])
         .output()
@@ -93,6 +102,94 @@ fn a_kernel_is_booted_and_its_instructions_are_counted() {
     // A system call is hundreds of instructions, a round trip with two switches thousands: not nanoseconds of this machine.
     assert!((100.0..3000.0).contains(&median("getppid")), "{}", median("getppid"));
     assert!((3000.0..100_000.0).contains(&median("pipe")), "{}", median("pipe"));
+}
+
+#[test]
+fn packets_in_a_guest_end_where_a_rule_sends_them() {
+    let Some(kernel) = kernel() else { return };
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args(["guest", "suite", "net", "--out", "r.jsonl", "--format", "markdown", "--kernel"])
+        .arg(&kernel)
+        .output()
+        .unwrap();
+    let (stdout, stderr) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+    let lacks = ["were not found", "has no module"].iter().any(|words| stderr.contains(words));
+    if lacks {
+        println!("skipped: {}", stderr.lines().last().unwrap_or_default());
+        return;
+    }
+    assert!(output.status.success(), "{stderr}");
+    assert!(!stdout.contains("| skipped |"), "{stdout}");
+    let median = |test: &str| {
+        let name = format!("kernel-bench:{test}:packet");
+        let of = |line: &Line| match line {
+            Line::Summary(summary) if summary.case.mechanism == name => {
+                Some((summary.median, summary.unit.clone()))
+            }
+            _ => None,
+        };
+        valid_record(folder.path().join("r.jsonl")).lines.iter().find_map(of).unwrap()
+    };
+    assert_eq!(median("veth").1, "instructions/packet");
+    // A rule costs something, and a packet that is dropped there costs less than one that goes on.
+    for filter in ["nftables", "iptables"] {
+        let of = |way: &str| median(&format!("{filter}-{way}")).0;
+        assert!(median("veth").0 < of("drop") && of("drop") < of("accept"), "{stdout}");
+        assert!(median("accept").0 < of("accept") && median("forward").0 < of("forward"), "{stdout}");
+    }
+}
+
+#[test]
+fn what_the_suite_of_the_kernels_allocator_needs_is_named() {
+    let folder = folder();
+    let said = |arguments: &[&str]| {
+        let output = weighbridge(folder.path())
+            .args(["run", "--suite", "kernel-slab"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&[]).contains("make -C kernel"), "{}", said(&[]));
+    std::fs::write(folder.path().join("other.ko"), "").unwrap();
+    assert!(said(&["--module", "."]).contains("there is no weighbridge_bench.ko in `.`"));
+    std::fs::write(folder.path().join("weighbridge_bench.ko"), "no module").unwrap();
+    let refused = said(&["--module", "weighbridge_bench.ko"]);
+    assert!(refused.contains("the module weighbridge_bench.ko cannot be loaded: "), "{refused}");
+    assert!(said(&["pipe", "--module", "."]).contains("is measured as a whole"));
+    let output = weighbridge(folder.path()).args(["plan", "--suite", "kernel-slab"]).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--dry-run` lists its tests"));
+    assert_eq!(files(folder.path()), ["other.ko", "weighbridge_bench.ko"], "nothing is left behind");
+}
+
+/// The kernel of a guest is one into which modules may be loaded.
+#[test]
+fn a_module_is_loaded_and_measured() {
+    let Some(kernel) = kernel() else { return };
+    let Some(module) = std::env::var_os(MODULE).map(PathBuf::from) else {
+        println!("skipped: {MODULE} names no weighbridge_bench.ko that was built for the kernel");
+        return;
+    };
+    let kernel = Kernel::find(&kernel.display().to_string(), Path::new("/nothing")).unwrap();
+    let in_guest = job::module_path(&module);
+    let words = "run --suite kernel-slab --max-runs 1 --html none --out";
+    let mut command: Vec<String> = words.split(' ').map(String::from).collect();
+    command.extend([job::RECORD.into(), "--module".into(), in_guest]);
+    let job = Job { command, ..Job::default() };
+    let program = Path::new(env!("CARGO_BIN_EXE_weighbridge"));
+    let image = program::image(program, &job, std::slice::from_ref(&module)).unwrap();
+    let machine = Machine { kernel, append: String::new(), cpus: 1, memory_mib: 1024, accel: Accel::Icount };
+    let limits = Limits::new(Accel::Icount, Duration::from_secs(600));
+    let (stop, _open) = std::io::pipe().unwrap();
+    match boot(&qemu::find().unwrap(), &machine, &image, limits, stop.as_fd()).unwrap() {
+        Ended::Record { bytes, .. } => {
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(text.contains("kmalloc-reuse") && text.contains("\"suite\":\"kernel-slab\""), "{text}");
+        }
+        Ended::Interrupted => panic!("nobody interrupted"),
+    }
 }
 
 /// Nothing, with the reason printed, where no guest can be booted.

@@ -1,4 +1,4 @@
-//! The results of our kernel module (`kernel/`): operations and nanoseconds of each batch, and of the same loop without the
+//! The results of our kernel module (`kernel/`), and those of packets in a guest, which have the same form: operations and nanoseconds of each batch, and of the same loop without the
 //! operation. Each test that was run is a run, its batches are samples.
 
 use weighbridge_record::Machine;
@@ -106,7 +106,8 @@ impl Open {
                 name += &format!(" {setting}={value}");
             }
         }
-        let mut case = Case::new(name, "ns/op");
+        let unit = if part == "packet" { "ns/packet" } else { "ns/op" };
+        let mut case = Case::new(name, unit);
         case.payload_bytes = self.setting("size").and_then(|size| size.parse().ok()).unwrap_or(0);
         case.facts = self.settings.iter().cloned().collect();
         case

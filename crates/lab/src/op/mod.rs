@@ -7,6 +7,7 @@ mod descriptors;
 mod hand_over;
 pub(crate) mod memory;
 mod noop;
+mod packets;
 mod parallel;
 mod pool;
 mod processes;
@@ -189,6 +190,8 @@ pub const ALL: &[Target] = &[
     of::<proxy::PipeClose>(),
     of::<proxy::DgramByte>(),
     of::<proxy::SysvMessage>(),
+    of::<packets::Veth<packets::Drop>>(),
+    of::<packets::Veth<packets::Accept>>(),
 ];
 
 /// The patterns of an operation, in its unit.

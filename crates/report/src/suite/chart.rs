@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use weighbridge_record::{Crossover, Line, Ratio, Summary, derive};
+use weighbridge_record::{Crossover, Line, Summary, derive};
 use weighbridge_stats::curve::{Both, Meeting, meeting};
 
 use super::published::{KDBUS_2014, Row, rows};
@@ -139,24 +139,12 @@ fn table(record: &Record<'_>, published: &[Row], placement: &str, name: &str) ->
 /// How many times as many round trips the pipe makes: the other's time over its own, from pairs of runs of one round, or
 /// from the medians alone where the record has no such pair.
 fn speedup(record: &Record<'_>, ibench: Found<'_>, max: Found<'_>) -> String {
-    let (Some(pipe), Some(other)) = (ibench.side(), max.side()) else { return String::new() };
-    let (baseline, case) = (&pipe.summary.case, &other.summary.case);
-    let is_it = |line: &Ratio| {
-        line.baseline == *baseline
-            && line.case == *case
-            && line.figure == "value"
-            && line.baseline_record.is_none()
-    };
-    // What was compared for the report only is of other ratios.
-    let held = if record.report.is_compared { None } else { record.held(&record.report.ratios, is_it) };
-    let Some(line) = held.or_else(|| derive::ratio(pipe, other, "value")) else { return String::new() };
-    let text = match line.ci95 {
+    let Some(line) = record.ratio(ibench, max) else { return String::new() };
+    match line.ci95 {
         Some(interval) => format!("{:.2} {}", line.ratio, reach(line.ratio, interval)),
         None if line.pairs == 0 => format!("{:.2}", line.ratio),
         None => format!("{:.2} ({})", line.ratio, many(line.pairs as usize, "pair")),
-    };
-    record.derived.borrow_mut().push(Line::Ratio(line));
-    text
+    }
 }
 
 /// The size at which copy and memory file are equally fast, from everything that was measured, further sizes included; then the same

@@ -50,7 +50,8 @@ fn ours(record: &Record<'_>, test: &str, bytes: u64, settings: &str) -> Option<f
     record.find(is_it).figure(|value| value).map(|figure| figure.value)
 }
 
-fn cell(value: Option<f64>, unit: &str) -> String {
+/// A figure in its unit, as a table shows it.
+pub(super) fn cell(value: Option<f64>, unit: &str) -> String {
     value.map_or("not measured".into(), |value| Scale { divisor: 1.0, name: unit.into() }.show(value))
 }
 

@@ -7,6 +7,7 @@
 mod akbench;
 mod chart;
 mod epoll_bench;
+mod kernel_net;
 mod kernel_slab;
 mod published;
 mod scaling;
@@ -75,6 +76,7 @@ const SUITES: &[Suite] = &[
     ("epoll_bench", epoll_bench::section),
     ("slab_test", slab_test::section),
     ("kernel-slab", kernel_slab::section),
+    ("kernel-net", kernel_net::section),
     ("akbench", akbench::section),
     ("scaling", scaling::section),
 ];
@@ -173,6 +175,23 @@ impl<'a> Record<'a> {
         let text = significant(line.ratio);
         self.derived.borrow_mut().push(Line::Published(line));
         text
+    }
+
+    /// How many times the figure of `baseline` that of `case` is: from pairs of runs of one round, or from the medians alone where the record
+    /// has no such pair.
+    fn ratio(&self, baseline: Found<'_>, case: Found<'_>) -> Option<Ratio> {
+        let (baseline, case) = (baseline.side()?, case.side()?);
+        let is_it = |line: &Ratio| {
+            line.baseline == baseline.summary.case
+                && line.case == case.summary.case
+                && line.figure == "value"
+                && line.baseline_record.is_none()
+        };
+        // What was compared for the report only is of other ratios.
+        let held = if self.report.is_compared { None } else { self.held(&self.report.ratios, is_it) };
+        let line = held.or_else(|| derive::ratio(baseline, case, "value"))?;
+        self.derived.borrow_mut().push(Line::Ratio(line.clone()));
+        Some(line)
     }
 
     /// A derived line that the record holds.

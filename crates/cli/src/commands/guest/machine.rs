@@ -69,6 +69,19 @@ impl<'a> Guest<'a> {
         found().map_err(|error| super::failure(&error))
     }
 
+    /// Gives the guest a module of its own kernel, with what that needs.
+    ///
+    /// # Errors
+    /// The kernel has none of this name, neither as a module nor built in.
+    pub fn add_module(&mut self, name: &str) -> Result<(), Error> {
+        for path in modules::by_name(&self.kernel, &[name])? {
+            if !self.modules.contains(&path) {
+                self.modules.push(path);
+            }
+        }
+        Ok(())
+    }
+
     /// Boots once, and runs `command` of this program in the guest; `read` makes lines of what it wrote. Nothing where the user has
     /// had enough.
     pub fn boot(
