@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_dbus::lint::Level;
+use weighbridge_dbus_brokers::Program;
+use weighbridge_dbus_exam::Property;
 
 use crate::Failure;
 use crate::values::{self, TextOrJson};
@@ -48,6 +50,18 @@ Examples:
   weighbridge dbus lint boot.pcap
   weighbridge dbus lint --system --level error --format json")]
     Lint(Lint),
+    /// Examine what a bus does: order, loss, senders, rules, names, calls, stalled receivers, invalid messages, limits
+    #[command(after_help = "\
+Without a bus, every broker that is installed is started for each experiment anew, with limits that are low enough to be reached, and \
+killed after it. On a running bus only such experiments are made as harm nobody: they connect, send to each other and leave.
+
+Exit code: 0 every promise is kept, 1 one is broken or answers differ between repetitions, 2 a mistake or a failure.
+
+Examples:
+  weighbridge dbus exam
+  weighbridge dbus exam --broker dbus-daemon --only stalled-subscriber,told-of-stall
+  weighbridge dbus exam --session --format json")]
+    Exam(Exam),
 }
 
 /// Which bus.
@@ -133,6 +147,51 @@ pub struct Lint {
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
+}
+
+/// `weighbridge dbus exam`
+#[derive(Debug, Args)]
+pub struct Exam {
+    #[command(flatten)]
+    pub bus: Bus,
+    /// Start this broker: dbus-daemon, dbus-broker or busd [default: all that are installed]
+    #[arg(long = "broker", value_name = "NAME", value_delimiter = ',', value_parser = broker, conflicts_with = "Bus")]
+    pub brokers: Vec<Program>,
+    /// Only these properties, by their words in the first column
+    #[arg(long, value_name = "PROPERTY", value_delimiter = ',', value_parser = property)]
+    pub only: Vec<&'static Property>,
+    /// Make each experiment N times; answers that differ are shown beside each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub times: u16,
+    /// What to make of it
+    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
+    pub format: PlainFormat,
+}
+
+/// Formats of an examination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlainFormat {
+    /// Tables for people
+    #[value(alias = "table")]
+    Text,
+    /// Markdown with tables
+    Markdown,
+    /// One document with everything
+    Json,
+}
+
+fn broker(text: &str) -> Result<Program, String> {
+    let names = Program::ALL.map(Program::name).join(", ");
+    let found = Program::ALL.into_iter().find(|program| program.name() == text);
+    found.ok_or_else(|| format!("`{text}` is no broker that is known here; there are {names}"))
+}
+
+fn property(text: &str) -> Result<&'static Property, String> {
+    let found = weighbridge_dbus_exam::properties().find(|property| property.id == text);
+    found.ok_or_else(|| {
+        let all: Vec<&str> = weighbridge_dbus_exam::properties().map(|property| property.id).collect();
+        format!("`{text}` is no property; there are {}", all.join(", "))
+    })
 }
 
 /// Formats of an analysis.

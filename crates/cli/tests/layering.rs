@@ -16,6 +16,17 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
     ("dbus", "weighbridge-dbus", &[]),
     ("dbus-client", "weighbridge-dbus-client", &["weighbridge-dbus"]),
+    (
+        "dbus-brokers",
+        "weighbridge-dbus-brokers",
+        &["weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"],
+    ),
+    // Its tests examine real brokers.
+    (
+        "dbus-exam",
+        "weighbridge-dbus-exam",
+        &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client", "causeway-os"],
+    ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
@@ -23,7 +34,9 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "weighbridge",
         &[
             "weighbridge-dbus",
+            "weighbridge-dbus-brokers",
             "weighbridge-dbus-client",
+            "weighbridge-dbus-exam",
             "weighbridge-guest",
             "weighbridge-import",
             "weighbridge-lab",

@@ -56,7 +56,11 @@ impl Address {
         }
     }
 
-    pub(crate) fn connect(&self) -> std::io::Result<UnixStream> {
+    /// Connects; nothing is said yet.
+    ///
+    /// # Errors
+    /// Nothing listens there, or this user may not connect.
+    pub fn connect(&self) -> std::io::Result<UnixStream> {
         match self {
             Address::Path(path) => UnixStream::connect(path),
             Address::Abstract(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?),

@@ -1,13 +1,16 @@
 //! One connection to a bus, or to a program that speaks like one.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut, Write};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind, message_bytes};
 
 use crate::{Address, Error};
@@ -20,7 +23,7 @@ const MOST_FDS: usize = 253;
 /// A line of the authentication protocol is short.
 const MOST_LINE_BYTES: usize = 16 << 10;
 
-/// A connection that is authenticated. Descriptors that arrive are closed.
+/// A connection that is authenticated. Descriptors that arrive are closed, unless [`keep_descriptors`](Connection::keep_descriptors) was called.
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
@@ -31,6 +34,8 @@ pub struct Connection {
     kept: VecDeque<Vec<u8>>,
     last_serial: u32,
     unique_name: String,
+    /// Those that arrived, where they are kept.
+    descriptors: Option<Vec<OwnedFd>>,
 }
 
 impl Connection {
@@ -68,6 +73,7 @@ impl Connection {
             kept: VecDeque::new(),
             last_serial: 0,
             unique_name: String::new(),
+            descriptors: None,
         };
         let user = rustix::process::getuid().as_raw().to_string();
         let user: String = user.bytes().map(|digit| format!("{digit:02x}")).collect();
@@ -92,10 +98,47 @@ impl Connection {
     /// # Errors
     /// It cannot be written, or is too long.
     pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
+        self.send_with_fds(message, &[])
+    }
+
+    /// Sends a message with copies of descriptors, whose number the message says itself, and returns its serial.
+    ///
+    /// # Errors
+    /// As [`send`](Connection::send), and where the kernel does not pass the descriptors on.
+    pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         self.last_serial = self.last_serial.checked_add(1).unwrap_or(1);
         let bytes = message.build(self.last_serial).map_err(|long| Error::Io(io::Error::other(long)))?;
-        self.send_bytes(&bytes)?;
+        let mut rest = bytes.as_slice();
+        if !fds.is_empty() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(Error::Io(rustix::io::Errno::TOOMANYREFS.into()));
+            }
+            let parts = [IoSlice::new(rest)];
+            let sent = rustix::io::retry_on_intr(|| {
+                sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL)
+            });
+            rest = &rest[sent.map_err(io::Error::from)?..];
+        }
+        self.send_bytes(rest)?;
         Ok(self.last_serial)
+    }
+
+    /// The serial that the next message gets.
+    #[must_use]
+    pub fn next_serial(&self) -> u32 {
+        self.last_serial.checked_add(1).unwrap_or(1)
+    }
+
+    /// From now on descriptors that arrive are kept for [`take_descriptors`](Connection::take_descriptors).
+    pub fn keep_descriptors(&mut self) {
+        self.descriptors.get_or_insert_default();
+    }
+
+    /// The descriptors that arrived since the last call, in order.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.descriptors.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Sends bytes as they are.
@@ -111,8 +154,21 @@ impl Connection {
     /// # Errors
     /// The reply is an error or does not come in time.
     pub fn call(&mut self, message: &Builder<'_>, patience: Duration) -> Result<Vec<u8>, Error> {
+        self.call_with_fds(message, &[], patience)
+    }
+
+    /// Calls with copies of descriptors and waits for the reply, in the manner of [`call`](Connection::call).
+    ///
+    /// # Errors
+    /// As [`call`](Connection::call) and [`send_with_fds`](Connection::send_with_fds).
+    pub fn call_with_fds(
+        &mut self,
+        message: &Builder<'_>,
+        fds: &[BorrowedFd<'_>],
+        patience: Duration,
+    ) -> Result<Vec<u8>, Error> {
         let deadline = Instant::now() + patience;
-        let serial = self.send(message)?;
+        let serial = self.send_with_fds(message, fds)?;
         loop {
             let Some(bytes) = self.next(deadline)? else { return Err(Error::TimedOut) };
             let header = Header::parse(&bytes).map_err(Error::Protocol)?;
@@ -208,7 +264,14 @@ impl Connection {
         let mut descriptors = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut self.received[start..])];
         let got = recvmsg(&self.stream, &mut parts, &mut descriptors, RecvFlags::CMSG_CLOEXEC);
-        // What the messages carry is not wanted; dropping closes it.
+        // Dropping closes those that are not wanted.
+        if let Some(kept) = &mut self.descriptors {
+            for item in descriptors.drain() {
+                if let RecvAncillaryMessage::ScmRights(fds) = item {
+                    kept.extend(fds);
+                }
+            }
+        }
         drop(descriptors);
         let count = got.as_ref().map_or(0, |got| got.bytes);
         self.received.truncate(start + count);

@@ -100,6 +100,18 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
         (&["capture"], "error: which bus? give --session, --system or --address ADDRESS\n"),
         (&["lint"], "error: nothing to look at; "),
         (
+            &["exam", "--broker", "dbus"],
+            "error: --broker: `dbus` is no broker that is known here; there are dbus-daemon, ",
+        ),
+        (
+            &["exam", "--only", "order"],
+            "error: --only: `order` is no property; there are order-of-one-sender, ",
+        ),
+        (
+            &["exam", "--address", "unix:path=/nonexistent/bus"],
+            "error: no bus answers at `unix:path=/nonexistent/bus`",
+        ),
+        (
             &["capture", "--address", "tcp:host=x", "-o", "x.pcap"],
             "error: `tcp:host=x` is no address of a Unix socket",
         ),
@@ -189,4 +201,46 @@ fn where_a_monitor_is_refused_the_missing_right_is_named() {
     let (json, _) = output(folder.path(), &["analyse", "bus.pcap", "--format", "json"], 0);
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(document["totals"]["messages"].as_u64().unwrap() > 2, "{json}");
+}
+
+/// What can harm others is left out on a running bus, and an answer has its evidence.
+#[test]
+fn a_running_bus_is_examined_and_so_are_private_ones() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    let only = ["--only", "directed-signal,stalled-subscriber", "--format", "json"];
+    let args = [&["exam", "--address", &bus.address][..], &only].concat();
+    let document: serde_json::Value = serde_json::from_str(&output(folder.path(), &args, 0).0).unwrap();
+    let answers = |at: usize| &document["properties"][at]["answers"][0];
+    assert_eq!((&answers(0)["answer"], &answers(0)["is_violation"]), (&"kept".into(), &false.into()));
+    assert!(
+        answers(1)["outcomes"][0]["skipped"].as_str().unwrap().contains("private brokers only"),
+        "{document}"
+    );
+    let args = ["exam", "--broker", "dbus-daemon", "--only", "departed-callee,unique-names", "--times", "2"];
+    let (shown, _) = output(folder.path(), &args, 0);
+    assert!(shown.contains("2 properties, each 2 times: 0 answers break a promise (!), 0 differ"), "{shown}");
+    assert!(shown.contains("\n  departed-callee  NoReply\n"), "{shown}");
+    assert!(shown.contains("    dbus-daemon: kept: 100 connections, one after the other\n"), "{shown}");
+}
+
+/// Killed in the middle of an experiment, the program leaves no broker and no socket.
+#[test]
+fn an_examination_that_is_killed_leaves_no_broker() {
+    let folder = folder();
+    if Bus::start(folder.path(), "").is_none() {
+        return;
+    }
+    let args = ["dbus", "exam", "--broker", "dbus-daemon", "--only", "last-words", "--times", "1000"];
+    let mut exam = start(folder.path(), &args);
+    let sockets = || {
+        let own = format!("@weighbridge-bus-{}-", exam.id());
+        let table = text("/proc/net/unix");
+        table.lines().filter(|line| line.contains(&own)).count()
+    };
+    wait_for("a broker", || (sockets() > 0).then_some(()));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&exam), rustix::process::Signal::KILL)
+        .unwrap();
+    wait_for("its end", || (sockets() == 0).then_some(()));
+    exam.wait().unwrap();
 }

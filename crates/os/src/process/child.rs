@@ -66,6 +66,12 @@ impl Spawn {
         self
     }
 
+    /// Adds several arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Spawn {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
     /// Adds a variable to the environment.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Spawn {
         self.env.push((name.into(), value.into()));

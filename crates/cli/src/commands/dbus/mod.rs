@@ -4,6 +4,7 @@ mod analyse;
 mod capture;
 mod chart;
 mod document;
+mod exam;
 mod lint;
 mod page;
 mod read;
@@ -21,5 +22,6 @@ pub fn dbus(args: &Dbus) -> Result<Exit, Failure> {
         Command::Capture(args) => capture::capture(args),
         Command::Analyse(args) => analyse::analyse(args),
         Command::Lint(args) => lint::lint(args),
+        Command::Exam(args) => exam::exam(args),
     }
 }

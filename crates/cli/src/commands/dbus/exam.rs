@@ -1,0 +1,240 @@
+//! `weighbridge dbus exam`: what buses do, as a matrix of properties and brokers.
+
+use serde::Serialize;
+use weighbridge_dbus_brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_client::Connection;
+use weighbridge_dbus_exam::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, properties};
+
+use super::document::{self, Document, Section, Table, plain};
+use crate::dbus_args::{Exam, PlainFormat};
+use crate::{Exit, Failure, output};
+
+/// A column of the matrix.
+#[derive(Debug, Serialize)]
+struct Subject {
+    name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(skip)]
+    program: Option<Program>,
+}
+
+/// What one subject did about one property, each time it was examined.
+#[derive(Debug, Serialize)]
+struct Answer {
+    broker: &'static str,
+    /// As in the matrix: the answer, or the different ones.
+    answer: String,
+    is_violation: bool,
+    outcomes: Vec<Outcome>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    property: &'static str,
+    group: &'static str,
+    question: &'static str,
+    #[serde(flatten)]
+    basis: Basis,
+    answers: Vec<Answer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Matrix {
+    times: u16,
+    subjects: Vec<Subject>,
+    properties: Vec<Row>,
+}
+
+/// Examines.
+pub fn exam(args: &Exam) -> Result<Exit, Failure> {
+    let subjects = subjects(args)?;
+    let asked: Vec<&'static Property> = match args.only.is_empty() {
+        true => properties().collect(),
+        false => args.only.clone(),
+    };
+    let mut rows: Vec<Row> = asked.iter().map(|property| row(property)).collect();
+    for subject in &subjects {
+        for (property, row) in asked.iter().zip(&mut rows) {
+            let outcomes: Result<Vec<Outcome>, Failure> =
+                (0..args.times).map(|_| examined(subject, property)).collect();
+            row.answers.push(Answer::new(subject.name, outcomes?));
+        }
+    }
+    let matrix = Matrix { times: args.times, subjects, properties: rows };
+    output::print(match args.format {
+        PlainFormat::Json => serde_json::to_string_pretty(&matrix).expect("plain data") + "\n",
+        PlainFormat::Text => document::text(&matrix.document()),
+        PlainFormat::Markdown => document::markdown(&matrix.document()),
+    })?;
+    let all_kept =
+        matrix.answers().all(|answer| !answer.is_violation && !answer.varies() && !answer.has_failed());
+    Ok(if all_kept { Exit::Fine } else { Exit::Outside })
+}
+
+fn subjects(args: &Exam) -> Result<Vec<Subject>, Failure> {
+    if let Some(address) = args.bus.address()? {
+        Connection::open(&address).map_err(|error| Failure::new(error.to_string()))?;
+        return Ok(vec![Subject { name: "this bus", version: None, address: Some(address), program: None }]);
+    }
+    let missing = |program: Program| Error::Missing(program).to_string();
+    let asked = if args.brokers.is_empty() { &Program::ALL[..] } else { &args.brokers };
+    let (installed, not_installed): (Vec<Program>, Vec<Program>) =
+        asked.iter().partition(|program| program.path().is_some());
+    match (args.brokers.is_empty(), not_installed.first()) {
+        (false, Some(program)) => return Err(Failure::new(missing(*program))),
+        _ if installed.is_empty() => {
+            return Err(Failure::new(
+                "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --session, --system or --address ADDRESS",
+            ));
+        }
+        _ => not_installed.iter().for_each(|program| output::warn(&missing(*program))),
+    }
+    let subject = |program: Program| Subject {
+        name: program.name(),
+        version: program.version(),
+        address: None,
+        program: Some(program),
+    };
+    Ok(installed.into_iter().map(subject).collect())
+}
+
+/// One experiment; a private broker is started for it alone.
+fn examined(subject: &Subject, property: &Property) -> Result<Outcome, Failure> {
+    let Some(program) = subject.program else {
+        let address = subject.address.as_deref().expect("a subject without a program has an address");
+        return Ok(property.examine(&Bus { address, private_pid: None, quiet: QUIET }));
+    };
+    let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
+    let broker = Broker::start(program, &limits).map_err(|error| Failure::new(error.to_string()))?;
+    let bus = Bus { address: broker.address(), private_pid: Some(broker.pid()), quiet: QUIET };
+    let outcome = property.examine(&bus);
+    Ok(match outcome {
+        Outcome::Failed(why) if broker.has_ended() => {
+            Outcome::Failed(format!("the broker ended in the middle: {why}"))
+        }
+        outcome => outcome,
+    })
+}
+
+fn row(property: &Property) -> Row {
+    let Property { id, group, question, basis, .. } = *property;
+    Row { property: id, group, question, basis, answers: Vec::new() }
+}
+
+impl Answer {
+    fn new(broker: &'static str, outcomes: Vec<Outcome>) -> Answer {
+        let mut cells: Vec<&str> = outcomes.iter().map(Outcome::cell).collect();
+        cells.sort_unstable();
+        cells.dedup();
+        let answer = cells.join(" | ");
+        Answer { broker, answer, is_violation: outcomes.iter().any(Outcome::is_violation), outcomes }
+    }
+
+    /// The same experiment had different answers.
+    fn varies(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.cell() != self.outcomes[0].cell())
+    }
+
+    fn has_failed(&self) -> bool {
+        self.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_)))
+    }
+
+    fn cell(&self) -> String {
+        format!("{}{}", plain(&self.answer), if self.is_violation { " !" } else { "" })
+    }
+
+    /// That of a violation or failure, if there is one.
+    fn evidence(&self) -> &str {
+        let worst = |outcome: &&Outcome| outcome.is_violation() || matches!(outcome, Outcome::Failed(_));
+        self.outcomes.iter().find(worst).unwrap_or(&self.outcomes[0]).evidence()
+    }
+}
+
+impl Row {
+    /// Is there something to explain: a violation, a failure, or brokers that differ?
+    fn is_remarkable(&self) -> bool {
+        let first = self.answers.first().map(|answer| answer.answer.as_str());
+        self.answers.iter().any(|answer| {
+            answer.is_violation
+                || answer.has_failed()
+                || answer.varies()
+                || Some(answer.answer.as_str()) != first
+        })
+    }
+
+    fn explained(&self) -> Vec<String> {
+        let basis = match self.basis {
+            Basis::Specification(section) => format!("D-Bus Specification, {section}"),
+            Basis::Practice(why) => format!("not in the specification; {why}"),
+            Basis::Nothing => "the specification leaves it open".into(),
+        };
+        let mut lines = vec![format!("{}: {} ({basis})", self.property, self.question)];
+        let of =
+            |answer: &Answer| format!("  {}: {}: {}", answer.broker, answer.cell(), plain(answer.evidence()));
+        lines.extend(self.answers.iter().map(of));
+        lines
+    }
+}
+
+impl Matrix {
+    fn answers(&self) -> impl Iterator<Item = &Answer> {
+        self.properties.iter().flat_map(|row| &row.answers)
+    }
+
+    fn document(&self) -> Document {
+        let names: Vec<String> = self
+            .subjects
+            .iter()
+            .map(|subject| match (&subject.version, &subject.address) {
+                (Some(version), _) => format!("{} {version}", subject.name),
+                (None, Some(address)) => format!("{} ({})", subject.name, plain(address)),
+                (None, None) => subject.name.to_owned(),
+            })
+            .collect();
+        let broken = self.answers().filter(|answer| answer.is_violation).count();
+        let varying = self.answers().filter(|answer| answer.varies()).count();
+        let times = if self.times == 1 { "once".to_owned() } else { format!("{} times", self.times) };
+        let lead = vec![
+            format!(
+                "{} properties, each {times}: {broken} answers break a promise (!), {varying} differ between repetitions.",
+                self.properties.len()
+            ),
+            format!("Examined: {}.", names.join(", ")),
+        ];
+        let mut sections = Vec::new();
+        for group in self.groups() {
+            let rows: Vec<&Row> = self.properties.iter().filter(|row| row.group == group).collect();
+            let head: Vec<&'static str> =
+                std::iter::once("property").chain(self.subjects.iter().map(|subject| subject.name)).collect();
+            let cells = |row: &&Row| {
+                std::iter::once(row.property.to_owned()).chain(row.answers.iter().map(Answer::cell)).collect()
+            };
+            let table = Table::new(&head, head.len(), rows.len(), &rows, cells);
+            sections.push(Section { heading: group, about: Vec::new(), table: Some(table) });
+        }
+        let is_short = self.properties.len() <= 3;
+        let explained: Vec<String> = self
+            .properties
+            .iter()
+            .filter(|row| is_short || row.is_remarkable())
+            .flat_map(Row::explained)
+            .collect();
+        if !explained.is_empty() {
+            sections.push(Section { heading: "What was seen", about: explained, table: None });
+        }
+        Document { title: "Examination of D-Bus brokers".into(), lead, sections }
+    }
+
+    fn groups(&self) -> Vec<&'static str> {
+        let mut groups: Vec<&'static str> = Vec::new();
+        for row in &self.properties {
+            if !groups.contains(&row.group) {
+                groups.push(row.group);
+            }
+        }
+        groups
+    }
+}

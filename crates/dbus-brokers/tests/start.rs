@@ -1,0 +1,44 @@
+//! Each broker that is installed starts, answers, and leaves nothing behind.
+#![allow(clippy::print_stdout)]
+
+use std::time::{Duration, Instant};
+
+use weighbridge_dbus::wire::Body;
+use weighbridge_dbus_brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_client::Connection;
+
+/// Every socket in the abstract namespace that a private broker of this process listens on.
+fn sockets() -> Vec<String> {
+    let own = format!("@weighbridge-bus-{}-", std::process::id());
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap();
+    table.lines().filter(|line| line.contains(&own)).map(str::to_owned).collect()
+}
+
+#[test]
+fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
+    for program in Program::ALL {
+        let broker = match Broker::start(program, &Limits::default()) {
+            Err(error @ Error::Missing(_)) => {
+                println!("skipped: {error}");
+                continue;
+            }
+            started => started.unwrap(),
+        };
+        let mut one = Connection::open(broker.address()).unwrap();
+        let two = Connection::open(broker.address()).unwrap();
+        assert_ne!(one.unique_name(), two.unique_name(), "{program}");
+        one.ask_driver("AddMatch", Body::default().text("type='signal'")).unwrap();
+        assert!(one.ask_driver("NoSuchMethod", Body::default()).is_err(), "{program}");
+        assert!(!broker.has_ended() && !sockets().is_empty());
+        let process = format!("/proc/{}", broker.pid());
+        assert!(std::fs::exists(&process).unwrap());
+        drop(broker);
+        assert!(!std::fs::exists(&process).unwrap(), "{program}");
+        drop((one, two));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !sockets().is_empty() {
+            assert!(Instant::now() < deadline, "{program} leaves {:?}", sockets());
+            std::thread::yield_now();
+        }
+    }
+}
