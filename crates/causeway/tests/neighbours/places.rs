@@ -22,7 +22,7 @@ const VISITORS: usize = 2 * (1024 + 64) + 64;
 /// The operation and the first word of the next answer; nothing at the end.
 fn answer(socket: &OwnedFd) -> Option<(u8, u8)> {
     let mut bytes = [0; 64];
-    let mut receive = || recv_with_fds(socket, &mut bytes, 5);
+    let mut receive = || recv_with_fds(socket, &mut bytes, 6);
     // A server that has not read a request resets the connection; what it said before comes after that.
     let (length, _) = receive().or_else(|_| receive()).unwrap();
     (length > 0).then_some((bytes[8], bytes[12]))
