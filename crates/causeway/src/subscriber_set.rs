@@ -31,6 +31,9 @@ const SLICE: Duration = Duration::from_millis(100);
 /// The same without a server: the publisher itself checks whether the subscriber that it waits for still lives.
 const SLICE_WITHOUT_SERVER: Duration = Duration::from_millis(5);
 
+/// A sleep where no event announces space.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
+
 /// After this time without an answer a publisher asks again: the answer found no space in its socket.
 const FETCH_TIME: Duration = Duration::from_millis(20);
 
@@ -351,14 +354,18 @@ impl SubscriberSet {
         if self.lacks_subscriber && !self.server_gone {
             // What keeps the space is that a page is not here yet, and it comes on the socket.
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            poll(&[self.socket.as_fd()], Some(left.unwrap_or(FETCH_TIME).min(FETCH_TIME)))?;
+            let polled = poll(&[self.socket.as_fd()], Some(left.unwrap_or(FETCH_TIME).min(FETCH_TIME)));
+            if polled.is_err() {
+                // The limit of open files is below the one that is polled.
+                std::thread::sleep(SHORT_SLEEP);
+            }
             return Ok(());
         }
         let subscriber = slowest.and_then(|(slot, _)| self.subscribers.get(slot));
         let (Some(subscriber), Some((_, cursor))) = (subscriber, slowest) else {
             // The unfinished frame of another publisher blocks the log, and no event announces its end; or the subscriber
             // left just now.
-            std::thread::sleep(Duration::from_micros(50));
+            std::thread::sleep(SHORT_SLEEP);
             return Ok(());
         };
         let now = Instant::now();
