@@ -11,13 +11,14 @@ use crate::error::{Error, Result};
 use crate::log::mapped::{MappedLog, SHORT_WORDS};
 use crate::log::pages::StatusPages;
 use crate::log::wait::{Published, await_space, stop_awaiting_space};
-use crate::log::{Claim, Claimed, Label, Memory, Position, Writer};
+use crate::log::wake_word::WakeWord;
+use crate::log::{Claim, Claimed, Kind, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
 use crate::serve::Host;
 #[cfg(feature = "tokio")]
 use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, halves, take_fds, tell};
+use crate::wire::{ANSWER_TIME, Message, Op, ask, halves, take_fds_and_wake_page, tell};
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
 ///
@@ -30,6 +31,8 @@ pub struct Publisher {
     subscribers: SubscriberSet,
     /// The frame of the present [`Loan`].
     loaned: Option<Claim>,
+    /// Length of the present loan, if its frame is claimed by the commit.
+    unclaimed_bytes: Option<usize>,
     /// Where a short message is written before it is committed.
     stage: [u8; STAGE_BYTES],
     /// Open as long as this publisher lives: subscribers see that it does.
@@ -59,19 +62,20 @@ impl Publisher {
         if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
             return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
         }
-        let (log, status, lifeline, host) = match local {
+        let (log, status, lifeline, wake_page, host) = match local {
             Some((log, host)) => {
-                let [status, lifeline] = take_fds(fds)?;
-                (log, status, lifeline, Some(host))
+                let ([status, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
+                (log, status, lifeline, wake_page, Some(host))
             }
             None => {
-                let [status, log, lifeline] = take_fds(fds)?;
+                let ([status, log, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
                 tell(&socket, Message::new(Op::Mapped, &[]))?;
-                (Arc::new(log), status, lifeline, None)
+                (Arc::new(log), status, lifeline, wake_page, None)
             }
         };
-        let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?)?;
+        let wake_word = WakeWord::open(Arc::clone(&log), wake_page)?;
+        let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?, wake_word)?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
         Ok(Publisher {
@@ -79,6 +83,7 @@ impl Publisher {
             writer,
             subscribers,
             loaned: None,
+            unclaimed_bytes: None,
             stage: [0; STAGE_BYTES],
             _lifeline: lifeline,
             _host: host,
@@ -202,7 +207,8 @@ impl Publisher {
         }
     }
 
-    /// As [`Publisher::try_loan`]; sleeps while the log is full, without a limit of time.
+    /// As [`Publisher::try_loan`]; sleeps while the log is full, without a limit of time. In a group of several publishers, a
+    /// message of up to 256 bytes gets its place by [`Loan::commit`], which then is what sleeps: until then it delays nobody.
     ///
     /// # Errors
     /// As [`Publisher::publish`].
@@ -210,7 +216,12 @@ impl Publisher {
     pub fn loan(&mut self, payload_bytes: usize) -> Result<Loan<'_>> {
         self.loaned = self.claim_fast(payload_bytes);
         if self.loaned.is_none() {
-            self.loaned = Some(self.claim_waiting(payload_bytes)?);
+            match self.log.kind() {
+                Kind::Shared if payload_bytes <= STAGE_BYTES.min(self.payload_bytes_max()) => {
+                    self.unclaimed_bytes = Some(payload_bytes);
+                }
+                _ => self.loaned = Some(self.claim_waiting(payload_bytes)?),
+            }
         }
         Ok(Loan { publisher: self, topic: 0, correlation: 0 })
     }
@@ -273,6 +284,7 @@ impl Publisher {
         if self.loaned.is_some() {
             self.abandon(); // a loan that was leaked (`mem::forget`) and not dropped
         }
+        self.unclaimed_bytes = None;
         let claim = self.writer.claim_fast(payload_bytes)?;
         self.subscribers.clear_blocked();
         Some(claim)
@@ -372,8 +384,8 @@ impl Publisher {
     }
 }
 
-/// Space in the log that belongs to this publisher until it is committed or dropped. Messages that are published after it
-/// become visible only then, so fill it without delay.
+/// Space in the log that belongs to this publisher until it is committed or dropped; see [`Publisher::loan`] for short
+/// messages. Messages that are published after it become visible only then, so fill it without delay.
 #[derive(Debug)]
 pub struct Loan<'a> {
     /// Holds the claim too: moving a claim costs time (`docs/decisions/width.md`).
@@ -398,11 +410,18 @@ impl Loan<'_> {
     /// Publishes what was written, and returns its position in the log.
     ///
     /// # Errors
-    /// [`Error::Evicted`] if this publisher was evicted meanwhile; nothing was published.
+    /// [`Error::Evicted`] if this publisher was evicted meanwhile; nothing was published. For a message that is claimed only now
+    /// ([`Publisher::loan`]), those of [`Publisher::publish`].
     #[inline(always)]
     pub fn commit(self) -> Result<Position> {
         let label = Label { topic: self.topic, correlation: self.correlation };
-        let Some(claim) = self.publisher.loaned.take() else { return Err(Error::Evicted) };
+        let claim = match (self.publisher.loaned.take(), self.publisher.unclaimed_bytes) {
+            (Some(claim), _) => claim,
+            // The line of the header is written from the claim to the end without a pause: a subscriber that polls takes it
+            // away once, and not once for the claim and once for the commit.
+            (None, Some(payload_bytes)) => self.publisher.claim_waiting(payload_bytes)?,
+            (None, None) => return Err(Error::Evicted),
+        };
         if claim.payload_bytes <= SHORT_WORDS as u64 * 8 {
             let words = std::array::from_fn(|index| {
                 let bytes = self.publisher.stage[index * 8..][..8].try_into();
@@ -421,7 +440,9 @@ impl Deref for Loan<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        let Some(claim) = &self.publisher.loaned else { return &[] };
+        let Some(claim) = &self.publisher.loaned else {
+            return &self.publisher.stage[..self.publisher.unclaimed_bytes.unwrap_or(0)];
+        };
         match self.publisher.stage.get(..claim.payload_bytes as usize) {
             Some(staged) => staged,
             None => self.publisher.writer.claimed_bytes(claim),
@@ -432,8 +453,8 @@ impl Deref for Loan<'_> {
 impl DerefMut for Loan<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let Publisher { loaned, stage, writer, .. } = &mut *self.publisher;
-        let Some(claim) = loaned else { return &mut [] };
+        let Publisher { loaned, unclaimed_bytes, stage, writer, .. } = &mut *self.publisher;
+        let Some(claim) = loaned else { return &mut stage[..unclaimed_bytes.unwrap_or(0)] };
         match stage.get_mut(..claim.payload_bytes as usize) {
             Some(staged) => staged,
             None => writer.claimed_bytes_mut(claim),

@@ -28,6 +28,8 @@ pub struct Spin {
     sleeps: u32,
     /// Whether this thread may run on one CPU only. Asked once: the system call costs as much as a sleep.
     single_cpu: bool,
+    /// What the last call of [`Spin::budget`] found.
+    may_poll: bool,
 }
 
 impl Default for Spin {
@@ -40,16 +42,25 @@ impl Spin {
     /// Polls at most for `longest`; zero never polls.
     pub fn up_to(longest: Duration) -> Spin {
         let cpus = || causeway_os::sched::allowed_cpus().map_or(1, |cpus| cpus.len());
-        Spin { budget: longest, longest, sleeps: 0, single_cpu: !longest.is_zero() && cpus() == 1 }
+        let single_cpu = !longest.is_zero() && cpus() == 1;
+        Spin { budget: longest, longest, sleeps: 0, single_cpu, may_poll: false }
     }
 
-    /// How long to poll this time. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
-    pub fn budget(&self, last_cpu: u32) -> Duration {
+    /// How long to poll this time; `None` where polling is out of the question, so that nothing is learnt from this wait and no
+    /// clock is needed. `last_cpu` is the CPU + 1 from which publishers last woke a subscriber, 0 if unknown.
+    pub fn budget(&mut self, last_cpu: u32) -> Option<Duration> {
         let shares_cpu = || match last_cpu {
             0 => self.single_cpu,
             last_cpu => last_cpu == causeway_os::sched::current_cpu() + 1,
         };
-        if self.budget.is_zero() || shares_cpu() { Duration::ZERO } else { self.budget }
+        self.may_poll = !self.longest.is_zero() && !shares_cpu();
+        self.may_poll.then_some(self.budget)
+    }
+
+    /// Whether the last wait could poll.
+    #[inline(always)]
+    pub fn may_poll(&self) -> bool {
+        self.may_poll
     }
 
     /// Learns from a wait that ended while polling.
@@ -105,20 +116,24 @@ impl Pace {
 mod tests {
     use super::*;
 
+    fn spin(budget: Duration, single_cpu: bool) -> Spin {
+        Spin { budget, single_cpu, ..Spin::up_to(LONGEST) }
+    }
+
     #[test]
     fn long_waits_end_the_polling_and_a_short_one_restores_it() {
-        let mut spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
+        let mut spin = spin(LONGEST, false);
         for _ in 0..20 {
             spin.slept(Duration::from_secs(1));
         }
-        assert_eq!(spin.budget(0), Duration::ZERO);
+        assert_eq!(spin.budget(0), Some(Duration::ZERO));
         spin.polling_succeeded();
-        assert_eq!(spin.budget(0), LONGEST);
+        assert_eq!(spin.budget(0), Some(LONGEST));
     }
 
     #[test]
     fn ambiguous_sleeps_are_followed_by_few_retries() {
-        let mut spin = Spin { budget: Duration::ZERO, longest: LONGEST, sleeps: 0, single_cpu: false };
+        let mut spin = spin(Duration::ZERO, false);
         let mut retries = 0;
         for _ in 0..10 * ROUND {
             spin.slept(LONGEST * 2);
@@ -129,17 +144,17 @@ mod tests {
 
     #[test]
     fn no_subscriber_polls_on_the_cpu_that_the_publisher_needs() {
-        let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: false };
+        let mut spin = spin(LONGEST, false);
         // This thread may move between the two calls; on one of a few tries it does not.
-        let stayed = |_| spin.budget(causeway_os::sched::current_cpu() + 1).is_zero();
+        let stayed = |_| spin.budget(causeway_os::sched::current_cpu() + 1).is_none();
         assert!((0..1000).any(stayed));
     }
 
     #[test]
     fn a_thread_with_one_cpu_polls_once_the_publisher_is_known_to_run_elsewhere() {
-        let spin = Spin { budget: LONGEST, longest: LONGEST, sleeps: 0, single_cpu: true };
-        assert_eq!(spin.budget(0), Duration::ZERO);
-        assert_eq!(spin.budget(u32::MAX), LONGEST, "no thread runs on that CPU");
+        let mut spin = spin(LONGEST, true);
+        assert_eq!((spin.budget(0), spin.may_poll()), (None, false));
+        assert_eq!(spin.budget(u32::MAX), Some(LONGEST), "no thread runs on that CPU");
     }
 
     /// How many of `waits` first polls came without a pause, where `comes` says whether a message is there already.

@@ -27,6 +27,7 @@ use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::{StatusPages, SubscriberPage};
 use crate::log::wait::{WaitTarget, Waiter, advance_cursor, topic_bit};
+use crate::log::wake_word::WakeWord;
 use crate::log::word::{GRANULE_BYTES, HEADER_BYTES};
 use crate::log::{Frame, Loss, Memory, Peek, Position, Reader, Start, TryPeek};
 use crate::message::{Message, Received};
@@ -37,7 +38,7 @@ use crate::spin::{Pace, Spin};
 use crate::subscriber_handle::own_process;
 use crate::trust::Trust;
 use crate::watch::Watch;
-use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds};
+use crate::wire::{self, ANSWER_TIME, Op, answer, ask, take_fds_and_wake_page};
 use sequences::Sequences;
 pub(crate) use wait::check_doorbell;
 use wait::{check_lifeline, futex_of};
@@ -51,6 +52,7 @@ pub struct Subscriber {
     reader: Reader<Arc<MappedLog>>,
     log: Arc<MappedLog>,
     page: Arc<SubscriberPage>,
+    wake_word: WakeWord,
     status: StatusPages,
     socket: Arc<OwnedFd>,
     doorbell: OwnedFd,
@@ -155,11 +157,18 @@ impl Subscriber {
         }
         let trust =
             Trust::from_word(trust).ok_or_else(|| Error::invalid("answer", "an unknown kind of trust"))?;
-        let [status, log, page, doorbell, lifeline] = take_fds(fds)?;
+        let ([status, log, page, doorbell, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
+        if wake_page.is_some() != (trust == Trust::SameUser) {
+            return Err(Error::invalid(
+                "answer",
+                "a wake page is for processes of one user, and for them only",
+            ));
+        }
         check_doorbell(&doorbell)?;
         check_lifeline(&lifeline)?;
         let log = Arc::new(MappedLog::open(&log, Access::ReadOnly)?);
         let page = Arc::new(SubscriberPage::open_own(&page)?);
+        let wake_word = WakeWord::open(Arc::clone(&log), wake_page)?;
         page.words().process.store(own_process(), Ordering::Relaxed);
         let filter = options.topics.as_ref().map_or(0, filter_of);
         page.words().topics.store(u64::from(filter), Ordering::Relaxed);
@@ -178,6 +187,7 @@ impl Subscriber {
             reader,
             log,
             page,
+            wake_word,
             status: StatusPages::open(&status)?,
             socket: Arc::new(socket),
             doorbell,
@@ -380,7 +390,7 @@ impl Subscriber {
         }
         // Without descriptors or threads for it now, this is tried again after as many empty polls.
         self.watch =
-            Watch::start(&self.socket, &self.lifeline, Arc::clone(&self.log), Arc::clone(&self.page)).ok();
+            Watch::start(&self.socket, &self.lifeline, self.wake_word.clone(), Arc::clone(&self.page)).ok();
     }
 
     /// The next message. `None` if there is no message, or a loss that now stands in `lost`.

@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
 use crate::log::pages::{StatusPages, SubscriberPage};
-use crate::log::wait::{Published, WaitingSubscriber, wake_waiters};
+use crate::log::wait::{Published, WaitingSubscriber, note_cpu, wake_waiters};
+use crate::log::wake_word::WakeWord;
 use crate::log::{Gate, Memory, reclaim};
 use crate::options::Policy;
 use crate::subscriber_handle::{SubscriberHandle, ask_to_wake};
@@ -29,6 +30,9 @@ use crate::wire::{ANSWER_TIME, FDS_MAX, Incoming, Message, Op, receive, take_fds
 const SLICE: Duration = Duration::from_millis(100);
 /// The same without a server: the publisher itself checks whether the subscriber that it waits for still lives.
 const SLICE_WITHOUT_SERVER: Duration = Duration::from_millis(5);
+
+/// A sleep where no event announces space.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
 /// After this time without an answer a publisher asks again: the answer found no space in its socket.
 const FETCH_TIME: Duration = Duration::from_millis(20);
@@ -45,6 +49,8 @@ pub struct SubscriberSet {
     process: u32,
     status: StatusPages,
     subscribers: SubscriberTable,
+    /// Where those sleep that trust each other.
+    wake_word: WakeWord,
     /// The counter of the status pages that `subscribers` corresponds to.
     seen_changes: u64,
     /// The same, or a value that the counter does not have while something is to be read from the socket.
@@ -85,7 +91,7 @@ struct Blocked {
 impl SubscriberSet {
     /// The subscribers of the group whose server is at the other end of `socket`, which becomes non-blocking. Waits until all
     /// that are present are known: a publisher that began before could overwrite what they have not read.
-    pub fn new(socket: OwnedFd, status: StatusPages) -> Result<SubscriberSet> {
+    pub fn new(socket: OwnedFd, status: StatusPages, wake_word: WakeWord) -> Result<SubscriberSet> {
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
         let mut set = SubscriberSet {
@@ -93,6 +99,7 @@ impl SubscriberSet {
             process: std::process::id(),
             status,
             subscribers: SubscriberTable::default(),
+            wake_word,
             seen_changes: 0,
             expected_changes: 0,
             server_gone: false,
@@ -263,12 +270,9 @@ impl SubscriberSet {
     #[inline(always)]
     pub fn wake(&mut self, tail: &Tail, published: Option<Published>) {
         self.update();
-        let woken = wake_waiters(tail, &mut self.subscribers, published, |bits| match bits {
-            u32::MAX => futex::wake(&tail.wake_seq, u32::MAX).is_ok(),
-            bits => futex::wake_bitset(&tail.wake_seq, u32::MAX, bits).is_ok(),
-        });
-        if woken {
-            tail.last_cpu.store(causeway_os::sched::current_cpu() + 1, Ordering::Relaxed);
+        let Self { wake_word, subscribers, .. } = self;
+        if wake_waiters(wake_word, subscribers, published, |bits| wake_word.wake(bits)) {
+            note_cpu(tail);
             if self.subscribers.iter().any(|subscriber| subscriber.lacks_doorbell) {
                 self.refresh();
             }
@@ -350,14 +354,18 @@ impl SubscriberSet {
         if self.lacks_subscriber && !self.server_gone {
             // What keeps the space is that a page is not here yet, and it comes on the socket.
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            poll(&[self.socket.as_fd()], Some(left.unwrap_or(FETCH_TIME).min(FETCH_TIME)))?;
+            let polled = poll(&[self.socket.as_fd()], Some(left.unwrap_or(FETCH_TIME).min(FETCH_TIME)));
+            if polled.is_err() {
+                // The limit of open files is below the one that is polled.
+                std::thread::sleep(SHORT_SLEEP);
+            }
             return Ok(());
         }
         let subscriber = slowest.and_then(|(slot, _)| self.subscribers.get(slot));
         let (Some(subscriber), Some((_, cursor))) = (subscriber, slowest) else {
             // The unfinished frame of another publisher blocks the log, and no event announces its end; or the subscriber
             // left just now.
-            std::thread::sleep(Duration::from_micros(50));
+            std::thread::sleep(SHORT_SLEEP);
             return Ok(());
         };
         let now = Instant::now();

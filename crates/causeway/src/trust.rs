@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trust {
-    /// Processes of one user, which could stop each other anyway. All subscribers sleep on one word of the log: one system
+    /// Processes of one user, which could stop each other anyway. All subscribers sleep on one word: one system
     /// call wakes all of them. The default of a group whose rules admit the user of its creator only.
     SameUser,
     /// Processes of different users. Each subscriber sleeps on a word that no other subscriber can map: one system call for

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_os::futex;
@@ -15,14 +15,15 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
-use crate::log::Memory;
-use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
+use crate::log::wake_word::WakeWord;
 
 /// The subscriber's socket has ended: the server is gone.
 const SERVER: u32 = 1;
 /// The subscriber's lifeline has ended: the server and all publishers are gone.
 const ALL_PEERS: u32 = 2;
+/// In the word that says what a subscriber knew when it fell asleep: it sleeps.
+const ASLEEP: u32 = 4;
 
 /// How long after a wake-up the thread wakes a subscriber again that still sleeps.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
@@ -30,12 +31,11 @@ const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 /// What the thread and one subscriber share.
 #[derive(Debug)]
 pub struct Watched {
-    log: Arc<MappedLog>,
+    wake_word: WakeWord,
     page: Arc<SubscriberPage>,
     gone: AtomicU32,
-    /// What of `gone` the subscriber knew when it fell asleep.
-    seen: AtomicU32,
-    sleeping: AtomicBool,
+    /// [`ASLEEP`] and what of `gone` the subscriber knew when it fell asleep; 0 while it is awake.
+    sleep: AtomicU32,
 }
 
 impl Watched {
@@ -59,14 +59,14 @@ impl Watched {
     /// Begins a sleep of a subscriber that knows `seen`: whatever else the thread learns ends the sleep. Returns whether the
     /// subscriber may sleep; it may not if the thread has learnt more already.
     pub fn begin_sleep(&self, seen: u32) -> bool {
-        self.seen.store(seen, Ordering::SeqCst);
-        self.sleeping.store(true, Ordering::SeqCst);
+        self.sleep.store(ASLEEP | seen, Ordering::SeqCst);
         self.gone() == seen
     }
 
     /// Ends a sleep.
     pub fn end_sleep(&self) {
-        self.sleeping.store(false, Ordering::SeqCst);
+        // Relaxed: a thread that sees it late wakes a subscriber that does not sleep.
+        self.sleep.store(0, Ordering::Relaxed);
     }
 }
 
@@ -93,11 +93,11 @@ impl Watch {
     pub fn start(
         socket: &Arc<OwnedFd>,
         lifeline: &Arc<OwnedFd>,
-        log: Arc<MappedLog>,
+        wake_word: WakeWord,
         page: Arc<SubscriberPage>,
     ) -> Result<Watch> {
         let ends = [(socket, SERVER, EventFlags::RDHUP), (lifeline, ALL_PEERS, EventFlags::RDHUP)];
-        Watch::of(&ends, log, page)
+        Watch::of(&ends, wake_word, page)
     }
 
     /// Watches the one process at the other end of a `socket`. Where its `pidfd` is known, its death is noticed although a
@@ -105,23 +105,23 @@ impl Watch {
     pub fn start_for_peer(
         socket: &Arc<OwnedFd>,
         pidfd: Option<&Arc<OwnedFd>>,
-        log: Arc<MappedLog>,
+        wake_word: WakeWord,
         page: Arc<SubscriberPage>,
     ) -> Result<Watch> {
         let mut ends = vec![(socket, ALL_PEERS, EventFlags::RDHUP)];
         // A pidfd is readable when its process has ended.
         ends.extend(pidfd.map(|pidfd| (pidfd, ALL_PEERS, EventFlags::IN)));
-        Watch::of(&ends, log, page)
+        Watch::of(&ends, wake_word, page)
     }
 
     fn of(
         ends: &[(&Arc<OwnedFd>, u32, EventFlags)],
-        log: Arc<MappedLog>,
+        wake_word: WakeWord,
         page: Arc<SubscriberPage>,
     ) -> Result<Watch> {
         let watcher = Watcher::get()?;
-        let (gone, seen, sleeping) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
-        let watched = Arc::new(Watched { log, page, gone, seen, sleeping });
+        let (gone, sleep) = (AtomicU32::new(0), AtomicU32::new(0));
+        let watched = Arc::new(Watched { wake_word, page, gone, sleep });
         let mut list = watcher.list();
         list.0 += 1;
         let token = list.0;
@@ -205,10 +205,10 @@ impl Watched {
     /// Wakes the subscriber if it sleeps. Returns whether it must be woken again later, unless it stores that it is awake
     /// meanwhile: a subscriber's process cannot change the word that the kernel compares.
     fn wake(&self) -> bool {
-        let sleeping =
-            self.sleeping.load(Ordering::SeqCst) && self.seen.load(Ordering::SeqCst) != self.gone();
+        let sleep = self.sleep.load(Ordering::SeqCst);
+        let sleeping = sleep != 0 && sleep & !ASLEEP != self.gone();
         if sleeping {
-            let _ = futex::wake(&self.log.tail().wake_seq, u32::MAX);
+            self.wake_word.wake(u32::MAX);
             let _ = futex::wake(&self.page.words().arm, u32::MAX);
         }
         sleeping

@@ -20,7 +20,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"CWY1");
 const WORDS: usize = 16;
 const BYTES: usize = WORDS * 4;
 /// The most descriptors that any message of this protocol carries.
-pub const FDS_MAX: usize = 5;
+pub const FDS_MAX: usize = 6;
 
 /// The operation of a message. The words after the first three are its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum Op {
     Wake = 10,
     /// Notice of a publisher: it leaves. One whose connection ends without it was killed.
     Leave = 11,
-    /// Request: a connection for calls.
+    /// Request: a connection for calls. `[1 if the client takes a wake page]`
     Call = 12,
     /// Notice of either end of a connection for calls: the descriptors that travel with a message.
     /// `[number of the call, low half, high half]`
@@ -339,6 +339,14 @@ pub fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N]> {
     let got = fds.len();
     <[OwnedFd; N]>::try_from(fds)
         .map_err(|_| Error::invalid("answer", format!("it has {got} descriptors instead of {N}")))
+}
+
+/// The `N` descriptors of an answer, and one more if it has that: the wake page of processes of one user.
+pub fn take_fds_and_wake_page<const N: usize>(
+    mut fds: Vec<OwnedFd>,
+) -> Result<([OwnedFd; N], Option<OwnedFd>)> {
+    let wake_page = if fds.len() == N + 1 { fds.pop() } else { None };
+    Ok((take_fds(fds)?, wake_page))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use causeway::log::layout::{
     ABI, CAPACITY_LOG2, LogHeader, MAGIC, PAGE_BYTES, PREFIX_BYTES, PublisherWords, STATUS_BYTES, Status,
-    SubscriberWords, TAIL_OFFSET, Tail,
+    SubscriberWords, TAIL_OFFSET, Tail, WakeWords,
 };
 use causeway::log::wait::WaitTarget;
 use causeway::log::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES, PUBLISHERS_MAX, State, Word};
@@ -102,6 +102,7 @@ fn every_table_that_gives_a_place_is_held_to_the_code() {
         ("From page 4", "bits of the header word"),
         ("From page 4", "offset in frame"),
         ("A subscriber page", "offset"),
+        ("The wake page", "offset"),
         ("The status pages", "offset"),
     ];
     for (index, (heading, column)) in held.into_iter().enumerate() {
@@ -177,13 +178,20 @@ fn a_subscriber_page_is_as_the_document_says() {
     );
     assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes per subscriber")));
     let targets = [
-        (WaitTarget::SharedFutex, "asleep on `wake_seq`"),
+        (WaitTarget::SharedFutex, "asleep in the wake page"),
         (WaitTarget::Doorbell, "asleep on the doorbell"),
         (WaitTarget::OwnFutex, "asleep on this word"),
     ];
     for (target, meaning) in targets {
         assert!(table.rows[1][2].contains(&format!("{} {meaning}", target as u32)), "{target:?}");
     }
+}
+
+#[test]
+fn the_wake_page_is_as_the_document_says() {
+    let table = table("The wake page", "offset", "size");
+    hold(&table, &[place!("`wake_seq`", WakeWords.wake_seq)]);
+    assert!(table.heading.contains(&format!("one memfd of {PAGE_BYTES} bytes")));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use causeway::log::layout::ABI;
-use causeway::{Error, Group, Policy, Received, Refusal, SubscribeOptions};
+use causeway::{Error, Group, Policy, Received, Refusal, SubscribeOptions, Trust};
 use causeway_os::memory::{Seals, add_seals, memfd};
 use causeway_os::socket::{recv_with_fds, send_with_fds, seqpacket_pair};
 use common::limits::{allow_many_descriptors, forbid, in_a_process_of_its_own};
@@ -33,11 +33,16 @@ fn role() {
 
 /// Joins a server that answers with these descriptors, as a subscriber.
 fn receive_from(fds: &[OwnedFd]) -> Result<(), Error> {
+    receive_as(Trust::SameUser, fds)
+}
+
+fn receive_as(trust: Trust, fds: &[OwnedFd]) -> Result<(), Error> {
     let (near, far) = seqpacket_pair().unwrap();
     let (connection, served) = seqpacket_pair().unwrap();
     send_with_fds(&far, &message(16, &[]), &[connection.as_fd()]).unwrap();
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-    send_with_fds(&served, &message(16, &[0, 1]), &fds).unwrap();
+    let trust = u32::from(trust == Trust::Strangers);
+    send_with_fds(&served, &message(16, &[0, 1, trust]), &fds).unwrap();
     for _ in ["ready", "placed"] {
         send_with_fds(&served, &message(16, &[]), &[]).unwrap();
     }
@@ -75,7 +80,7 @@ fn descriptors_of_every_wrong_type_are_refused_in_every_place() {
     let group = Group::create("genuine", small()).unwrap();
     let _publisher = group.publisher().unwrap();
     receive_from(&genuine(&group)).unwrap();
-    for place in 0..5 {
+    for place in 0..6 {
         // The lifeline is a pipe.
         let fits = |(name, _): &(&str, OwnedFd)| place == 4 && *name == "a pipe";
         for (name, stranger) in strangers(dir.path()).into_iter().filter(|stranger| !fits(stranger)) {
@@ -92,12 +97,28 @@ fn descriptors_of_every_wrong_type_are_refused_in_every_place() {
 fn too_few_or_too_many_descriptors_are_refused() {
     let group = Group::create("genuine", small()).unwrap();
     let _publisher = group.publisher().unwrap();
-    for count in 0..5 {
+    for count in 0..6 {
         let fds: Vec<OwnedFd> = genuine(&group).into_iter().take(count).collect();
         assert!(matches!(receive_from(&fds), Err(Error::Invalid { .. })), "{count}");
     }
-    let six: Vec<OwnedFd> = genuine(&group).into_iter().chain(genuine(&group)).take(6).collect();
-    assert!(matches!(receive_from(&six), Err(Error::Invalid { .. })));
+    let seven: Vec<OwnedFd> = genuine(&group).into_iter().chain(genuine(&group)).take(7).collect();
+    assert!(matches!(receive_from(&seven), Err(Error::Invalid { .. })));
+}
+
+#[test]
+fn strangers_get_no_page_that_they_could_write_and_take_none() {
+    for (trust, count) in [(Trust::SameUser, 6), (Trust::Strangers, 5)] {
+        let group = Group::create("genuine", small().trust(trust)).unwrap();
+        let _publisher = group.publisher().unwrap();
+        let socket = group.invite().unwrap();
+        send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();
+        let (_, fds) = recv_with_fds(&socket, &mut [0; 64], 6).unwrap();
+        assert_eq!(fds.len(), count, "{trust:?}");
+        receive_as(trust, &fds).unwrap();
+        let other = if trust == Trust::SameUser { Trust::Strangers } else { Trust::SameUser };
+        let refused = receive_as(other, &fds).unwrap_err().to_string();
+        assert!(refused.contains("wake page"), "{trust:?}: {refused}");
+    }
 }
 
 #[test]
@@ -286,7 +307,7 @@ fn a_peer_of_the_previous_version_is_told_ours() {
         request[4..8].copy_from_slice(&(ABI - 1).to_le_bytes());
         send_with_fds(&socket, &request, &[]).unwrap();
         let mut answer = [0; 64];
-        recv_with_fds(&socket, &mut answer, 5).unwrap();
+        recv_with_fds(&socket, &mut answer, 6).unwrap();
         // Magic, version, operation: a program that finds another version than its own names both.
         assert_eq!(answer[..12], message(17, &[])[..12]);
     }

@@ -51,7 +51,7 @@ fn subscribers_join_while_a_publisher_dies_that_never_read_its_notices() {
         group.serve_at(&path).unwrap();
         let publisher = connect(&path);
         send_with_fds(&publisher, &request(1), &[]).unwrap();
-        assert_eq!(recv_with_fds(&publisher, &mut [0; 64], 4).unwrap().1.len(), 3);
+        assert_eq!(recv_with_fds(&publisher, &mut [0; 64], 4).unwrap().1.len(), 4);
         send_with_fds(&publisher, &request(2), &[]).unwrap();
         let _first = group.subscribe(Policy::Lossy).unwrap();
         std::thread::scope(|scope| {
@@ -165,7 +165,7 @@ fn who_is_not_in_the_creators_rule_is_refused() {
             // A visitor that is forbidden is told so, and left, without a request.
             let _ = send_with_fds(&connection, &subscribe_request(3), &[]);
             let mut answer = [0; 64];
-            let mut receive = || recv_with_fds(&connection, &mut answer, 5);
+            let mut receive = || recv_with_fds(&connection, &mut answer, 6);
             let (_, fds) = receive().or_else(|_| receive()).unwrap();
             (answer[8], answer[12], fds.len())
         })

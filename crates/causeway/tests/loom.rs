@@ -107,7 +107,7 @@ fn publish(shared: &Shared, writer: &mut Writer<&HeapMemory>, value: u64, reader
     writer.commit(claim, Label::default()).unwrap();
     let mut sleeping: Vec<Sleeping<'_>> =
         (0..readers).map(|slot| Sleeping { slot, shared, notes: Notes::default() }).collect();
-    wait::wake_waiters(tail, &mut sleeping, None, |_| {
+    wait::wake_waiters(&tail.wake_seq, &mut sleeping, None, |_| {
         shared.futex_wake();
         true
     });
@@ -136,7 +136,7 @@ fn receive(shared: &Shared, slot: usize, count: usize) -> Vec<(u64, u64)> {
             Peek::Empty(_) => {
                 // Of two subscribers, one sleeps on the word of all and one on its own; the kernel compares both words.
                 let target = [WaitTarget::SharedFutex, WaitTarget::OwnFutex][slot];
-                let armed = sleeper.arm(tail, mine, target);
+                let armed = sleeper.arm(&tail.wake_seq, mine, target);
                 if matches!(reader.peek().unwrap(), Peek::Empty(_)) {
                     shared.futex_wait(|| {
                         mine.arm.load(Ordering::Relaxed) == armed.arm
@@ -195,7 +195,8 @@ fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
             thread::spawn(move || {
                 generation.store(1, Ordering::SeqCst);
                 let mut first = Waiter::new();
-                let _ = first.arm(shared.memory.tail(), &shared.subscribers[0], WaitTarget::OwnFutex);
+                let _ =
+                    first.arm(&shared.memory.tail().wake_seq, &shared.subscribers[0], WaitTarget::OwnFutex);
                 // Both have a page of their own; publishers know them by slot and generation.
                 generation.store(2, Ordering::SeqCst);
                 receive(&shared, 1, 2)
@@ -210,7 +211,7 @@ fn the_successor_of_a_subscriber_that_left_armed_is_woken() {
             if present > 0 && known.first().is_none_or(|one: &Sleeping<'_>| one.slot != present - 1) {
                 known = vec![Sleeping { slot: present - 1, shared: &shared, notes: Notes::default() }];
             }
-            wait::wake_waiters(shared.memory.tail(), &mut known, None, |_| {
+            wait::wake_waiters(&shared.memory.tail().wake_seq, &mut known, None, |_| {
                 shared.futex_wake();
                 true
             });

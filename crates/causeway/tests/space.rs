@@ -31,7 +31,7 @@ impl Waiting {
         let options = GroupOptions::new().capacity_bytes(8 * EIGHTH as u64);
         let group = Group::create("space", options.several_publishers().remote_publishers(1)).unwrap();
         let socket = group.invite().unwrap();
-        let take_fds = || recv_with_fds(&socket, &mut [0; 64], 4).unwrap().1;
+        let take_fds = || recv_with_fds(&socket, &mut [0; 64], 6).unwrap().1;
         send_with_fds(&socket, &message(1, &[]), &[]).unwrap();
         let log = Mapping::shared(&take_fds()[1], PREFIX_BYTES as usize, Access::ReadWrite).unwrap();
         send_with_fds(&socket, &message(2, &[]), &[]).unwrap();

@@ -22,9 +22,11 @@ use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::Kind;
 use crate::log::mapped::MappedLog;
-use crate::log::pages::SubscriberPage;
+use crate::log::pages::{SubscriberPage, WakePage};
+use crate::log::wake_word::WakeWord;
 use crate::wire::{
-    ANSWER_TIME, Incoming as Received, Message, Op, answer, ask, from_halves, halves, receive, take_fds,
+    ANSWER_TIME, Incoming as Received, Message, Op, answer, ask, from_halves, halves, receive,
+    take_fds_and_wake_page,
 };
 
 /// The most descriptors that travel with one message.
@@ -85,7 +87,13 @@ struct Memory {
     own_page: SubscriberPage,
     peer_page: SubscriberPage,
     doorbell: OwnedFd,
+    /// Where processes of one user sleep: the page, and which of its words is for the outgoing and for the incoming log.
+    wake_page: Option<(Arc<WakePage>, [usize; 2])>,
 }
+
+/// The words of the wake page: for requests, and for replies.
+const REQUESTS: usize = 0;
+const REPLIES: usize = 1;
 
 fn connected(memory: Memory, socket: OwnedFd, origin: Origin) -> Result<Connected> {
     let credentials = peer_credentials(&socket)?;
@@ -104,24 +112,41 @@ fn connected(memory: Memory, socket: OwnedFd, origin: Origin) -> Result<Connecte
         socket: Arc::clone(&socket),
         pidfd: pidfd.map(Arc::new),
         doorbell: memory.doorbell,
-        is_same_user: crate::options::is_own_user(credentials.uid),
+        is_same_user: memory.wake_page.is_some(),
     };
+    let (outgoing, incoming) = (Arc::new(memory.outgoing), Arc::new(memory.incoming));
+    let word = |log: &Arc<MappedLog>, which: usize| match &memory.wake_page {
+        Some((page, words)) => WakeWord::in_page(Arc::clone(log), Arc::clone(page), words[which]),
+        None => WakeWord::in_log(Arc::clone(log)),
+    };
+    let (outgoing_word, incoming_word) = (word(&outgoing, 0), word(&incoming, 1));
     Ok(Connected {
-        outgoing: Outgoing::new(Arc::new(memory.outgoing), memory.peer_page, ForeignSocket::new(ringing)),
-        incoming: Incoming::new(Arc::new(memory.incoming), memory.own_page, peer)?,
+        outgoing: Outgoing::new(outgoing, memory.peer_page, ForeignSocket::new(ringing), outgoing_word),
+        incoming: Incoming::new(incoming, memory.own_page, incoming_word, peer)?,
         socket,
     })
+}
+
+/// Whether the other end is a process of the same user, as far as the kernel says.
+fn is_same_user(socket: &OwnedFd) -> bool {
+    peer_credentials(socket).is_ok_and(|peer| crate::options::is_own_user(peer.uid))
 }
 
 /// Becomes a client over a connected socket.
 pub fn connect(socket: OwnedFd, origin: Origin) -> Result<Connected> {
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIME))
         .map_err(|error| Error::os("limit the wait on", "a connection", error))?;
-    let (granted, fds) = ask(&socket, Message::new(Op::Call, &[]), Some(ANSWER_TIME))?;
+    // Another user's process could move a thread that sleeps in the wake page, and take the page's memory away.
+    let trusts = is_same_user(&socket);
+    let (granted, fds) = ask(&socket, Message::new(Op::Call, &[u32::from(trusts)]), Some(ANSWER_TIME))?;
     if granted.op != Op::Granted {
         return Err(Error::invalid("answer", format!("{:?} to a client", granted.op)));
     }
-    let [requests, replies, server_page, own_page, doorbell] = take_fds(fds)?;
+    let ([requests, replies, server_page, own_page, doorbell], wake_page) = take_fds_and_wake_page(fds)?;
+    if wake_page.is_some() && !trusts {
+        return Err(Error::invalid("answer", "a wake page from a process of another user"));
+    }
+    let wake_page = wake_page.map(|fd| WakePage::open(&fd)).transpose()?;
     crate::subscriber::check_doorbell(&doorbell)?;
     let requests = MappedLog::open(&requests, Access::ReadWrite)?;
     let replies = MappedLog::open(&replies, Access::ReadOnly)?;
@@ -134,6 +159,7 @@ pub fn connect(socket: OwnedFd, origin: Origin) -> Result<Connected> {
         own_page: SubscriberPage::open_own(&own_page)?,
         peer_page: SubscriberPage::open(&server_page)?,
         doorbell,
+        wake_page: wake_page.map(|page| (Arc::new(page), [REQUESTS, REPLIES])),
     };
     match ask(&socket, Message::new(Op::Mapped, &[]), Some(ANSWER_TIME))?.0.op {
         Op::Granted => connected(memory, socket, origin),
@@ -157,12 +183,13 @@ pub fn accept(
     // A client that does not read what is sent to it delays nothing.
     rustix::io::ioctl_fionbio(&socket, true)
         .map_err(|error| Error::os("make", "a connection non-blocking", error))?;
-    expect(&socket, Op::Call)?;
+    let call = expect(&socket, Op::Call)?;
+    let has_wake_page = call.words[0] == 1 && is_same_user(&socket);
     let refused = |error| {
         let _ = Message::refusal(Refusal::Exhausted).send(&socket, &[]);
         error
     };
-    let (memory, page_fd, requests_fd) = offer(&socket, capacity_bytes).map_err(refused)?;
+    let (memory, page_fd, requests_fd) = offer(&socket, capacity_bytes, has_wake_page).map_err(refused)?;
     expect(&socket, Op::Mapped)?;
     SubscriberPage::check_sealed(&page_fd)?;
     MappedLog::seal(&requests_fd)?;
@@ -171,7 +198,7 @@ pub fn accept(
 }
 
 /// Makes the memory of a connection and sends it to the client.
-fn offer(socket: &OwnedFd, capacity_bytes: u64) -> Result<(Memory, OwnedFd, OwnedFd)> {
+fn offer(socket: &OwnedFd, capacity_bytes: u64, has_wake_page: bool) -> Result<(Memory, OwnedFd, OwnedFd)> {
     let mut id = [[0; 16]; 2];
     for id in &mut id {
         rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
@@ -191,16 +218,20 @@ fn offer(socket: &OwnedFd, capacity_bytes: u64) -> Result<(Memory, OwnedFd, Owne
     for end in [&doorbell, &doorbell_far] {
         let _ = refuse_descriptors(end);
     }
-    let fds = [&requests_fd, &replies_fd, &own_page_fd, &page_fd, &doorbell_far].map(AsFd::as_fd);
+    let mut fds = vec![&requests_fd, &replies_fd, &own_page_fd, &page_fd, &doorbell_far];
+    let wake_page = has_wake_page.then(WakePage::create).transpose()?;
+    fds.extend(wake_page.as_ref().map(|(fd, _)| fd));
+    let fds: Vec<_> = fds.into_iter().map(AsFd::as_fd).collect();
     Message::new(Op::Granted, &[]).send(socket, &fds)?;
-    let memory = Memory { outgoing: replies, incoming: requests, own_page, peer_page, doorbell };
+    let wake_page = wake_page.map(|(_, page)| (Arc::new(page), [REPLIES, REQUESTS]));
+    let memory = Memory { outgoing: replies, incoming: requests, own_page, peer_page, doorbell, wake_page };
     Ok((memory, page_fd, requests_fd))
 }
 
 /// Waits for this request of a client. Any other is refused.
-fn expect(socket: &OwnedFd, op: Op) -> Result<()> {
+fn expect(socket: &OwnedFd, op: Op) -> Result<Message> {
     let answer = match answer(socket, Some(VISIT_TIME)) {
-        Ok((message, _)) if message.op == op => return Ok(()),
+        Ok((message, _)) if message.op == op => return Ok(message),
         Ok((message, _)) => (Refusal::NotUnderstood, Error::invalid("request", format!("{:?}", message.op))),
         Err(error @ Error::NoAnswer) => (Refusal::TooLate, error),
         Err(error) => (Refusal::NotUnderstood, error),

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
 use crate::log::wait::{WaitTarget, Waiter, advance_cursor};
+use crate::log::wake_word::WakeWord;
 use crate::log::{Frame, Memory, Peek, Reader};
 use crate::spin::Spin;
 use crate::watch::Watch;
@@ -28,6 +29,8 @@ pub struct Incoming {
     log: Arc<MappedLog>,
     reader: Reader<Arc<MappedLog>>,
     page: Arc<SubscriberPage>,
+    /// Where it sleeps if the other end is a process of the same user.
+    wake_word: WakeWord,
     published_cursor: u64,
     buffer: Vec<u8>,
     /// The other process has overwritten what it must keep.
@@ -65,13 +68,19 @@ pub enum Wait {
 
 impl Incoming {
     /// The reading end of `log` with its own `page`.
-    pub fn new(log: Arc<MappedLog>, page: SubscriberPage, peer: Peer) -> Result<Incoming> {
+    pub fn new(
+        log: Arc<MappedLog>,
+        page: SubscriberPage,
+        wake_word: WakeWord,
+        peer: Peer,
+    ) -> Result<Incoming> {
         let reader = Reader::join(Arc::clone(&log))?;
         Ok(Incoming {
             published_cursor: reader.position(),
             reader,
             log,
             page: Arc::new(page),
+            wake_word,
             buffer: Vec::new(),
             is_damaged: false,
             waiter: Waiter::new(),
@@ -177,8 +186,9 @@ impl Incoming {
         if self.is_ready() {
             return Ok(Wait::Ready);
         }
+        let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
+        let Some(mut budget) = budget else { return self.sleep_until(deadline) };
         let start = Instant::now();
-        let mut budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
         if let Some(deadline) = deadline {
             budget = budget.min(deadline.saturating_duration_since(start));
         }
@@ -202,13 +212,13 @@ impl Incoming {
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Result<Wait> {
         let target = if self.peer.is_same_user { WaitTarget::SharedFutex } else { WaitTarget::Doorbell };
         if target == WaitTarget::SharedFutex && self.watch.is_none() {
-            let (log, page) = (Arc::clone(&self.log), Arc::clone(&self.page));
+            let (word, page) = (self.wake_word.clone(), Arc::clone(&self.page));
             let pidfd = self.peer.pidfd.as_ref();
-            self.watch = Some(Watch::start_for_peer(&self.peer.socket, pidfd, log, page)?);
+            self.watch = Some(Watch::start_for_peer(&self.peer.socket, pidfd, word, page)?);
         }
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let armed = self.waiter.arm(self.log.tail(), self.page.words(), target);
+            let armed = self.waiter.arm(&self.wake_word, self.page.words(), target);
             // After arming, and the log after that: what the process wrote before it died is received.
             let is_gone = self.is_gone();
             let is_ready = self.is_ready();
@@ -217,7 +227,7 @@ impl Incoming {
                 (false, Some(watch)) => {
                     let watched = watch.watched();
                     let slept = match watched.begin_sleep(0) {
-                        true => futex::wait(&self.log.tail().wake_seq, armed.wake_seq, left).map(drop),
+                        true => futex::wait(&self.wake_word, armed.wake_seq, left).map(drop),
                         false => Ok(()),
                     };
                     watched.end_sleep();
@@ -288,7 +298,7 @@ impl Incoming {
     #[cfg(feature = "tokio")]
     pub fn arm(&mut self) -> bool {
         self.drain_doorbell();
-        let _ = self.waiter.arm(self.log.tail(), self.page.words(), WaitTarget::Doorbell);
+        let _ = self.waiter.arm(&self.wake_word, self.page.words(), WaitTarget::Doorbell);
         if self.is_ready() {
             self.waiter.disarm(self.page.words());
             return false;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::futex;
-
 use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::Tail;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
-use crate::log::wait::{WaitingSubscriber, await_space, stop_awaiting_space, wake_waiters};
+use crate::log::wait::{WaitingSubscriber, await_space, note_cpu, stop_awaiting_space, wake_waiters};
+use crate::log::wake_word::WakeWord;
 use crate::log::{Claim, Claimed, Gate, Kind, Label, Memory, Writer};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
@@ -28,16 +27,23 @@ pub struct Outgoing {
     log: Arc<MappedLog>,
     writer: Writer<Arc<MappedLog>>,
     reader: SubscriberHandle,
+    /// Where the reader sleeps if it is a process of the same user.
+    wake_word: WakeWord,
     /// The frame that is being written in place.
     loaned: Option<Claim>,
 }
 
 impl Outgoing {
     /// The writing end of `log`, whose reader has `page` and is rung at `doorbell`.
-    pub fn new(log: Arc<MappedLog>, page: SubscriberPage, doorbell: ForeignSocket) -> Outgoing {
+    pub fn new(
+        log: Arc<MappedLog>,
+        page: SubscriberPage,
+        doorbell: ForeignSocket,
+        wake_word: WakeWord,
+    ) -> Outgoing {
         let reader = SubscriberHandle::new(0, 1, Policy::Reliable, Arc::new(page), Some(doorbell), None);
         let writer = Writer::new(Arc::clone(&log), Kind::Single, OWNER);
-        Outgoing { log, writer, reader, loaned: None }
+        Outgoing { log, writer, reader, wake_word, loaned: None }
     }
 
     /// The longest payload, in bytes.
@@ -110,10 +116,9 @@ impl Outgoing {
     #[inline]
     fn commit(&mut self, claim: Claim, label: Label) -> Result<()> {
         self.writer.commit(claim, label)?;
-        let tail = self.log.tail();
         let reader = std::slice::from_mut(&mut self.reader);
-        if wake_waiters(tail, reader, None, |_| futex::wake(&tail.wake_seq, u32::MAX).is_ok()) {
-            tail.last_cpu.store(causeway_os::sched::current_cpu() + 1, Ordering::Relaxed);
+        if wake_waiters(&self.wake_word, reader, None, |bits| self.wake_word.wake(bits)) {
+            note_cpu(self.log.tail());
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! The place of every shared word. The same facts stand a second time as assertions below and a third time as tables in
 //! `docs/wire.md`.
 //!
-//! Three kinds of memory exist. The *log* is written by publishers and read by all. A *subscriber page* is written
+//! Four kinds of memory exist. The *log* is written by publishers and read by all. A *subscriber page* is written
 //! by one subscriber and read by publishers and the server. The *status pages* are written by the process that serves
-//! the group and read by all.
+//! the group and read by all. The *wake page* is written by all, who are processes of one user.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, QuietU64};
 use super::word::PUBLISHERS_MAX;
@@ -90,7 +90,7 @@ pub struct Tail {
     pub floor: Apart<AtomicU64>,
     /// A recent frame boundary, never below the floor: where a publisher that was overtaken resumes.
     pub hint: Apart<AtomicU64>,
-    /// Counts the wake-ups. Among processes of one user, the futex word of sleeping subscribers.
+    /// Counts the wake-ups where subscribers do not trust each other; otherwise the wake page does.
     pub wake_seq: Apart<AtomicU32>,
     /// Slot + 1 of the publisher that reclaims space, or 0.
     pub reclaim_lock: Apart<AtomicU32>,
@@ -135,6 +135,16 @@ pub struct SubscriberWords {
     pub released: Apart<AtomicU32>,
     /// The payload files that it reads, 0 for none.
     pub references: Apart<[AtomicU64; REFERENCES_MAX]>,
+}
+
+/// The wake page: where processes of one user sleep. All of them map it for writing, because a futex on memory that a process
+/// may only read costs it twice as much.
+#[derive(Debug)]
+#[repr(C)]
+pub struct WakeWords {
+    /// Counts the wake-ups, and is the futex word of those who sleep: of a group in the first, of a connection for calls in the
+    /// first for requests and the second for replies.
+    pub wake_seq: [Apart<AtomicU32>; 2],
 }
 
 /// The status pages.
@@ -234,6 +244,12 @@ impl Default for SubscriberWords {
     }
 }
 
+impl Default for WakeWords {
+    fn default() -> WakeWords {
+        WakeWords { wake_seq: std::array::from_fn(|_| Apart(AtomicU32::new(0))) }
+    }
+}
+
 impl Default for Status {
     fn default() -> Status {
         Status {
@@ -289,6 +305,9 @@ mod checked {
     const _: () = assert!(offset_of!(SubscriberWords, released) == 0x180);
     const _: () = assert!(offset_of!(SubscriberWords, references) == 0x200);
     const _: () = assert!(size_of::<SubscriberWords>() as u64 <= PAGE_BYTES);
+
+    const _: () = assert!(offset_of!(WakeWords, wake_seq) == 0x000);
+    const _: () = assert!(size_of::<WakeWords>() == 0x100);
 
     const _: () = assert!(offset_of!(Status, subscriber_changes) == 0x00);
     const _: () = assert!(offset_of!(Status, placed) == 0x80);

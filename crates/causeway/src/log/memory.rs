@@ -126,7 +126,8 @@ const HEAP_KEY: u32 = 0x0c0f_fee1;
 /// (Under loom the first granule keeps one payload word for all four: use payloads that repeat one word.)
 #[derive(Debug)]
 pub struct HeapMemory {
-    tail: Tail,
+    /// Apart, because models run on small stacks.
+    tail: Box<Tail>,
     granules: Vec<Granule>,
 }
 
@@ -140,7 +141,7 @@ impl HeapMemory {
             meta: Default::default(),
             payload: std::array::from_fn(|_| AtomicU64::new(0)),
         };
-        let tail = Tail::default();
+        let tail = Box::<Tail>::default();
         if single {
             tail.limit.store(u64::MAX, Ordering::Relaxed);
         }

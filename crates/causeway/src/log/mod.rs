@@ -28,6 +28,8 @@ pub mod reader;
 pub mod reclaim;
 pub mod server;
 pub mod wait;
+#[cfg(not(loom))]
+pub(crate) mod wake_word;
 pub mod word;
 pub mod writer;
 

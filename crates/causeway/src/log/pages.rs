@@ -1,4 +1,4 @@
-//! A subscriber page and the status pages, mapped.
+//! A subscriber page, the status pages and the wake page, mapped.
 //!
 //! # Safety
 //!
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use causeway_os::memory::{self, Access, LoadU32, Mapping, Seals};
 
-use super::layout::{PAGE_BYTES, STATUS_BYTES, Status, SubscriberWords};
+use super::layout::{PAGE_BYTES, STATUS_BYTES, Status, SubscriberWords, WakeWords};
 use crate::error::{Error, Result};
 use crate::reservation;
 
@@ -93,6 +93,32 @@ impl StatusPages {
     pub fn words(&self) -> &Status {
         // SAFETY: two pages, page-aligned; the structure fits (asserted) and is made of atomics.
         unsafe { &*self.0.as_ptr().cast::<Status>() }
+    }
+}
+
+/// The wake page, mapped for writing.
+#[derive(Debug)]
+pub struct WakePage(Mapping);
+
+impl WakePage {
+    /// A new page, and the descriptor to hand to processes of the same user. Its seals are final: none of them can keep the
+    /// others from mapping it.
+    pub fn create() -> Result<(OwnedFd, WakePage)> {
+        let (fd, mapping) = create_pages("causeway-wake", PAGE_BYTES)?;
+        memory::add_seals(&fd, Seals::SEAL)?;
+        Ok((fd, WakePage(mapping)))
+    }
+
+    /// Maps the page for writing.
+    pub fn open(fd: &OwnedFd) -> Result<WakePage> {
+        open_pages(fd, PAGE_BYTES, LENGTH_SEALS, Access::ReadWrite).map(WakePage)
+    }
+
+    /// The words of the page.
+    #[inline(always)]
+    pub fn words(&self) -> &WakeWords {
+        // SAFETY: one page, page-aligned; the structure fits (asserted) and is made of atomics.
+        unsafe { &*self.0.as_ptr().cast::<WakeWords>() }
     }
 }
 

@@ -6,10 +6,10 @@
 //! notifies once for each wait.
 //!
 //! Where a subscriber sleeps depends on who else could reach that place. Any process that maps a word, even for reading only,
-//! can wake, move or block the threads that sleep on it. So the word in the log, which all subscribers map, serves subscribers
-//! that trust each other, with one system call for all of them. Others sleep on the armed word of their own page.
+//! can wake, move or block the threads that sleep on it. So a word that all subscribers map serves subscribers that trust each
+//! other, with one system call for all of them. Others sleep on the armed word of their own page.
 
-use super::atomic::{Ordering, fence};
+use super::atomic::{AtomicU32, Ordering, fence, full_fence};
 use super::layout::{SubscriberWords, Tail};
 
 /// What a subscriber waits on. The number is what the low bits of its armed word hold.
@@ -35,7 +35,7 @@ pub struct Waiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "check the log once more after arming, then sleep or disarm"]
 pub struct Armed {
-    /// The counter of wake-ups in the log.
+    /// The counter of wake-ups.
     pub wake_seq: u32,
     /// The armed word of the subscriber's page.
     pub arm: u32,
@@ -47,14 +47,14 @@ impl Waiter {
         Waiter { count: 0, armed: false }
     }
 
-    /// Announces a wait. After this the caller must check the log again before it sleeps.
-    pub fn arm(&mut self, tail: &Tail, own: &SubscriberWords, target: WaitTarget) -> Armed {
-        let wake_seq = tail.wake_seq.load(Ordering::Acquire); // PAIR wake-seq: before arming, or the wake is missed
+    /// Announces a wait for the next wake-up that `wake_seq` counts. After this the caller must check the log again before it sleeps.
+    pub fn arm(&mut self, wake_seq: &AtomicU32, own: &SubscriberWords, target: WaitTarget) -> Armed {
+        let wake_seq = wake_seq.load(Ordering::Acquire); // PAIR wake-seq: before arming, or the wake is missed
         self.count = self.count.wrapping_add(4);
         self.armed = true;
         let arm = self.count | target as u32;
         own.arm.store(arm, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // PAIR log-armed: the fence after the commit in `Writer`
+        full_fence(); // PAIR log-armed: the fence after the commit in `Writer`
         Armed { wake_seq, arm }
     }
 
@@ -115,7 +115,7 @@ pub const fn topic_bit(topic: u32) -> u32 {
 /// whether the kernel did it. Returns whether any subscriber was woken.
 #[inline(always)]
 pub fn wake_waiters<S: WaitingSubscriber>(
-    tail: &Tail,
+    wake_seq: &AtomicU32,
     subscribers: &mut [S],
     published: Option<Published>,
     wake_shared: impl FnOnce(u32) -> bool,
@@ -124,12 +124,12 @@ pub fn wake_waiters<S: WaitingSubscriber>(
     for subscriber in subscribers.iter() {
         any_armed |= subscriber.words().arm.load(Ordering::Relaxed) & 3 != 0;
     }
-    any_armed && wake_waiters_slow(tail, subscribers, published, wake_shared)
+    any_armed && wake_waiters_slow(wake_seq, subscribers, published, wake_shared)
 }
 
 #[cold]
 fn wake_waiters_slow<S: WaitingSubscriber>(
-    tail: &Tail,
+    wake_seq: &AtomicU32,
     subscribers: &mut [S],
     published: Option<Published>,
     wake_shared: impl FnOnce(u32) -> bool,
@@ -138,7 +138,7 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
     // Before any futex is woken, once: a subscriber that the kernel has not queued yet finds the word changed.
     let mut change = || {
         if !std::mem::replace(&mut changed, true) {
-            tail.wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
+            wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
         }
     };
     for subscriber in subscribers.iter_mut() {
@@ -195,6 +195,16 @@ fn wake_bits(words: &SubscriberWords, published: Option<Published>) -> (u32, u32
     }
     let lag_bytes = position.saturating_sub(words.cursor.load(Ordering::Acquire));
     (filter, if lag_bytes >= lag_bytes_max { filter } else { 0 })
+}
+
+/// Notes the CPU from which a subscriber was woken: subscribers do not poll on that one. They load the word before each sleep,
+/// so it is stored only when it changes.
+#[cfg(not(loom))]
+pub fn note_cpu(tail: &Tail) {
+    let cpu = causeway_os::sched::current_cpu() + 1;
+    if tail.last_cpu.load(Ordering::Relaxed) != cpu {
+        tail.last_cpu.store(cpu, Ordering::Relaxed);
+    }
 }
 
 /// Announces that a publisher waits for space. After this it must load the subscribers' cursors again before it sleeps on one

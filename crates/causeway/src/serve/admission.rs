@@ -62,9 +62,10 @@ impl State {
     fn admit_publisher(&mut self, token: u64, slot: u8, local: bool) -> Answer {
         let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
         let [status, log, lifeline] = [&self.status_fd, &self.log_fd, &self.lifeline.alive].map(AsFd::as_fd);
-        let fds = if local { &[status, lifeline][..] } else { &[status, log, lifeline] };
+        let mut fds = if local { vec![status, lifeline] } else { vec![status, log, lifeline] };
+        fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
         let granted = Message::new(Op::Granted, &[u32::from(slot)]);
-        granted.send(&connection.socket, fds).map_err(|_| Refusal::PublisherStuck)?;
+        granted.send(&connection.socket, &fds).map_err(|_| Refusal::PublisherStuck)?;
         // Notices that the publisher has not read take descriptors of this user; it fetches those that do not fit.
         let _ = sockopt::set_socket_send_buffer_size(&connection.socket, NOTICES_BYTES);
         connection.role = Role::Publisher { slot, mapped: local };
@@ -153,13 +154,14 @@ impl State {
         let trust = self.options.effective_trust().to_word();
         let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
         connection.role = Role::Joining { slot };
-        let fds = [
+        let mut fds = vec![
             self.status_fd.as_fd(),
             self.log_fd.as_fd(),
             page_fd.as_fd(),
             doorbell_far.as_fd(),
             self.lifeline.watched.as_fd(),
         ];
+        fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
         let _ = Message::new(Op::Granted, &[slot as u32, generation, trust]).send(&connection.socket, &fds);
         let subscriber =
             SubscriberHandle::new(slot, generation, policy, Arc::new(page), Some(doorbell), None);

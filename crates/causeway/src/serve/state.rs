@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::futex;
 use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_pair, set_send_buffer_bytes};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -19,14 +18,15 @@ use super::report::Report;
 use super::{PIDFD, SOCKET};
 use crate::error::{Error, Refusal, Result};
 use crate::foreign::ForeignSocket;
-use crate::log::Memory;
 use crate::log::layout::SUBSCRIBERS_MAX;
 use crate::log::mapped::MappedLog;
-use crate::log::pages::StatusPages;
+use crate::log::pages::{StatusPages, WakePage};
 use crate::log::wait::wake_waiters;
+use crate::log::wake_word::WakeWord;
 use crate::options::{GroupOptions, Policy};
 use crate::subscriber_handle::SubscriberHandle;
 use crate::subscriber_table::SubscriberTable;
+use crate::trust::Trust;
 use crate::wire::{Incoming, Message, Op, from_halves, receive};
 
 /// A visitor that requests nothing for this long is disconnected.
@@ -54,6 +54,9 @@ pub(super) struct State {
     /// Subscribers that are not ready yet, by connection, with the descriptors of their pages.
     pub(super) joining: BTreeMap<u64, (SubscriberHandle, OwnedFd)>,
     pub(super) lifeline: Lifeline,
+    /// Where subscribers sleep that trust each other, and the descriptor of the page in which that is.
+    pub(super) wake_word: WakeWord,
+    pub(super) wake_page_fd: Option<OwnedFd>,
     /// Publishers that have said that they leave.
     leaving: BTreeSet<u64>,
     /// The descriptor of each subscriber's page, for publishers that join later.
@@ -153,11 +156,19 @@ impl State {
         let (log_fd, log) =
             MappedLog::create(name, options.kind, options.capacity_bytes, [half(0), half(8)])?;
         let (status_fd, status) = StatusPages::create()?;
+        let log = Arc::new(log);
+        let (wake_word, wake_page_fd) = match options.effective_trust() {
+            Trust::SameUser => {
+                let (fd, page) = WakePage::create()?;
+                (WakeWord::in_page(Arc::clone(&log), Arc::new(page), 0), Some(fd))
+            }
+            Trust::Strangers => (WakeWord::in_log(Arc::clone(&log)), None),
+        };
         let mut state = State {
             awaited_publishers: options.remote_publishers,
             admits_local_publishers: true,
             options,
-            log: Arc::new(log),
+            log,
             log_fd,
             status,
             status_fd,
@@ -166,6 +177,8 @@ impl State {
             subscribers: SubscriberTable::default(),
             joining: BTreeMap::new(),
             lifeline: Lifeline::new()?,
+            wake_word,
+            wake_page_fd,
             leaving: BTreeSet::new(),
             pages: BTreeMap::new(),
             generations: vec![0; SUBSCRIBERS_MAX],
@@ -466,8 +479,8 @@ impl State {
 
     pub(super) fn wake_all_subscribers(&mut self) {
         std::sync::atomic::fence(Ordering::SeqCst); // PAIR log-armed: as a publisher after its commit
-        let tail = self.log.tail();
-        wake_waiters(tail, &mut self.subscribers, None, |_| futex::wake(&tail.wake_seq, u32::MAX).is_ok());
+        let State { wake_word, subscribers, .. } = self;
+        wake_waiters(wake_word, subscribers, None, |bits| wake_word.wake(bits));
     }
 
     /// Stops serving. If other processes publish, messages still flow.

@@ -71,17 +71,22 @@ impl Subscriber {
     }
 
     /// Waits for a message or a loss, at most for `timeout`: polls for a while, then sleeps on a futex. Consumes nothing;
-    /// for a loop that then calls [`Subscriber::try_recv`] or [`Subscriber::try_recv_in_place`].
+    /// for a loop that then calls [`Subscriber::try_recv`] or [`Subscriber::try_recv_in_place`]. As [`Subscriber::spin`], it
+    /// knows when to take the first look: call it before the receive.
     ///
     /// # Errors
     /// As [`Subscriber::recv`]. A subscriber that waits is told that the publishers are gone even if they were killed.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited> {
-        if self.poll_ready()? {
+        if self.first_poll()? {
             return Ok(Waited::Ready);
         }
+        let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
+        let Some(budget) = budget else {
+            let now = |timeout| Instant::now().checked_add(timeout);
+            return self.sleep_until(timeout.and_then(now));
+        };
         let start = Instant::now();
         let deadline = timeout.and_then(|timeout| start.checked_add(timeout));
-        let budget = self.spin.budget(self.log.tail().last_cpu.load(Ordering::Relaxed));
         let budget = timeout.map_or(budget, |timeout| budget.min(timeout));
         if self.poll_for(start, budget)? {
             self.spin.polling_succeeded();
@@ -90,6 +95,21 @@ impl Subscriber {
         let waited = self.sleep_until(deadline);
         self.spin.slept(start.elapsed());
         waited
+    }
+
+    /// The first poll of a wait, at the moment that the waits before it have shown to be right.
+    #[inline]
+    fn first_poll(&mut self) -> Result<bool> {
+        if !self.spin.may_poll() {
+            return self.poll_ready();
+        }
+        let pauses = self.pace.pauses();
+        for _ in 0..pauses {
+            std::hint::spin_loop();
+        }
+        let found = self.poll_ready()?;
+        self.pace.polled(pauses, found);
+        Ok(found)
     }
 
     /// Polls until `budget` has passed since `start`.
@@ -116,12 +136,12 @@ impl Subscriber {
             // A doorbell that is closed is rung no more.
             let target = if self.doorbell_closed { futex_of(self.trust) } else { self.wait_target };
             if target != WaitTarget::Doorbell && self.watch.is_none() {
-                let (log, page) = (Arc::clone(&self.log), Arc::clone(&self.page));
-                self.watch = Some(Watch::start(&self.socket, &self.lifeline, log, page)?);
+                let (word, page) = (self.wake_word.clone(), Arc::clone(&self.page));
+                self.watch = Some(Watch::start(&self.socket, &self.lifeline, word, page)?);
             }
             // Before the log is checked, which takes account of it.
             let seen = self.watch.as_ref().map_or(0, |watch| watch.watched().gone());
-            let armed = self.waiter.arm(self.log.tail(), self.page.words(), target);
+            let armed = self.waiter.arm(&self.wake_word, self.page.words(), target);
             let ready = self.poll_ready();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = match ready {
@@ -146,7 +166,7 @@ impl Subscriber {
                 let slept = match !watched.begin_sleep(seen) {
                     true => Ok(()),
                     false if target == WaitTarget::SharedFutex => {
-                        let word = &self.log.tail().wake_seq;
+                        let word = &*self.wake_word;
                         match self.page.words().topics.load(Ordering::Relaxed) as u32 {
                             0 => futex::wait(word, armed.wake_seq, left).map(drop),
                             filter => futex::wait_bitset(word, armed.wake_seq, left, filter).map(drop),
@@ -154,7 +174,7 @@ impl Subscriber {
                     }
                     false => {
                         let own = (&*self.page.words().arm, armed.arm);
-                        let changes = (&*self.log.tail().wake_seq, armed.wake_seq);
+                        let changes = (&*self.wake_word, armed.wake_seq);
                         futex::wait_and_compare(own, changes, left).map(drop)
                     }
                 };
@@ -236,7 +256,7 @@ impl Subscriber {
                 ready => ready.map(|_| false),
             };
         }
-        let _ = self.waiter.arm(self.log.tail(), self.page.words(), WaitTarget::Doorbell);
+        let _ = self.waiter.arm(&self.wake_word, self.page.words(), WaitTarget::Doorbell);
         if self.poll_ready()? {
             self.waiter.disarm(self.page.words());
             return Ok(false);

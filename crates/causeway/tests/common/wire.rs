@@ -19,18 +19,18 @@ pub fn message(op: u32, words: &[u32]) -> [u8; 64] {
     bytes
 }
 
-/// What a subscriber of a real group is given: status, log, page, doorbell, lifeline.
-pub fn genuine(group: &Group) -> [OwnedFd; 5] {
+/// What a subscriber of a real group of one user is given: status, log, page, doorbell, lifeline, wake page.
+pub fn genuine(group: &Group) -> [OwnedFd; 6] {
     let socket = group.invite().unwrap();
     send_with_fds(&socket, &message(3, &[3, 0]), &[]).unwrap();
-    recv_with_fds(&socket, &mut [0; 64], 5).unwrap().1.try_into().unwrap()
+    recv_with_fds(&socket, &mut [0; 64], 6).unwrap().1.try_into().unwrap()
 }
 
 /// Sends a request without descriptors, and returns the words of the answer.
 pub fn ask(socket: &OwnedFd, op: u32, words: &[u32]) -> [u32; 16] {
     send_with_fds(socket, &message(op, words), &[]).unwrap();
     let mut answer = [0; 64];
-    recv_with_fds(socket, &mut answer, 5).unwrap();
+    recv_with_fds(socket, &mut answer, 6).unwrap();
     std::array::from_fn(|at| u32::from_le_bytes(answer[at * 4..][..4].try_into().unwrap()))
 }
 
@@ -65,12 +65,13 @@ impl Joined {
         // A server that has refused the visitor already does not take the request, which then precedes the refusal as a reset.
         let _ = send_with_fds(&socket, &message(3, &policy), &[]);
         let mut answer = [0; 64];
-        let mut receive = || recv_with_fds(&socket, &mut answer, 5);
+        let mut receive = || recv_with_fds(&socket, &mut answer, 6);
         let (_, fds) = receive().or_else(|_| receive()).unwrap();
         if answer[8] == 17 {
             return Err(answer[12]);
         }
-        let [status, log, page_fd, doorbell, _lifeline] = <[OwnedFd; 5]>::try_from(fds).unwrap();
+        let mut fds = fds.into_iter();
+        let [status, log, page_fd, doorbell] = std::array::from_fn(|_| fds.next().unwrap());
         let page = Mapping::shared(&page_fd, 4096, Access::ReadWrite).unwrap();
         add_seals(&page_fd, Seals::FUTURE_WRITE | Seals::SEAL).unwrap();
         for step in [6, 7] {

@@ -27,7 +27,7 @@ fn idle_publisher(group: &Group) -> OwnedFd {
     for request in [1, 2] {
         send_with_fds(&socket, &message(request, &[]), &[]).unwrap();
     }
-    assert_eq!(recv_with_fds(&socket, &mut [0; 64], 5).unwrap().1.len(), 3, "not admitted");
+    assert_eq!(recv_with_fds(&socket, &mut [0; 64], 6).unwrap().1.len(), 4, "not admitted");
     socket
 }
 

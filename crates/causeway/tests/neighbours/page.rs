@@ -43,7 +43,7 @@ fn a_subscriber_whose_page_is_not_sealed_or_has_a_hole_is_refused_and_nobody_kno
     for (hole, seals) in [(false, false), (true, true), (true, false)] {
         let connection = connect(&socket);
         send_with_fds(&connection, &message(3, &[0, 0]), &[]).unwrap();
-        let (_, mut fds) = recv_with_fds(&connection, &mut [0; 64], 5).unwrap();
+        let (_, mut fds) = recv_with_fds(&connection, &mut [0; 64], 6).unwrap();
         let page = fds.remove(2);
         assert!(group.report().unwrap().subscribers.is_empty());
         if hole {

@@ -109,7 +109,7 @@ fn a_visitor_that_asked_for_a_report_may_still_subscribe() {
     let mut answers = Vec::new();
     while answers.last() != Some(&16) {
         let mut answer = [0; 64];
-        assert!(recv_with_fds(&visitor, &mut answer, 5).unwrap().0 > 0, "{answers:?}");
+        assert!(recv_with_fds(&visitor, &mut answer, 6).unwrap().0 > 0, "{answers:?}");
         answers.push(answer[8]);
     }
     assert_eq!(answers, [19, 20, 16]);

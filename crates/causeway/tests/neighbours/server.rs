@@ -10,7 +10,7 @@ use crate::common::small;
 use crate::common::wire::{genuine, message};
 
 /// Joins a server that grants a subscription with these descriptors. Its end of the connection comes back.
-fn join(fds: &[OwnedFd; 5]) -> (Result<causeway::Subscriber, Error>, OwnedFd) {
+fn join(fds: &[OwnedFd; 6]) -> (Result<causeway::Subscriber, Error>, OwnedFd) {
     let (near, far) = seqpacket_pair().unwrap();
     let (connection, server) = seqpacket_pair().unwrap();
     send_with_fds(&far, &message(16, &[]), &[connection.as_fd()]).unwrap();
@@ -25,14 +25,14 @@ fn join(fds: &[OwnedFd; 5]) -> (Result<causeway::Subscriber, Error>, OwnedFd) {
 #[test]
 fn a_log_with_holes_is_refused() {
     let group = Group::create("whole", small()).unwrap();
-    let [status, log, page, doorbell, lifeline] = genuine(&group);
+    let [status, log, page, doorbell, lifeline, wake] = genuine(&group);
     let bytes = rustix::fs::fstat(&log).unwrap().st_size as u64;
     let holes = memory::memfd("holes", bytes).unwrap();
     let mut header = [0; 4096];
     rustix::io::pread(&log, &mut header, 0).unwrap();
     rustix::io::pwrite(&holes, &header, 0).unwrap();
     memory::add_seals(&holes, Seals::SHRINK | Seals::GROW | Seals::FUTURE_WRITE | Seals::SEAL).unwrap();
-    let refused = join(&[status, holes, page, doorbell, lifeline]).0.map(drop).unwrap_err().to_string();
+    let refused = join(&[status, holes, page, doorbell, lifeline, wake]).0.map(drop).unwrap_err().to_string();
     assert!(refused.contains("holes"), "{refused}");
 }
 

@@ -239,6 +239,9 @@ impl Receiver {
     pub(crate) fn take(&mut self) -> io::Result<Read<'_>> {
         if self.wait == Wait::Spin {
             let _ = self.subscriber.spin(None).map_err(io::Error::other)?;
+        } else if self.wait == Wait::SpinBlock {
+            // Before the receive: the library knows when to take the first look.
+            let _ = self.subscriber.wait(None).map_err(io::Error::other)?;
         } else {
             while !self.subscriber.is_ready().map_err(io::Error::other)? {
                 self.wait()?;

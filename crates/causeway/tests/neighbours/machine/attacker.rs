@@ -126,8 +126,9 @@ impl Attacker {
         let (policy, bound) = (self.random.next() as u32 % 6, self.random.next() as u32 % 100);
         send_with_fds(&socket, &message(3, &[policy, bound]), &[]).ok()?;
         let mut answer = [0; 64];
-        let (_, fds) = recv_with_fds(&socket, &mut answer, 5).ok()?;
-        let [_status, log_fd, page_fd, doorbell, _lifeline] = <[OwnedFd; 5]>::try_from(fds).ok()?;
+        let (_, fds) = recv_with_fds(&socket, &mut answer, 6).ok()?;
+        let mut fds = fds.into_iter().skip(1);
+        let (log_fd, page_fd, doorbell) = (fds.next()?, fds.next()?, fds.next()?);
         let page = Mapping::shared(&page_fd, 4096, Access::ReadWrite).ok()?;
         if !self.random.next().is_multiple_of(8) {
             add_seals(&page_fd, Seals::FUTURE_WRITE | Seals::SEAL).ok()?;
@@ -386,7 +387,7 @@ pub fn serve_nonsense(path: &Path, seed: u64) {
     while let Ok(connection) = rustix::net::accept(&listener) {
         sockopt::set_socket_timeout(&connection, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
         for _ in 0..attacker.below(6) {
-            let _ = recv_with_fds(&connection, &mut [0; 64], 5);
+            let _ = recv_with_fds(&connection, &mut [0; 64], 6);
             let fds: Vec<OwnedFd> =
                 (0..attacker.below(6)).filter_map(|_| attacker.server_descriptor()).collect();
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
