@@ -105,6 +105,12 @@ fn serve(options: GroupOptions, socket: &Path) -> Group {
     group
 }
 
+/// A payload can be read by other threads.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<causeway::LargePayload>();
+};
+
 #[test]
 fn payloads_of_every_size_arrive_in_another_process_with_either_trust() {
     let dir = tempfile::tempdir().unwrap();
@@ -448,11 +454,17 @@ fn what_cannot_be_is_refused_with_its_reason() {
     let too_long = publisher.loan(65).unwrap_err();
     assert!(matches!(too_long, Error::TooLong { payload_bytes: 65, limit_bytes: 64 }));
     // More memory than there is: an error, and the publisher goes on with what it can have.
-    let other = Group::create("large", options()).unwrap();
-    let mut greedy = other.large_publisher(PoolOptions::new(1 << 46).sealed()).unwrap();
-    let refused = greedy.loan(1 << 46).unwrap_err();
-    assert!(matches!(refused, Error::Os(_) | Error::Refused(Refusal::Exhausted)), "{refused}");
-    drop(greedy.loan(64).unwrap());
+    for pool in kinds(1 << 46, 2) {
+        let group = Group::create("large", options()).unwrap();
+        let mut greedy = group.large_publisher(pool).unwrap();
+        for _ in 0..5 {
+            let refused = greedy.loan(1 << 46).unwrap_err();
+            assert!(matches!(refused, Error::Os(_) | Error::Refused(Refusal::Exhausted)), "{refused}");
+        }
+        if greedy.pool_report().is_sealed {
+            drop(greedy.loan(64).unwrap());
+        }
+    }
 }
 
 #[test]

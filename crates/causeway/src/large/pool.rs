@@ -49,7 +49,7 @@ impl PoolOptions {
     }
 
     /// Seals each payload, so that this process cannot change it any more either. Each takes fresh memory, which the kernel
-    /// fills with zeroes first.
+    /// fills with zeroes first. The process that serves the group needs `/proc`.
     pub fn sealed(mut self) -> PoolOptions {
         self.kind = SEALED;
         self
@@ -164,7 +164,8 @@ impl Pool {
             Err(Error::ServerGone) if !self.files.is_empty() => return Ok(None),
             allocated => allocated?,
         };
-        let memory = WritableFile::new(&fd, self.options.payload_bytes_max)?;
+        let memory = WritableFile::new(&fd, self.options.payload_bytes_max);
+        let memory = memory.inspect_err(|_| drop(tell(&self.socket, forget(number))))?;
         memory.begin_use(1);
         self.files.push(File { number, memory, use_number: 1, sent: None });
         Ok(Some(Claim::Reused(self.files.len() - 1)))
@@ -174,7 +175,11 @@ impl Pool {
         let socket = &self.socket;
         self.sealed.retain(|sent| is_kept(set, tail, *sent) || tell(socket, forget(sent.file)).is_err());
         match self.allocate(bytes as u64) {
-            Ok((number, fd)) => Ok(Some(Claim::Sealed(number, Some(SealedBuffer::in_file(fd, bytes)?)))),
+            Ok((number, fd)) => {
+                let buffer = SealedBuffer::in_file(fd, bytes);
+                let buffer = buffer.inspect_err(|_| drop(tell(&self.socket, forget(number))))?;
+                Ok(Some(Claim::Sealed(number, Some(buffer))))
+            }
             Err(Error::Refused(Refusal::PayloadsHeld)) => Ok(None),
             Err(error) => Err(error),
         }

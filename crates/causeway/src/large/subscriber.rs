@@ -220,11 +220,18 @@ fn message(frame: &Frame, payload: LargePayload) -> LargeMessage {
     LargeMessage { payload, position: Position(position), publisher, sequence, topic }
 }
 
+/// Answers that a server may have left unread; it has no space for more.
+const LATE_ANSWERS_MAX: usize = 16;
+
 /// The descriptor of a file, from the server.
 fn fetch(subscriber: &Subscriber, reference: Reference) -> Result<std::os::fd::OwnedFd> {
     let (socket, ..) = subscriber.connection();
-    // An answer that came too late for an earlier request.
-    while !matches!(answer(socket, Some(Duration::ZERO)), Err(Error::NoAnswer | Error::ServerGone)) {}
+    // Answers that came too late for earlier requests.
+    for _ in 0..LATE_ANSWERS_MAX {
+        if matches!(answer(socket, Some(Duration::ZERO)), Err(Error::NoAnswer | Error::ServerGone)) {
+            break;
+        }
+    }
     let wanted = reference.pool_and_index();
     let (granted, fds) = ask(socket, Message::new(Op::Payload, &wanted), Some(ANSWER_TIME))?;
     if granted.op != Op::Granted || granted.words[..2] != wanted {

@@ -85,8 +85,11 @@ impl PayloadFiles {
 
     /// No subscriber needs this file any more.
     pub fn forget(&mut self, number: u32, index: u32) {
-        if let Some(file) = self.pools.get_mut(&number).and_then(|pool| pool.files.get_mut(&index)) {
-            file.is_forgotten = true;
+        let Some(pool) = self.pools.get_mut(&number) else { return };
+        match pool.files.get_mut(&index) {
+            Some(file) if pool.is_sealed => file.is_forgotten = true,
+            // One that its publisher could not use.
+            _ => drop(pool.files.remove(&index)),
         }
     }
 
@@ -168,7 +171,8 @@ impl Pool {
 /// Opens a memory file once more, for reading.
 fn open_for_reading(fd: &OwnedFd) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    // Without waiting, whatever lease another process has.
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 #[cfg(test)]

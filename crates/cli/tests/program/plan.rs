@@ -173,8 +173,8 @@ fn env_describes_the_machine_for_people_and_for_programs() {
 #[test]
 fn suites_that_repeat_other_tools_are_planned() {
     for (suite, cases, some) in [
-        ("ibench", 184, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
-        ("kdbench", 184, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
+        ("ibench", 230, "roundtrip/causeway-sw/4194304/same-cpu/direction=request/touch=write/wait=block"),
+        ("kdbench", 230, "roundtrip/memfd-pass/1/two-cpus/touch=write"),
         ("epoll_bench", 4, "fan-in/tcp/1/free/nice=0:10/nodelay=no/peers=thread/wait=none"),
         ("slab_test", 66, "solo/alloc-pattern/16384/same-cpu/count=10000"),
         ("akbench", 20, "stream/pipe/1048576/free/memory=fresh/working-set=268435456"),

@@ -30,7 +30,7 @@ pub(super) const fn chart(name: &'static str, about: &'static str, groups: &'sta
         about,
         // All sizes in both placements are many cases, and each of them gets little time.
         timing: Timing { sample_ns: 2_700_000, samples: 12, least_samples: 4, run_ns: 45_000_000 },
-        budget: Duration::from_secs(150),
+        budget: Duration::from_secs(190),
         precision: 0.05,
         crossover: Some(COPY_AND_MEMFD),
         in_turn: false,
