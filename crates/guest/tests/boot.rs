@@ -46,8 +46,14 @@ impl Emulator {
     }
 
     fn boot_until(&self, answer: Duration, stop: &OwnedFd) -> Result<Ended, Error> {
-        let kernel =
-            Kernel { name: "k".into(), image: "/k".into(), version: "6".into(), modules: None, config: None };
+        let kernel = Kernel {
+            name: "k".into(),
+            image: "/k".into(),
+            version: "6".into(),
+            modules: None,
+            config: None,
+            vmlinux: None,
+        };
         let machine =
             Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount };
         let limits = Limits::new(Accel::Icount, answer);
@@ -148,8 +154,14 @@ fn what_the_emulator_says_of_itself_is_told() {
     let said = why(Emulator::that("echo 'qemu: cannot allocate memory' >&2; exit 1").boot(LONG));
     assert_eq!(said, "the guest with kernel `k` ended; the emulator says: qemu: cannot allocate memory");
     let (stop, _open) = pipe().unwrap();
-    let kernel =
-        Kernel { name: "k".into(), image: "/k".into(), version: "6".into(), modules: None, config: None };
+    let kernel = Kernel {
+        name: "k".into(),
+        image: "/k".into(),
+        version: "6".into(),
+        modules: None,
+        config: None,
+        vmlinux: None,
+    };
     let machine = Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount };
     let limits = Limits::new(Accel::Icount, LONG);
     let none = boot(Path::new("/nothing/qemu"), &machine, b"", limits, stop.as_fd());
