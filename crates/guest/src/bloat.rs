@@ -111,6 +111,11 @@ impl Bloat {
 
     /// As bloat-o-meter of the kernel's `scripts` prints it, and below it the sections.
     pub fn text(&self) -> String {
+        self.text_of(usize::MAX)
+    }
+
+    /// The same with no more than `most` symbols, those that changed most.
+    pub fn text_of(&self, most: usize) -> String {
         let count = |is: fn(&Change) -> bool| self.symbols.iter().filter(|change| is(change)).count();
         let sum = |sign: i64| -> i64 {
             self.symbols.iter().map(|change| change.delta).filter(|delta| delta.signum() == sign).sum()
@@ -124,7 +129,14 @@ impl Bloat {
             count(|change| change.old.is_some() && change.new.is_some() && change.delta < 0),
             up + down
         );
-        text += &table("Symbol", &self.symbols);
+        let mut shown: Vec<&Change> = self.symbols.iter().collect();
+        shown.sort_by_key(|change| std::cmp::Reverse(change.delta.unsigned_abs()));
+        shown.truncate(most);
+        shown.sort_by(|a, b| order(a, b));
+        text += &table("Symbol", shown);
+        if most < self.symbols.len() {
+            text += &format!("… and {} further symbols that changed less\n", self.symbols.len() - most);
+        }
         let percent = match self.old_bytes {
             0 => 0.0,
             old => (self.new_bytes as f64 - old as f64) * 100.0 / old as f64,
@@ -135,7 +147,7 @@ impl Bloat {
     }
 }
 
-fn table(head: &str, changes: &[Change]) -> String {
+fn table<'a>(head: &str, changes: impl IntoIterator<Item = &'a Change>) -> String {
     let mut text = format!("{head:<40} {:>9} {:>9} {:>9}\n", "old", "new", "delta");
     for Change { name, old, new, delta } in changes {
         let [old, new] = [old, new].map(|bytes| bytes.map_or("-".into(), |bytes| bytes.to_string()));
@@ -153,8 +165,13 @@ fn changes(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<Chan
         Change { name: name.clone(), old, new, delta }
     };
     let mut all: Vec<Change> = old.keys().chain(added).map(change).collect();
-    all.sort_by(|a, b| b.delta.cmp(&a.delta).then_with(|| a.name.cmp(&b.name)));
+    all.sort_by(order);
     all
+}
+
+/// What grew most is first.
+fn order(a: &Change, b: &Change) -> std::cmp::Ordering {
+    b.delta.cmp(&a.delta).then_with(|| a.name.cmp(&b.name))
 }
 
 #[cfg(test)]
@@ -193,6 +210,9 @@ mod tests {
             ]
         );
         assert!(Bloat::new(&old, &old).symbols.is_empty());
+        let short = Bloat::new(&old, &new).text_of(2);
+        assert!(short.contains("grows") && short.contains("added") && !short.contains("shrinks"), "{short}");
+        assert!(short.contains("… and 2 further symbols"), "{short}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::kernel::Kernel;
 
@@ -22,12 +24,28 @@ pub fn differences(a: &Kernel, b: &Kernel) -> Vec<String> {
                 kernel.name
             ));
         };
-        fs::read_to_string(path)
-            .map_err(|error| format!("configuration: `{}` cannot be read: {error}", path.display()))
+        text(path).map_err(|why| format!("configuration: `{}` cannot be read: {why}", path.display()))
     };
     match (read("A", a), read("B", b)) {
         (Ok(a), Ok(b)) => of_texts(&a, &b),
         (a, b) => [a.err(), b.err()].into_iter().flatten().collect(),
+    }
+}
+
+/// The configuration in this file; one that is compressed is handed to gzip, as `zcat` does.
+fn text(path: &Path) -> Result<String, String> {
+    if path.extension().is_none_or(|end| end != "gz") {
+        return fs::read_to_string(path).map_err(|error| error.to_string());
+    }
+    let output = Command::new("gzip")
+        .arg("-dc")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("gzip cannot be started: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("gzip says: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
 
@@ -85,6 +103,21 @@ mod tests {
     }
 
     #[test]
+    fn a_compressed_configuration_is_read_and_a_damaged_one_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("config");
+        fs::write(&plain, "CONFIG_X=y\n").unwrap();
+        if Command::new("gzip").arg("-k").arg(&plain).status().is_err() {
+            eprintln!("skipped: gzip is not installed");
+            return;
+        }
+        assert_eq!(text(&plain).unwrap(), "CONFIG_X=y\n");
+        assert_eq!(text(&plain.with_extension("gz")).unwrap(), "CONFIG_X=y\n");
+        fs::write(plain.with_extension("gz"), "nonsense").unwrap();
+        assert!(text(&plain.with_extension("gz")).unwrap_err().starts_with("gzip says: "));
+    }
+
+    #[test]
     fn a_configuration_that_is_not_there_is_said_and_one_kernel_differs_in_nothing() {
         let kernel = |name: &str| Kernel {
             name: name.into(),
@@ -92,6 +125,7 @@ mod tests {
             version: String::new(),
             modules: None,
             config: None,
+            vmlinux: None,
         };
         let said = differences(&kernel("old"), &kernel("new"));
         assert_eq!(said.len(), 2);

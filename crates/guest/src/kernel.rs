@@ -18,8 +18,10 @@ pub struct Kernel {
     pub version: String,
     /// The folder `lib/modules/RELEASE` that belongs to it, where it was found.
     pub modules: Option<PathBuf>,
-    /// The file with its configuration, where it was found.
+    /// The file with its configuration, where it was found; it may be compressed.
     pub config: Option<PathBuf>,
+    /// The same kernel as an ELF file with symbols, where it was found.
+    pub vmlinux: Option<PathBuf>,
 }
 
 /// How a kernel is named on the command line.
@@ -62,7 +64,12 @@ impl Kernel {
                 image.display()
             )));
         }
-        Kernel::of_image("host", &image)
+        let mut kernel = Kernel::of_image("host", &image)?;
+        if kernel.config.is_none() {
+            // The kernel that runs may know its own (CONFIG_IKCONFIG_PROC).
+            kernel.config = Some(PathBuf::from("/proc/config.gz")).filter(|file| file.is_file());
+        }
+        Ok(kernel)
     }
 
     fn in_folder(name: &str, folder: &Path) -> Result<Kernel, Error> {
@@ -85,7 +92,8 @@ impl Kernel {
         let mut file = File::open(image).map_err(|error| cannot(error.to_string()))?;
         let version = version(&mut file).map_err(cannot)?;
         let image = fs::canonicalize(image).map_err(|error| cannot(error.to_string()))?;
-        let mut kernel = Kernel { name: name.into(), image, version, modules: None, config: None };
+        let mut kernel =
+            Kernel { name: name.into(), image, version, modules: None, config: None, vmlinux: None };
         let release = kernel.release().to_owned();
         let above: Vec<&Path> = kernel.image.ancestors().skip(1).take(5).collect();
         let modules = above.iter().map(|folder| folder.join("lib/modules").join(&release));
@@ -98,6 +106,16 @@ impl Kernel {
         });
         let modules = modules.into_iter().find(|folder| folder.is_dir());
         let config = config.into_iter().find(|file| file.is_file());
+        // A build tree has it at its top, packages of symbols below usr/lib/debug, some distributions beside the image.
+        let vmlinux = above.iter().flat_map(|folder| {
+            [
+                folder.join("vmlinux"),
+                folder.join(format!("vmlinux-{release}")),
+                folder.join(format!("usr/lib/debug/boot/vmlinux-{release}")),
+                folder.join(format!("usr/lib/debug/lib/modules/{release}/vmlinux")),
+            ]
+        });
+        kernel.vmlinux = vmlinux.into_iter().find(|file| file.is_file());
         (kernel.modules, kernel.config) = (modules, config);
         Ok(kernel)
     }
@@ -193,12 +211,15 @@ mod tests {
         assert_eq!(package.release(), "6.1.0");
         assert!(package.modules.unwrap().ends_with("lib/modules/6.1.0"));
         assert!(package.config.unwrap().ends_with("boot/config-6.1.0"));
+        assert_eq!(package.vmlinux, None);
         fs::create_dir_all(at("arch/x86/boot")).unwrap();
         fs::write(at("arch/x86/boot/bzImage"), image("6.2.0-rc1 (a@b)")).unwrap();
         fs::write(at(".config"), "CONFIG_X=y\n").unwrap();
+        fs::write(at("vmlinux"), "").unwrap();
         let tree = Kernel::find(&name, folder.path()).unwrap();
         assert_eq!((tree.release(), &tree.modules), ("6.2.0-rc1", &None));
         assert!(tree.config.unwrap().ends_with(".config"));
+        assert!(tree.vmlinux.unwrap().ends_with("vmlinux"));
     }
 
     #[test]

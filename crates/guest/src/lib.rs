@@ -18,6 +18,8 @@
 //! | `net_bench.rs`, `pktgen.rs` | packets through a veth pair into a drop, an accept, a forward, in a guest |
 //! | `counted.rs` | lines of a record in instructions |
 
+#![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
+
 pub mod archive;
 pub mod bloat;
 pub mod boot;

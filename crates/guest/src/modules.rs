@@ -198,6 +198,7 @@ mod tests {
             version: "6.1.0 (a@b)".into(),
             modules: Some(folder.to_owned()),
             config: None,
+            vmlinux: None,
         }
     }
 

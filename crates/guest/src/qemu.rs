@@ -113,6 +113,7 @@ mod tests {
             version: "6.1".into(),
             modules: None,
             config: None,
+            vmlinux: None,
         };
         let machine = |accel| Machine {
             kernel: kernel.clone(),

@@ -46,12 +46,8 @@ impl Emulator {
     }
 
     fn boot_until(&self, answer: Duration, stop: &OwnedFd) -> Result<Ended, Error> {
-        let kernel =
-            Kernel { name: "k".into(), image: "/k".into(), version: "6".into(), modules: None, config: None };
-        let machine =
-            Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount };
         let limits = Limits::new(Accel::Icount, answer);
-        let ended = boot(&self.folder.path().join("qemu"), &machine, b"initramfs", limits, stop.as_fd());
+        let ended = boot(&self.folder.path().join("qemu"), &machine(), b"initramfs", limits, stop.as_fd());
         self.is_gone();
         ended
     }
@@ -63,6 +59,19 @@ impl Emulator {
         let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
         assert_ne!(parent, Some(std::process::id().to_string().as_str()), "{stat}");
     }
+}
+
+/// A machine whose kernel no script reads.
+fn machine() -> Machine {
+    let kernel = Kernel {
+        name: "k".into(),
+        image: "/k".into(),
+        version: "6".into(),
+        modules: None,
+        config: None,
+        vmlinux: None,
+    };
+    Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount }
 }
 
 fn why(ended: Result<Ended, Error>) -> String {
@@ -148,11 +157,8 @@ fn what_the_emulator_says_of_itself_is_told() {
     let said = why(Emulator::that("echo 'qemu: cannot allocate memory' >&2; exit 1").boot(LONG));
     assert_eq!(said, "the guest with kernel `k` ended; the emulator says: qemu: cannot allocate memory");
     let (stop, _open) = pipe().unwrap();
-    let kernel =
-        Kernel { name: "k".into(), image: "/k".into(), version: "6".into(), modules: None, config: None };
-    let machine = Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount };
     let limits = Limits::new(Accel::Icount, LONG);
-    let none = boot(Path::new("/nothing/qemu"), &machine, b"", limits, stop.as_fd());
+    let none = boot(Path::new("/nothing/qemu"), &machine(), b"", limits, stop.as_fd());
     assert!(why(none).starts_with("`/nothing/qemu` cannot be started"));
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_record::{Line, StoppedBy};
 
+use crate::emulator::Emulator;
 use crate::{folder, start, text, valid_record, wait_for, weighbridge};
 
 /// The second of two peers stalls while it attaches, until its deadline.
@@ -125,4 +126,40 @@ fn a_killed_peer_is_a_skip_with_its_step_and_its_signal() {
     assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete), "nothing was left to measure");
     let stderr = text(folder.path().join("stderr"));
     assert!(stderr.contains("error: no case gave a number"), "{stderr}");
+}
+
+#[test]
+fn an_interrupt_ends_the_guest_and_leaves_no_record() {
+    let folder = folder();
+    let emulator = Emulator::that(folder.path(), "exec sleep 1000");
+    let mut program = emulator.boots(&["--out", "r.jsonl"]);
+    emulator.pid();
+    kill(program.id(), Signal::INT);
+    assert_eq!(program.wait().unwrap().code(), Some(130));
+    emulator.is_gone();
+    assert!(!folder.path().join("r.jsonl").exists(), "a record without lines is of no use");
+}
+
+#[test]
+fn a_guest_ends_with_the_program_whatever_kills_it() {
+    let folder = folder();
+    let emulator = Emulator::that(folder.path(), "exec sleep 1000");
+    let mut program = emulator.boots(&["--out", "r.jsonl"]);
+    emulator.pid();
+    kill(program.id(), Signal::KILL);
+    program.wait().unwrap();
+    emulator.is_gone();
+}
+
+#[test]
+fn a_guest_that_hangs_is_ended_at_its_deadline_and_leaves_no_record() {
+    let folder = folder();
+    let emulator = Emulator::that(folder.path(), "echo Linux >&3; exec sleep 1000");
+    let output = emulator.boots(&["--out", "r.jsonl", "--deadline", "2s"]).wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("did not start our program within 2 s"), "{stderr}");
+    assert!(stderr.contains("last lines of the guest's console:\n  Linux\n"), "{stderr}");
+    emulator.is_gone();
+    assert!(!folder.path().join("r.jsonl").exists());
 }

@@ -1,15 +1,22 @@
 //! A disk that fills up. What was measured until then is kept and shown.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use weighbridge_record::Line;
 
-use crate::{PROGRAM, folder, text, valid_record};
+use crate::emulator::Emulator;
+use crate::{PROGRAM, folder, text, valid_record, weighbridge};
 
 /// Runs the program with its files on a disk of `bytes` bytes, and takes the record from it afterwards; nothing where
 /// this process may not mount one.
 fn on_small_disk(folder: &Path, bytes: &str, args: &[&str]) -> Option<Output> {
+    on_small_disk_with_path(folder, bytes, args, &std::env::var_os("PATH").unwrap_or_default())
+}
+
+/// The same with programs from these folders.
+fn on_small_disk_with_path(folder: &Path, bytes: &str, args: &[&str], path: &OsStr) -> Option<Output> {
     let disk = folder.join("disk");
     std::fs::create_dir(&disk).unwrap();
     let script = r#"
@@ -25,6 +32,7 @@ fn on_small_disk(folder: &Path, bytes: &str, args: &[&str]) -> Option<Output> {
         .arg(&disk)
         .arg(PROGRAM)
         .args(args)
+        .env("PATH", path)
         .stdin(Stdio::null())
         .output();
     match output {
@@ -103,4 +111,30 @@ fn standard_output_that_is_full_is_an_error_and_the_record_is_kept() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("error: cannot write to standard output: No space left on device"), "{stderr}");
     valid_record(folder.path().join("r.jsonl"));
+}
+
+#[test]
+fn what_a_guest_measured_is_shown_where_its_record_does_not_fit() {
+    let folder = folder();
+    let emulator = Emulator::that(folder.path(), "cat \"$(dirname \"$0\")/answer\" >&4; exec sleep 1000");
+    let args = ["run", "roundtrip/mock/1/free", "--out", "m.jsonl", "--html", "none", "-q"];
+    assert!(weighbridge(folder.path()).args(args).output().unwrap().status.success());
+    emulator.answers(&std::fs::read(folder.path().join("m.jsonl")).unwrap());
+    let args = [
+        "guest",
+        "run",
+        "--kernel",
+        &emulator.kernel,
+        "--accel",
+        "tcg",
+        "--out",
+        "r.jsonl",
+        "roundtrip/mock/1/free",
+    ];
+    let Some(output) = on_small_disk_with_path(folder.path(), "4k", &args, &emulator.path) else { return };
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("error: cannot write to `r.jsonl`: No space left on device"), "{stderr}");
+    assert!(stdout.contains("■ roundtrip at free"), "what took minutes is shown: {stdout}");
+    emulator.is_gone();
 }

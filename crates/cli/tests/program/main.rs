@@ -11,6 +11,7 @@ mod conditions;
 mod dbus;
 mod death;
 mod disk;
+mod emulator;
 mod guest;
 mod help;
 mod history;

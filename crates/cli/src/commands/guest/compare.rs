@@ -60,18 +60,20 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
         .chain([Line::Claims(claims.clone()), Line::End(end)])
         .collect();
     let Destination { record, mut writer, .. } = destination;
-    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
-        Failure::new(format!(
-            "cannot write to `{}`: {error}; choose another place with --out",
-            record.display()
-        ))
-    })?;
+    let written = lines.iter().try_for_each(|line| writer.write(line));
     let shown = Report::from_reading(Reading { lines, problems: Vec::new() });
+    // What was measured is shown, also where it cannot be kept.
     output::print(match args.format {
         CompareFormat::Table => report::text(&shown, output::style()),
         CompareFormat::Markdown => patch_report::markdown(&guests, &verdicts, &claims, args.boots),
         CompareFormat::Json => report::verdicts_json(&shown),
         CompareFormat::Junit => report::junit(&shown),
+    })?;
+    written.map_err(|error| {
+        Failure::new(format!(
+            "cannot write to `{}`: {error}; choose another place with --out",
+            record.display()
+        ))
     })?;
     if !args.quiet {
         output::say(&format!("record: {}", record.display()));

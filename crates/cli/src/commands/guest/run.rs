@@ -82,15 +82,17 @@ fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
 /// Writes the record, prints its report.
 fn keep(destination: Destination, lines: Vec<Line>, output: &Output<'_>) -> Result<Exit, Failure> {
     let Destination { record, mut writer, .. } = destination;
-    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
+    let written = lines.iter().try_for_each(|line| writer.write(line));
+    let has_numbers = lines.iter().any(|line| matches!(line, Line::Summary(_)));
+    let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+    // What was measured is shown, also where it cannot be kept.
+    output::print(super::super::run::rendered(&report, output.format))?;
+    written.map_err(|error| {
         Failure::new(format!(
             "cannot write to `{}`: {error}; choose another place with --out",
             record.display()
         ))
     })?;
-    let has_numbers = lines.iter().any(|line| matches!(line, Line::Summary(_)));
-    let report = Report::from_reading(Reading { lines, problems: Vec::new() });
-    output::print(super::super::run::rendered(&report, output.format))?;
     if !output.quiet {
         output::say(&format!("record: {}", record.display()));
     }
