@@ -8,7 +8,7 @@ use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, Message, PATIENCE, call, short, unless_closed};
 use crate::flood::joined;
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Calls";
 

@@ -8,7 +8,7 @@ use weighbridge_dbus::wire::{Body, FLAG_NO_REPLY_EXPECTED};
 use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, PATIENCE, call, unless_closed};
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Descriptors";
 

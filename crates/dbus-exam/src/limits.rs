@@ -4,7 +4,7 @@ use weighbridge_dbus::wire::Body;
 use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, INTERFACE, PATIENCE, broadcast, driver_call, short, unless_closed};
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Limits";
 

@@ -9,7 +9,7 @@ use weighbridge_dbus_client::Error;
 
 use crate::bodies::Random;
 use crate::client::{Client, INTERFACE, Message, PATH, broadcast, rule, short};
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Match rules";
 
@@ -197,7 +197,7 @@ fn matching<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwn
     found.map(|(text, _)| text.as_str())
 }
 
-/// A rule that would match were it not for its path, or else for its arguments.
+/// A rule that would match were it not for its arguments, or else for its path.
 fn nearest<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwner) -> Option<&'a str> {
     let header = Header::parse(signal).expect("was built here");
     let args: Vec<Arg<'_>> =
@@ -210,7 +210,7 @@ fn nearest<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwne
             .find(|(_, rule)| looser(rule).matches(&header, &args, owners))
             .map(|(text, _)| text.as_str())
     };
-    found(&without_path).or_else(|| found(&without_args))
+    found(&without_args).or_else(|| found(&without_path))
 }
 
 fn described(signal: &[u8]) -> String {
