@@ -22,6 +22,12 @@ mod property;
 mod sender;
 mod stall;
 
+use std::time::Duration;
+
+use weighbridge_dbus_client::Error;
+
+use client::{Client, call};
+
 pub use property::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, Seen};
 
 /// All questions, in the order of a report.
@@ -37,6 +43,28 @@ pub const PROPERTIES: &[&[Property]] = &[
     descriptors::PROPERTIES,
     limits::PROPERTIES,
 ];
+
+/// Can a bus of others be examined? The sentence says what its policy refuses: where connections of one user may not call each other
+/// (on a system bus), experiments would show the policy and not the broker.
+///
+/// # Errors
+/// The bus does not answer, or ends a connection.
+pub fn refusal(bus: &Bus<'_>) -> Result<Option<String>, Error> {
+    let mut caller = Client::open(bus)?;
+    let callee = Client::open(bus)?;
+    let name = format!("org.weighbridge.Exam.May{}", std::process::id());
+    match caller.request_name(&name, 0) {
+        Ok(_) => {}
+        Err(Error::Refused { name, .. }) => return Ok(Some(format!("names may not be owned ({name})"))),
+        Err(other) => return Err(other),
+    }
+    // The callee answers nothing; what comes before the answer of the driver is the refusal of the bus.
+    let serial = caller.send(&call(&callee.name(), "May"))?;
+    caller.barrier()?;
+    let answer = caller.reply(serial, Duration::ZERO)?;
+    let error = answer.and_then(|answer| answer.header().error_name.map(str::to_owned));
+    Ok(error.map(|error| format!("connections may not call each other ({error})")))
+}
 
 /// All questions.
 pub fn properties() -> impl Iterator<Item = &'static Property> {

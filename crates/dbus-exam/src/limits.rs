@@ -88,7 +88,7 @@ fn without_sender(bus: &Bus<'_>) -> Result<Seen, Error> {
     growth(bus, |number| format!("type='signal',interface='{INTERFACE}',member='Other{number}'"))
 }
 
-/// CPU time of a broadcast that nobody gets, without and with rules of another connection.
+/// CPU time of a broadcast that no connection gets, without and with rules of another connection.
 fn growth(bus: &Bus<'_>, rule: impl Fn(usize) -> String) -> Result<Seen, Error> {
     const RULES: usize = 8_192;
     /// Well between what an index costs and what a list costs.

@@ -289,7 +289,7 @@ fn duplicate(bus: &Bus<'_>) -> Result<Seen, Error> {
     sender.send(&broadcast("Still"))?;
     sender.barrier()?;
     let got = receiver.collect_ours()?.len();
-    let evidence = format!("AddMatch twice, RemoveMatch once, one signal: it came {got} times");
+    let evidence = format!("AddMatch twice, RemoveMatch once, one signal; deliveries: {got}");
     Ok(if got == 1 { Seen::fine("counted", evidence) } else { Seen::broken("collapsed", evidence) })
 }
 
@@ -380,6 +380,6 @@ fn eavesdropping(bus: &Bus<'_>) -> Result<Seen, Error> {
     sender.send(&broadcast("Secret").destination(&meant.name()))?;
     sender.barrier()?;
     let got = curious.collect_ours()?.len();
-    let evidence = format!("a signal for another connection came {got} times");
+    let evidence = format!("a signal for another connection; deliveries: {got}");
     Ok(Seen::fine(if got > 0 { "shown" } else { "not shown" }, evidence))
 }
