@@ -53,7 +53,7 @@ Examples:
     /// Examine what a bus does: order, loss, senders, rules, names, calls, stalled receivers, invalid messages, limits
     #[command(after_help = "\
 Without a bus, every broker that is installed is started for each experiment anew, with limits that are low enough to be reached, and \
-killed after it. On a running bus only such experiments are made as harm nobody: they connect, send to each other and leave.
+killed after it. On a running bus, experiments that fill queues or tables are left out; the others connect, send to each other and leave.
 
 Exit code: 0 every promise is kept, 1 one is broken or answers differ between repetitions, 2 a mistake or a failure.
 

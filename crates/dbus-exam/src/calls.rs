@@ -8,7 +8,7 @@ use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, Message, PATIENCE, call, short, unless_closed};
 use crate::flood::joined;
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Calls";
 
@@ -225,8 +225,10 @@ fn delivered_or(seen: Seen, caller: &mut Client, serial: u32, count: usize) -> R
     let all = caller.collect()?;
     let got = all.iter().filter(|message| message.header().reply_serial == Some(serial)).count();
     Ok(match got >= count {
-        true => Seen::fine("delivered", format!("the caller gets {got} replies")),
-        false => Seen { evidence: format!("{}; the caller gets {got} replies", seen.evidence), ..seen },
+        true => Seen::fine("delivered", format!("replies that reach the caller: {got}")),
+        false => {
+            Seen { evidence: format!("{}; replies that reach the caller: {got}", seen.evidence), ..seen }
+        }
     })
 }
 
@@ -248,7 +250,7 @@ fn equal_serials(bus: &Bus<'_>) -> Result<Seen, Error> {
     if !is_connected {
         return Ok(Seen::fine(
             "disconnected",
-            format!("the caller is disconnected; the callee gets {calls} calls"),
+            format!("the caller is disconnected; calls that reach the callee: {calls}"),
         ));
     }
     callee.barrier()?;
@@ -267,6 +269,6 @@ fn equal_serials(bus: &Bus<'_>) -> Result<Seen, Error> {
     };
     Ok(Seen::fine(
         answer,
-        format!("the callee gets {calls} calls, the caller {replies} replies and {errors} errors"),
+        format!("calls that reach the callee: {calls}; at the caller replies: {replies}, errors: {errors}"),
     ))
 }

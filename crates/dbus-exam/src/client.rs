@@ -6,7 +6,7 @@ use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind};
 use weighbridge_dbus_client::{Connection, Error};
 
-use crate::Bus;
+use crate::property::Bus;
 
 /// The interface of all messages of experiments.
 pub const INTERFACE: &str = "org.weighbridge.Exam";

@@ -8,8 +8,8 @@ use weighbridge_dbus_client::Error;
 
 use crate::bodies::blob;
 use crate::client::{Client, INTERFACE, PATH, PATIENCE, broadcast};
-use crate::flood::Flood;
-use crate::{Basis, Bus, Property, Seen};
+use crate::flood::{Arrivals, Flood};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Delivery";
 
@@ -73,7 +73,7 @@ fn duplication(bus: &Bus<'_>) -> Result<Seen, Error> {
 }
 
 /// For each receiver of each run: how many times each message came.
-fn counts(runs: &[crate::flood::Arrivals]) -> impl Iterator<Item = HashMap<(u32, u32), usize>> + '_ {
+fn counts(runs: &[Arrivals]) -> impl Iterator<Item = HashMap<(u32, u32), usize>> + '_ {
     runs.iter().flat_map(|run| &run.by_receiver).map(|arrivals| {
         let mut seen = HashMap::new();
         for arrival in arrivals {

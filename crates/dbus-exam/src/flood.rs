@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::Body;
 use weighbridge_dbus_client::{Error, Monitoring, become_monitor};
 
-use crate::Bus;
 use crate::client::{Client, broadcast};
 use crate::perturb::{Disturbed, Mode, join_cpu};
+use crate::property::Bus;
 
 /// How many of each.
 #[derive(Clone, Copy, Debug)]

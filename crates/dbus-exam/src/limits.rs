@@ -4,7 +4,7 @@ use weighbridge_dbus::wire::Body;
 use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, INTERFACE, PATIENCE, broadcast, driver_call, short, unless_closed};
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Limits";
 
@@ -88,7 +88,7 @@ fn without_sender(bus: &Bus<'_>) -> Result<Seen, Error> {
     growth(bus, |number| format!("type='signal',interface='{INTERFACE}',member='Other{number}'"))
 }
 
-/// CPU time of a broadcast that nobody gets, without and with rules of another connection.
+/// CPU time of a broadcast that no connection gets, without and with rules of another connection.
 fn growth(bus: &Bus<'_>, rule: impl Fn(usize) -> String) -> Result<Seen, Error> {
     const RULES: usize = 8_192;
     /// Well between what an index costs and what a list costs.

@@ -9,7 +9,7 @@ use weighbridge_dbus_client::Error;
 
 use crate::bodies::Random;
 use crate::client::{Client, INTERFACE, Message, PATH, broadcast, rule, short};
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Match rules";
 
@@ -197,7 +197,7 @@ fn matching<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwn
     found.map(|(text, _)| text.as_str())
 }
 
-/// A rule that would match were it not for its path, or else for its arguments.
+/// A rule that would match were it not for its arguments, or else for its path.
 fn nearest<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwner) -> Option<&'a str> {
     let header = Header::parse(signal).expect("was built here");
     let args: Vec<Arg<'_>> =
@@ -210,7 +210,7 @@ fn nearest<'a>(signal: &[u8], rules: &'a [(String, MatchRule)], owners: &OneOwne
             .find(|(_, rule)| looser(rule).matches(&header, &args, owners))
             .map(|(text, _)| text.as_str())
     };
-    found(&without_path).or_else(|| found(&without_args))
+    found(&without_args).or_else(|| found(&without_path))
 }
 
 fn described(signal: &[u8]) -> String {
@@ -289,7 +289,7 @@ fn duplicate(bus: &Bus<'_>) -> Result<Seen, Error> {
     sender.send(&broadcast("Still"))?;
     sender.barrier()?;
     let got = receiver.collect_ours()?.len();
-    let evidence = format!("AddMatch twice, RemoveMatch once, one signal: it came {got} times");
+    let evidence = format!("AddMatch twice, RemoveMatch once, one signal; deliveries: {got}");
     Ok(if got == 1 { Seen::fine("counted", evidence) } else { Seen::broken("collapsed", evidence) })
 }
 
@@ -380,6 +380,6 @@ fn eavesdropping(bus: &Bus<'_>) -> Result<Seen, Error> {
     sender.send(&broadcast("Secret").destination(&meant.name()))?;
     sender.barrier()?;
     let got = curious.collect_ours()?.len();
-    let evidence = format!("a signal for another connection came {got} times");
+    let evidence = format!("a signal for another connection; deliveries: {got}");
     Ok(Seen::fine(if got > 0 { "shown" } else { "not shown" }, evidence))
 }

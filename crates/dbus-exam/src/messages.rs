@@ -6,7 +6,7 @@ use weighbridge_dbus::wire::{Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, Kind
 use weighbridge_dbus_client::{Address, Connection, Error};
 
 use crate::client::{Client, INTERFACE, PATH, call, driver_call, short, unless_closed};
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Invalid messages";
 

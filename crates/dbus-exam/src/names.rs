@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, Message, PATIENCE};
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Names";
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Bus;
+use crate::property::Bus;
 
 /// How an experiment is disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

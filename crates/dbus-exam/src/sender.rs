@@ -6,7 +6,7 @@ use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, PATIENCE, broadcast, call, rule, unless_closed};
 use crate::flood::Flood;
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Senders";
 

@@ -10,7 +10,7 @@ use weighbridge_dbus_client::Error;
 use crate::bodies::blob;
 use crate::client::{Client, PATIENCE, broadcast, call, short, unless_closed};
 use crate::flood::joined;
-use crate::{Basis, Bus, Property, Seen};
+use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Stalled receivers";
 

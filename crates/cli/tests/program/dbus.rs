@@ -224,6 +224,18 @@ fn a_running_bus_is_examined_and_so_are_private_ones() {
     assert!(shown.contains("    dbus-daemon: kept: 100 connections, one after the other\n"), "{shown}");
 }
 
+/// Where connections may not call each other, an examination would show the policy.
+#[test]
+fn a_bus_whose_policy_is_in_the_way_is_not_examined() {
+    let folder = folder();
+    let deny = "<deny send_interface=\"org.weighbridge.Exam\"/>";
+    let Some(bus) = Bus::start(folder.path(), deny) else { return };
+    let (_, said) = output(folder.path(), &["exam", "--address", &bus.address], 2);
+    let refusal = "connections may not call each other (org.freedesktop.DBus.Error.AccessDenied)";
+    assert!(said.starts_with(&format!("error: the policy of this bus is in the way: {refusal}; ")), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 /// Killed in the middle of an experiment, the program leaves no broker and no socket.
 #[test]
 fn an_examination_that_is_killed_leaves_no_broker() {

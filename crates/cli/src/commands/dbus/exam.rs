@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 use weighbridge_dbus_brokers::{Broker, Error, Limits, Program};
-use weighbridge_dbus_client::Connection;
-use weighbridge_dbus_exam::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, properties};
+use weighbridge_dbus_exam::{
+    Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, properties, refusal,
+};
 
 use super::document::{self, Document, Section, Table, plain};
 use crate::dbus_args::{Exam, PlainFormat};
@@ -76,7 +77,13 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
 
 fn subjects(args: &Exam) -> Result<Vec<Subject>, Failure> {
     if let Some(address) = args.bus.address()? {
-        Connection::open(&address).map_err(|error| Failure::new(error.to_string()))?;
+        let bus = Bus { address: &address, private_pid: None, quiet: QUIET };
+        let refusal = refusal(&bus).map_err(|error| Failure::new(error.to_string()))?;
+        if let Some(refusal) = refusal {
+            return Err(Failure::new(format!(
+                "the policy of this bus is in the way: {refusal}; examine its program with --broker NAME"
+            )));
+        }
         return Ok(vec![Subject { name: "this bus", version: None, address: Some(address), program: None }]);
     }
     let missing = |program: Program| Error::Missing(program).to_string();

@@ -1,0 +1,140 @@
+//! A property of a bus: a question, why the answer matters, and what was seen.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use weighbridge_dbus_client::Error;
+
+/// The bus that is examined.
+#[derive(Clone, Copy, Debug)]
+pub struct Bus<'a> {
+    /// Where it listens.
+    pub address: &'a str,
+    /// Its process, if the bus is private: it may then be stopped for moments, moved to one CPU, filled up to its limits, and looked
+    /// at while it works.
+    pub private_pid: Option<u32>,
+    /// How long nothing may come before a message counts as lost.
+    pub quiet: Duration,
+}
+
+/// What says that a bus must behave in a certain way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "basis", content = "text")]
+pub enum Basis {
+    /// A section of the D-Bus Specification.
+    Specification(&'static str),
+    /// Programs rely on it, and the specification says nothing.
+    Practice(&'static str),
+    /// Nothing: brokers may differ.
+    Nothing,
+}
+
+/// Bytes that a private bus is to queue for a receiver, at most: a quarter of what experiments send to one that does not read.
+pub const QUEUED_BYTES: u64 = 16 << 20;
+/// Match rules that a private bus is to allow: more than experiments of other things need, fewer than that of the limit adds.
+pub const MATCH_RULES: u32 = 10_000;
+/// A good [`Bus::quiet`].
+pub const QUIET: Duration = Duration::from_secs(1);
+
+/// A question to a bus.
+#[derive(Debug)]
+pub struct Property {
+    /// Its word, which is in no other's.
+    pub id: &'static str,
+    /// What it belongs to.
+    pub group: &'static str,
+    /// The question.
+    pub question: &'static str,
+    /// Why the answer matters.
+    pub basis: Basis,
+    /// It fills queues or tables, or looks at the process: only for a private bus.
+    pub needs_private: bool,
+    pub(crate) run: fn(&Bus<'_>) -> Result<Seen, Error>,
+}
+
+/// What a bus did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Seen {
+    /// In a word or two; the same in each examination of the same bus.
+    pub answer: String,
+    /// It breaks what [`Property::basis`] says.
+    pub is_violation: bool,
+    /// What was done and seen, with figures.
+    pub evidence: String,
+}
+
+impl Seen {
+    /// An answer that breaks nothing.
+    pub(crate) fn fine(answer: impl Into<String>, evidence: impl Into<String>) -> Seen {
+        Seen { answer: answer.into(), is_violation: false, evidence: evidence.into() }
+    }
+
+    /// An answer that breaks a promise.
+    pub(crate) fn broken(answer: impl Into<String>, evidence: impl Into<String>) -> Seen {
+        Seen { answer: answer.into(), is_violation: true, evidence: evidence.into() }
+    }
+
+    /// `kept` with the first text, or `broken` with what was found.
+    pub(crate) fn unless(violation: Option<String>, otherwise: impl Into<String>) -> Seen {
+        match violation {
+            None => Seen::fine("kept", otherwise),
+            Some(found) => Seen::broken("broken", found),
+        }
+    }
+}
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The bus answered by what it did.
+    Seen(Seen),
+    /// The experiment could not be made to its end, and why.
+    Failed(String),
+    /// It was not made, and why.
+    Skipped(&'static str),
+}
+
+impl Outcome {
+    /// The answer as a cell of a table.
+    #[must_use]
+    pub fn cell(&self) -> &str {
+        match self {
+            Outcome::Seen(seen) => &seen.answer,
+            Outcome::Failed(_) => "failed",
+            Outcome::Skipped(_) => "–",
+        }
+    }
+
+    /// Does it break a promise?
+    #[must_use]
+    pub fn is_violation(&self) -> bool {
+        matches!(self, Outcome::Seen(seen) if seen.is_violation)
+    }
+
+    /// What was seen, or why nothing was.
+    #[must_use]
+    pub fn evidence(&self) -> &str {
+        match self {
+            Outcome::Seen(seen) => &seen.evidence,
+            Outcome::Failed(why) => why,
+            Outcome::Skipped(why) => why,
+        }
+    }
+}
+
+impl Property {
+    /// Makes the experiment. All its connections are closed when this returns.
+    #[must_use]
+    pub fn examine(&self, bus: &Bus<'_>) -> Outcome {
+        if self.needs_private && bus.private_pid.is_none() {
+            return Outcome::Skipped(
+                "this experiment can harm a bus that others use; it is made with private brokers only",
+            );
+        }
+        match (self.run)(bus) {
+            Ok(seen) => Outcome::Seen(seen),
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+}
