@@ -36,7 +36,8 @@ impl Mechanism for CausewayMemfd {
     const ID: &'static str = "causeway-memfd";
     const ABOUT: &'static str =
         "Causeway, a payload by reference: in a memory file that both ends map, used again or sealed";
-    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY).and(Caps::MAPS);
+    // Not `MAPS`: by default files stay mapped. With `reuse=no` a report marks the page faults of each message.
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Spin];
     const AXES: &'static [Axis] = &[Reuse::AXIS, DEPTH];
     const IN_SUITES: InSuites = InSuites::Never(
