@@ -46,6 +46,8 @@ fn role() {
         }
         "publish-many" => {
             let mut publisher = join(&socket).large_publisher(PoolOptions::new(64 * KIB).files(3)).unwrap();
+            // Nobody waits for a subscriber that comes later, and a group whose publishers have left has ended.
+            assert!(publisher.get_mut().wait_for_subscribers(1, Some(LONG)).unwrap());
             (0..number).for_each(|seed| send(&mut publisher, 64 * KIB, seed));
         }
         "leave-nothing" => leave_nothing(),
@@ -124,6 +126,15 @@ fn payloads_of_every_size_arrive_in_another_process_with_either_trust() {
         for (seed, bytes) in SIZES.into_iter().enumerate() {
             send(&mut publisher, bytes, seed as u64);
         }
+        // The server hands out the files: it stays until the last one was fetched.
+        eventually("the last payload is received", || {
+            group
+                .report()
+                .unwrap()
+                .subscribers
+                .iter()
+                .all(|subscriber| subscriber.received == SIZES.len() as u64)
+        });
         drop((publisher, group));
         peer.succeed();
     }
@@ -373,10 +384,10 @@ fn publishers_of_several_processes_and_of_this_one_share_a_group() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("group");
     let group = serve(options().several_publishers().remote_publishers(2), &socket);
+    let mut own = group.large_publisher(PoolOptions::new(64 * KIB).files(2)).unwrap();
     let mut peers = [60, 60].map(|count| Peer::start("publish-many", &socket, count));
     let mut subscriber =
         group.large_subscribe(SubscribeOptions::new(Policy::Reliable).from_oldest().timeout(LONG)).unwrap();
-    let mut own = group.large_publisher(PoolOptions::new(64 * KIB).files(2)).unwrap();
     let mut expected = [0; 64];
     std::thread::scope(|scope| {
         scope.spawn(|| (0..60).for_each(|seed| send(&mut own, 64 * KIB, seed)));

@@ -40,7 +40,7 @@ fn fanning_out() -> BTreeSet<String> {
 fn without_words_all_of_the_suite_is_selected() {
     let ids = selected(&[]);
     assert!(ids.contains(&"roundtrip/noop/1/same-cpu".into()));
-    assert!(ids.contains(&"roundtrip/pipe/4096/two-cpus".into()));
+    assert!(ids.contains(&"roundtrip/pipe/4096/two-cpus/idle=busy".into()));
 }
 
 #[test]

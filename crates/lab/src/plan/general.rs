@@ -25,7 +25,7 @@ pub(super) const QUICK: Suite = Suite {
     name: "quick",
     about: "every mechanism, a few sizes, one CPU and two, within two minutes",
     timing: Timing { sample_ns: 4_700_000, samples: 8, least_samples: 5, run_ns: 20_000_000 },
-    budget: Duration::from_secs(114),
+    budget: Duration::from_secs(109),
     precision: 0.02,
     crossover: None,
     in_turn: true,
