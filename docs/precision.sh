@@ -47,7 +47,7 @@ compare() {
     local name=$1
     shift
     [ -e "$records/$name.json" ] ||
-        "$weighbridge" compare --quiet --format json --html none --out "$records/$name.jsonl" "$@" >"$records/$name.json" 2>/dev/null ||
+        "$weighbridge" compare --quiet --format json --html none --out "$records/$name.jsonl" "$@" >"$records/$name.json" ||
         [ -s "$records/$name.json" ]
     [ -s "$records/$name.json" ] || rm "$records/$name.json"
 }
@@ -107,7 +107,7 @@ for part in $parts; do
             turns=$(jq -n "$percent / 100 / $per_turn | round")
             for round in $(seq "$rounds"); do
                 compare "power-$percent-$round" --a "preload:$library" --b "preload:$library" --b "env:SLOWER_WRITE_LOOPS=$turns" \
-                    --margin 0.3% --budget 60s --units 12..80 --seed "$round" roundtrip/pipe/64/same-cpu
+                    --margin 0.3% --budget 60s --units 12..40 --seed "$round" roundtrip/pipe/64/same-cpu
             done
         done
         {
