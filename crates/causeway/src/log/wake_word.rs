@@ -15,9 +15,9 @@ use crate::error::Result;
 /// The counter of wake-ups of a log: in the wake page for processes of one user, who sleep on it; in the log for strangers, who
 /// only compare it.
 ///
-/// The kernel finds the page behind a futex as if it were to write to it. Where the mapping is read-only it tries in vain, takes
-/// the lock of the address space, and begins again: that doubles the cost of the system call. So a page of its own, which both
-/// sides can write.
+/// The kernel looks up the page of a shared futex for writing. For a read-only mapping this fails, and the kernel repeats the lookup
+/// for reading under the lock of the address space, which doubles the cost of the system call. The word therefore lies in a page
+/// that both sides map for writing.
 #[derive(Clone, Debug)]
 pub struct WakeWord {
     log: Arc<MappedLog>,

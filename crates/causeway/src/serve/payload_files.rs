@@ -1,8 +1,8 @@
 //! The files of payloads that are published by reference. The server makes them, so that it accepts none, and hands each to the
 //! subscribers that ask for it.
 //!
-//! A file that is used again is handed out as it is: its publisher has sealed it for all others, and whoever receives it checks that. A
-//! file that is sealed once published is opened anew for each subscriber. Then the kernel can tell whether any process still has it
+//! A file that is used again is handed out as it is: its publisher has sealed it against writing by others, and each subscriber checks
+//! the seals. A file that is sealed once published is opened anew for each subscriber. Then the kernel can tell whether any process still has it
 //! ([`is_open_elsewhere`]), and the memory that subscribers keep is bounded whatever they say about it.
 
 use std::collections::BTreeMap;

@@ -38,7 +38,7 @@ fn send_lingering(through: &OwnedFd, bytes: &[u8]) -> (TcpStream, bool) {
         // The close of this process's own copy must not wait either.
         rustix::net::sockopt::set_socket_linger(&socket, None).unwrap();
     }
-    // Whoever closes the last copy waits: if the receiver was faster, this thread, and not the test.
+    // Closing the last copy blocks. If the receiver has closed its copy first, this thread blocks instead of the test.
     std::thread::spawn(move || drop(socket));
     (peer, sent)
 }

@@ -1,8 +1,8 @@
 //! Subscribers of another user that keep every payload file they can get, say that they read all of them, flood the server with requests
 //! for files, and die.
 //!
-//! A pool has a number of files. Whoever keeps them could end the service, if publishers waited for all who have one, or let memory grow without end, if
-//! they waited for none.
+//! A pool has a fixed number of files. If publishers waited for every subscriber that keeps one, such a subscriber could stop them; if they
+//! waited for none, memory could grow without bound.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub fn hoard(path: &Path, seed: u64) {
     let mut random = Random(seed);
     let mut kept: Vec<(OwnedFd, Option<Mapping>)> = Vec::new();
     loop {
-        // As patient as it may be: publishers wait for it, until they have once waited in vain.
+        // With the longest deadline that the group allows: publishers wait for it until that has passed once.
         let patient = Joined::with_policy(connect(path), [1, 50]);
         let Ok(joined) = patient.or_else(|_| Joined::with_policy(connect(path), [3, 0])) else {
             std::thread::sleep(Duration::from_millis(1));

@@ -46,7 +46,7 @@ pub enum Fault {
     ForgesSender,
     /// The sender that a message claims is passed on.
     TrustsSender,
-    /// Replies are passed on whoever sends them.
+    /// Replies are passed on without a check that their sender received the call.
     PassesReplies,
     ForgetsMatches,
     IgnoresArguments,

@@ -171,7 +171,7 @@ impl Router {
         self.hand(peers, to, message);
     }
 
-    /// The connections with a rule for a message; one for each rule where the fault says so.
+    /// The connections with a rule that matches a message; with `Fault::RepeatsForEachRule`, one entry for each such rule.
     fn matching(&self, message: &[u8]) -> Vec<usize> {
         let header = Header::parse(message).unwrap();
         let body = &message[header.header_bytes..];

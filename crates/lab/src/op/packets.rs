@@ -110,10 +110,10 @@ const NEAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// Of a thousand packets the kernel may lose one before the rule: while it is out of breath its backlog fills up.
+/// Of a thousand packets the kernel may lose one before the rule, when its backlog is full.
 const LOST_SHARE: f64 = 0.001;
-/// For the first packet, and for the last ones of a kernel that is out of breath.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for the first packet, and for the last ones while the kernel works off its backlog.
+const DEADLINE: Duration = Duration::from_secs(5);
 const PROBE: &[u8] = b"probe";
 
 /// Both networks, and the sender.
@@ -199,7 +199,7 @@ impl<E: End> Op for Veth<E> {
         let began = Instant::now();
         let arrived = loop {
             let arrived = at_the_end(seen(&self.far)?.since(self.seen_before), E::VERDICT)?;
-            if arrived >= self.sent || began.elapsed() > PATIENCE {
+            if arrived >= self.sent || began.elapsed() > DEADLINE {
                 break arrived;
             }
             thread::sleep(Duration::from_millis(1));
@@ -250,7 +250,7 @@ fn bound(ip: Ipv4Addr) -> causeway_os::Result<UdpSocket> {
 fn reach(sender: &UdpSocket, receiver: &UdpSocket, far: &Network, verdict: Verdict) -> io::Result<()> {
     let began = Instant::now();
     while at_the_end(seen(far)?, verdict)? == 0 {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > DEADLINE {
             return Err(io::Error::other("no packet came through the veth pair within 5 s"));
         }
         sender.send(PROBE)?;
@@ -260,7 +260,7 @@ fn reach(sender: &UdpSocket, receiver: &UdpSocket, far: &Network, verdict: Verdi
         return Ok(());
     }
     let mut buffer = [0; 16];
-    receiver.set_read_timeout(Some(PATIENCE))?;
+    receiver.set_read_timeout(Some(DEADLINE))?;
     let length = receiver.recv(&mut buffer)?;
     if buffer[..length] != *PROBE {
         return Err(io::Error::other("another packet arrived than was sent"));
