@@ -314,6 +314,7 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
         slow_share: None,
         stopped_by: StoppedBy::MaxRuns,
         per_op: PerOp { cpu_ns: median(&cpu_ns), ..PerOp::default() },
+        system_calls: None,
         series: BTreeMap::new(),
         series_ci95: BTreeMap::new(),
         distribution: Distribution::of(&latencies).or_else(|| case.distribution.clone()),

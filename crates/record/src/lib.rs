@@ -6,6 +6,7 @@
 //!
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
+mod calls;
 mod case_id;
 mod check;
 mod compare;
@@ -23,6 +24,7 @@ mod ratio;
 mod run;
 mod summary;
 
+pub use calls::{RoleCalls, SystemCalls};
 pub use case_id::{CaseId, ParseCaseIdError, Place};
 pub use check::{Check, Meaning, Turn};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};

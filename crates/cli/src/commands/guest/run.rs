@@ -114,8 +114,18 @@ pub fn command(globs: &[String], cpus: u32, runs: u16) -> Result<Vec<String>, Fa
     let placements = placements.filter(|_| globs.iter().all(|word| is_glob(word) && !has_placement(word)));
     let changes = Changes { placements, ..Changes::default() };
     let selected = select::select(globs, None, &changes)?;
-    let options =
-        ["--alone", "--quiet", "--budget", "10h", "--html", "none", "--out", job::RECORD, "--max-runs"];
+    let options = [
+        "--alone",
+        "--no-system-calls",
+        "--quiet",
+        "--budget",
+        "10h",
+        "--html",
+        "none",
+        "--out",
+        job::RECORD,
+        "--max-runs",
+    ];
     let mut command = vec!["run".to_owned()];
     command.extend(options.map(String::from));
     command.push(runs.to_string());
