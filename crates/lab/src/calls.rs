@@ -106,11 +106,11 @@ pub(crate) fn per_op(
             true => ops / all_ops.max(1) as f64,
             false => 1.0,
         };
-        let all = by_name.values().sum::<f64>() * share;
+        let all = by_name.values().fold(0.0, |sum, calls| sum + calls) * share;
         (all, record::RoleCalls { role: names[report.role].into(), ops: report.counted.ops, calls: by_name })
     };
     let (all, roles): (Vec<f64>, Vec<record::RoleCalls>) = reports.iter().map(of_role).unzip();
-    record::SystemCalls { per_op: all.iter().sum(), roles }
+    record::SystemCalls { per_op: all.iter().fold(0.0, |sum, calls| sum + calls), roles }
 }
 
 fn name(number: u64) -> String {
