@@ -292,6 +292,7 @@ mod tests {
                 per_op: PerOp::default(),
                 series: series.into(),
                 series_ci95: BTreeMap::new(),
+                beside: BTreeMap::new(),
                 distribution: None,
                 anomalies: Vec::new(),
                 regimes: Vec::new(),

@@ -316,6 +316,7 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
         per_op: PerOp { cpu_ns: median(&cpu_ns), ..PerOp::default() },
         series: BTreeMap::new(),
         series_ci95: BTreeMap::new(),
+        beside: BTreeMap::new(),
         distribution: Distribution::of(&latencies).or_else(|| case.distribution.clone()),
         anomalies: anomalies.into_iter().collect(),
         regimes: summed.regimes.into_iter().map(Regime::from).collect(),

@@ -221,6 +221,7 @@ mod tests {
             series: Default::default(),
             distribution: None,
             series_ci95: Default::default(),
+            beside: Default::default(),
             anomalies: Vec::new(),
             regimes: Vec::new(),
         }

@@ -169,6 +169,7 @@ mod tests {
             per_op: PerOp::default(),
             series: BTreeMap::new(),
             series_ci95: BTreeMap::new(),
+            beside: BTreeMap::new(),
             distribution: None,
             anomalies: vec![],
             regimes: vec![],

@@ -182,6 +182,7 @@ mod tests {
                 best: Some(1.0),
                 slow_share: Some(0.0),
                 stopped_by: StoppedBy::MaxRuns,
+                beside: BTreeMap::from([("broker".into(), per_op.clone())]),
                 per_op,
                 series: BTreeMap::from([("events_per_call".into(), 1.0)]),
                 series_ci95: BTreeMap::from([("events_per_call".into(), [1.0, 1.0])]),

@@ -102,6 +102,9 @@ pub struct Summary {
     pub stopped_by: StoppedBy,
     /// Median over the runs of each count.
     pub per_op: PerOp,
+    /// The same of a process beside the roles that takes part in each operation, such as a broker, by its name; it is part of `per_op`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub beside: BTreeMap<String, PerOp>,
     /// Median over the runs of each further series' median.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, f64>,

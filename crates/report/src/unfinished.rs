@@ -32,6 +32,7 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         slow_share: None,
         stopped_by: StoppedBy::Interrupted,
         per_op: per_op(&runs),
+        beside: BTreeMap::new(),
         series: series(&runs),
         distribution: distribution(&runs),
         series_ci95: derive::series_intervals(runs.iter().copied()),
