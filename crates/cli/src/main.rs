@@ -70,6 +70,7 @@ impl fmt::Display for Failure {
 
 fn main() -> ExitCode {
     weighbridge_lab::catalogue::add(families());
+    weighbridge_lab::plan::add(weighbridge_dbus_lab::SUITES);
     if init::is_wanted() {
         init::main();
     }

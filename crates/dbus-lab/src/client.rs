@@ -104,12 +104,7 @@ impl Outgoing {
         if let Some(at) = self.reply_serial_at {
             bytes[at..at + 4].copy_from_slice(&answered.to_ne_bytes());
         }
-        let mut rest = &bytes[..front + len];
-        while !rest.is_empty() {
-            let sent = rustix::io::retry_on_intr(|| rustix::net::send(socket, rest, SendFlags::NOSIGNAL))?;
-            rest = &rest[sent..];
-        }
-        Ok(())
+        send_all(socket, &bytes[..front + len])
     }
 
     /// Touches and locks the memory.
@@ -119,6 +114,19 @@ impl Outgoing {
     pub fn prefault(&mut self) -> io::Result<()> {
         self.buffer.prefault()
     }
+}
+
+/// Sends a whole message, in one call where the socket takes it.
+///
+/// # Errors
+/// That of the kernel, or the broker is gone.
+#[inline]
+pub fn send_all(socket: &OwnedFd, mut rest: &[u8]) -> io::Result<()> {
+    while !rest.is_empty() {
+        let sent = rustix::io::retry_on_intr(|| rustix::net::send(socket, rest, SendFlags::NOSIGNAL))?;
+        rest = &rest[sent..];
+    }
+    Ok(())
 }
 
 /// A message that was received.
@@ -142,6 +150,7 @@ pub struct Incoming {
     held: usize,
     /// The length of the header fields of a message that was looked at whole. One of the same kind with as many is of the same sender.
     known_fields: Option<u32>,
+    takes_any_body: bool,
 }
 
 impl Incoming {
@@ -159,7 +168,16 @@ impl Incoming {
             there: 0..0,
             held: 0,
             known_fields: None,
+            takes_any_body: false,
         })
+    }
+
+    /// Replies of the broker itself, whose bodies are what the method says.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn of_broker(params: &CaseParams) -> io::Result<Incoming> {
+        Ok(Incoming { takes_any_body: true, ..Incoming::new(Kind::MethodReturn, params)? })
     }
 
     /// The next message of its kind, waiting for it; the one before is released. Messages of the broker itself are passed over.
@@ -215,10 +233,15 @@ impl Incoming {
                 let header_bytes = (16 + fields as usize).next_multiple_of(8);
                 let start = self.there.start;
                 self.held = len;
-                if header_bytes + 4 > len || number(header_bytes) as usize != len - header_bytes - 4 {
+                // The length of the array, and its bytes to the end.
+                let front = if self.takes_any_body { 0 } else { 4 };
+                if front > 0
+                    && (header_bytes + front > len
+                        || number(header_bytes) as usize != len - header_bytes - front)
+                {
                     return Err(io::Error::other("the body of a message is no array of bytes"));
                 }
-                return Ok(Some(Received { serial, payload: start + header_bytes + 4..start + len }));
+                return Ok(Some(Received { serial, payload: start + header_bytes + front..start + len }));
             }
             if message[1] == Kind::Error.number() {
                 return Err(io::Error::other(words_of(message)));

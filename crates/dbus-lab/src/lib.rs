@@ -5,17 +5,21 @@
 //! of messages themselves (`client` module), so that the broker is measured and no library. What the broker does for each operation is
 //! counted beside the roles, under the name `broker`.
 //!
-//! The program hands [`FAMILIES`] to the laboratory at its start.
+//! The program hands [`FAMILIES`] and [`SUITES`] to the laboratory at its start.
 
 mod broker;
 mod client;
 mod credit;
+mod driver;
 mod fan_in;
 mod fan_out;
 mod handed;
 mod pair;
+mod suites;
 
 use weighbridge_lab::contract::Family;
+
+pub use suites::SUITES;
 
 /// What the laboratory is handed.
 pub const FAMILIES: &[Family] = &[Family {
@@ -29,6 +33,9 @@ pub const FAMILIES: &[Family] = &[Family {
         fan_in::target::<broker::DbusDaemon>(),
         fan_in::target::<broker::DbusBroker>(),
         fan_in::target::<broker::Busd>(),
+        driver::target::<broker::DbusDaemon>(),
+        driver::target::<broker::DbusBroker>(),
+        driver::target::<broker::Busd>(),
     ],
     // A broker has no name in the file system and ends with the thread that started it.
     cleanup: || {},

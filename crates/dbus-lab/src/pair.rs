@@ -83,6 +83,8 @@ impl<K: Kind> Mechanism for Pair<K> {
 fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     const HOPS: f64 = 4.0;
     const ONE_PIECE_BYTES: usize = 4096;
+    /// A role that is woken takes the CPU from the one that wakes it, which then runs once more only to wait.
+    const MOST_PER_HOP: f64 = 2.3;
     let params = &case.params;
     let mut anomalies: Vec<String> = counter_check::faulted(per_op.minor_faults).into_iter().collect();
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
@@ -91,9 +93,10 @@ fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
         && params.choice::<Place>() != Place::Free;
     if case.pattern.id == "roundtrip" && is_on_one_cpu && params.payload_bytes <= ONE_PIECE_BYTES {
         let per_hop = switches / HOPS;
-        if !(0.9..=1.5).contains(&per_hop) {
+        if !(0.9..=MOST_PER_HOP).contains(&per_hop) {
             anomalies.push(format!(
-                "{per_hop:.2} context switches per hop on one CPU, where one suffices: client, broker, server, broker, client"
+                "{per_hop:.2} context switches per hop on one CPU, where one suffices (client, broker, server, broker, client) and \
+                 {MOST_PER_HOP} are many"
             ));
         }
     }

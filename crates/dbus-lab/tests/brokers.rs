@@ -37,6 +37,7 @@ use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Coordinator, Outcome, SetOutcome, SliceTiming};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::plan::Changes;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::summary;
 use weighbridge_record::CaseId;
@@ -72,6 +73,15 @@ const OF_SIGNALS: Promises = &[
     ("takes_turns_with_a_hub", takes_turns),
 ];
 
+/// Of calls to the broker itself.
+const OF_CALLS: Promises = &[
+    ("answers_each_of_the_calls_and_is_counted", calls),
+    ("takes_turns_with_a_hub", takes_turns),
+    ("a_killed_role_is_a_failure_with_its_step", |host, target| {
+        killed::killed(host, &CaseId::new("solo", target.id, 0, "free"), &["client"]);
+    }),
+];
+
 /// Of many writers of messages.
 const OF_WRITERS: Promises = &[
     ("every_way_to_wait_reads_all_that_is_written", written_in_every_way),
@@ -83,7 +93,7 @@ const OF_WRITERS: Promises = &[
 ];
 
 fn trials(host: &'static Host) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials = vec![runs::trial("every_case_of_every_suite_exists_and_is_named_once", suites)];
     for target in weighbridge_dbus_lab::FAMILIES.iter().flat_map(|family| family.targets) {
         let program = program(target);
         if program.path().is_none() {
@@ -93,12 +103,25 @@ fn trials(host: &'static Host) -> Vec<Trial> {
         let (common, own) = match target.patterns[0].id {
             "roundtrip" => (pairs::PROMISES, OF_PAIRS),
             "fan-out" => (fan_out::PROMISES, OF_SIGNALS),
+            "solo" => (OF_CALLS, &[][..]),
             _ => (OF_WRITERS, &[("takes_turns_with_a_hub", takes_turns as fn(&Host, &'static Target))][..]),
         };
         trials.extend(runs::trials_of(host, target, common));
         trials.extend(runs::trials_of(host, target, own));
     }
     trials
+}
+
+fn suites() {
+    for suite in weighbridge_dbus_lab::SUITES {
+        let cases = suite.cases(&Changes::default());
+        assert!(cases.len() >= 20, "{}: {} cases", suite.name, cases.len());
+        for id in &cases {
+            let found = catalogue::resolve(id);
+            assert!(found.is_ok(), "{}: {:?}", suite.name, found.err());
+            assert_eq!(cases.iter().filter(|other| *other == id).count(), 1, "{}: {id}", suite.name);
+        }
+    }
 }
 
 fn program(target: &Target) -> Program {
@@ -189,8 +212,10 @@ const MEDIUM: Timing = Timing { sample_ns: 2_000_000, samples: 20, least_samples
 fn takes_turns(host: &Host, target: &'static Target) {
     let interrupt = Interrupt::install().unwrap();
     for pattern in target.patterns {
-        let ours = case(host, CaseId::new(pattern.id, target.id, 100, "same-cpu"));
+        let payload_bytes = if pattern.id == "solo" { 0 } else { 100 };
+        let ours = case(host, CaseId::new(pattern.id, target.id, payload_bytes, "same-cpu"));
         let hub = match pattern.id {
+            "solo" => CaseId::new("solo", "getppid", 0, "same-cpu"),
             "stream" | "fan-in" => CaseId::new("stream", "pipe", 65_536, "same-cpu"),
             _ => CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
         };
@@ -305,6 +330,17 @@ fn switches(host: &Host, target: &'static Target) {
         (median - of_all).abs() < 0.5 * own.max(1.0) + 0.1 * of_all,
         "{median} and {of_all}, {own} of the broker"
     );
+}
+
+fn calls(host: &Host, target: &'static Target) {
+    for call in ["GetId", "NameHasOwner", "GetNameOwner", "match"] {
+        for (placement, wait) in [("same-cpu", "block"), ("free", "poll")] {
+            let id = CaseId::new("solo", target.id, 0, placement).with("call", call).with("wait", wait);
+            let measured = measured::measure(host, &id).unwrap();
+            let (name, beside) = measured.roles[0].counted.beside.clone().unwrap();
+            assert!(name == "broker" && beside.cpu_ns > 0, "{id}: {beside:?}");
+        }
+    }
 }
 
 fn bursts(host: &Host, target: &'static Target) {

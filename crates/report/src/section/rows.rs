@@ -148,20 +148,18 @@ fn beside(matrix: &Matrix<'_>) -> Vec<Cells> {
     let names: BTreeSet<&String> = all().flat_map(|summary| summary.beside.keys()).collect();
     let of = |name: &String| {
         let scale = Scale::new("ns", all().filter_map(|summary| Some(summary.beside.get(name)?.cpu_ns)));
-        let column = |head: String, get: fn(&PerOp) -> Option<f64>, show: &dyn Fn(f64) -> String| -> Cells {
-            let counted = |summary: &Summary| get(summary.beside.get(name)?);
+        let column = |head: String, get: fn(&PerOp) -> f64, show: &dyn Fn(f64) -> String| -> Cells {
+            let counted = |summary: &Summary| summary.beside.get(name).map(get);
             let cell = |column| Cell::from(range(summaries(matrix, column).filter_map(counted), show));
             (head, (0..matrix.columns.len()).map(cell).collect())
         };
-        let cpu = |value| scale.show(value);
         [
             column(
                 format!("{name}: switches/op"),
-                |per_op| Some(per_op.voluntary_switches + per_op.involuntary_switches),
+                |per_op| per_op.voluntary_switches + per_op.involuntary_switches,
                 &count,
             ),
-            column(format!("{name}: user CPU {}/op", scale.name), |per_op| per_op.user_ns, &cpu),
-            column(format!("{name}: kernel CPU {}/op", scale.name), |per_op| per_op.kernel_ns, &cpu),
+            column(format!("{name}: CPU {}/op", scale.name), |per_op| per_op.cpu_ns, &|ns| scale.show(ns)),
         ]
     };
     names.into_iter().flat_map(of).collect()
