@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "weighbridge-dbus-exam",
         &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client", "causeway-os"],
     ),
+    // Its tests look for the cell of every case in the tables of the reports.
     (
         "dbus-lab",
         "weighbridge-dbus-lab",
@@ -36,6 +37,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus-client",
             "weighbridge-lab",
             "weighbridge-record",
+            "weighbridge-report",
             "causeway-os",
         ],
     ),

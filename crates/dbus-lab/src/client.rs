@@ -268,8 +268,9 @@ impl Incoming {
         let most = room.len().min(self.most_read);
         let flags = if waits { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         match rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut room[..most], flags)) {
+            // Not as a partner that is gone: nothing else has failed before.
             Ok((0, _)) => {
-                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the broker closed the connection"))
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the broker closed the connection"))
             }
             Ok((count, _)) => {
                 self.there.end += count;

@@ -29,7 +29,7 @@ const PING_PONG: Suite = Suite {
     in_turn: true,
     groups: &[
         Group::of(&["roundtrip"], BROKERS, Sizes::These(HALF_DECADES), ONE_CPU),
-        Group::of(&["roundtrip"], BROKERS, Sizes::These(&[1]), &["two-cpus"]),
+        Group::of(&["roundtrip"], DAEMON, Sizes::These(&[1]), &["two-cpus"]),
         Group::of(&["roundtrip"], DAEMON, Sizes::These(HALF_DECADES), ONE_CPU)
             .with(&[("read-bytes", &["2048"])]),
     ],

@@ -65,6 +65,11 @@ const OF_PAIRS: Promises = &[
     ("what_it_does_not_carry_is_refused_with_the_limit", refusals),
 ];
 
+/// Tests that leave more in a queue than sockets hold. A machine that is busy with something else may then run a receiver too late for
+/// busd.
+const TOO_SLOW_FOR_BUSD: &[&str] =
+    &["carries_every_size_whole_and_in_order_or_names_the_limit", "every_receiver_has_every_message"];
+
 /// Of one sender of signals, beyond what all that reach many promise.
 const OF_SIGNALS: Promises = &[
     ("rules_that_match_nothing_change_nothing_but_the_cost", rules),
@@ -106,7 +111,14 @@ fn trials(host: &'static Host) -> Vec<Trial> {
             "solo" => (OF_CALLS, &[][..]),
             _ => (OF_WRITERS, &[("takes_turns_with_a_hub", takes_turns as fn(&Host, &'static Target))][..]),
         };
-        trials.extend(runs::trials_of(host, target, common));
+        let left_out = if program == Program::Busd { TOO_SLOW_FOR_BUSD } else { &[] };
+        for name in left_out.iter().filter(|name| common.iter().any(|(known, _)| known == *name)) {
+            let pattern = target.patterns[0].id;
+            eprintln!("skipped: {pattern}/busd/{name}: busd ends a connection that does not read for 100 ms");
+        }
+        let is_kept = |(name, _): &&(&'static str, _)| !left_out.contains(name);
+        let kept: Vec<_> = common.iter().filter(is_kept).copied().collect();
+        trials.extend(runs::trials_of(host, target, Vec::leak(kept)));
         trials.extend(runs::trials_of(host, target, own));
     }
     trials
