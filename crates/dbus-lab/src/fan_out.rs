@@ -9,7 +9,6 @@ use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as Mess
 use weighbridge_dbus_client::Connection;
 use weighbridge_lab::axis::{Axis, Choice, Values};
 use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Prepared, Target, Unsupported};
-use weighbridge_lab::counter_check;
 use weighbridge_lab::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
@@ -163,7 +162,7 @@ fn add_rules(connection: &mut Connection, rules: impl Iterator<Item = String>) -
 /// A signal on one CPU wakes the broker, each receiver, and when the last of them has it the sender.
 fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     let params = &case.params;
-    let mut anomalies: Vec<String> = counter_check::faulted(per_op.minor_faults).into_iter().collect();
+    let mut anomalies = Vec::new();
     let switches = per_op.voluntary_switches + per_op.involuntary_switches;
     let receivers = receivers(params) as f64;
     let is_on_one_cpu = params.same_cpu() && matches!(params.choice(), Place::First | Place::Last);
