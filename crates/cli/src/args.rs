@@ -542,7 +542,7 @@ fn after_import_help() -> String {
 pub const KERNEL_SLAB: &str = "kernel-slab";
 
 fn suites() -> PossibleValuesParser {
-    let of_laboratory = plan::SUITES.iter().map(|suite| PossibleValue::new(suite.name).help(suite.about));
+    let of_laboratory = plan::suites().map(|suite| PossibleValue::new(suite.name).help(suite.about));
     PossibleValuesParser::new(of_laboratory.chain([PossibleValue::new(KERNEL_SLAB).help(
         "the kernel's own allocator, from within: our module loaded into this kernel, which needs root",
     )]))

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 
 use weighbridge_guest::{init, kernel_bench, net_bench};
 use weighbridge_lab::compare::machine;
+use weighbridge_lab::contract::Family;
 use weighbridge_lab::peer;
 
 use check::supervisor;
@@ -68,8 +69,8 @@ impl fmt::Display for Failure {
 }
 
 fn main() -> ExitCode {
-    #[cfg(feature = "peers")]
-    weighbridge_lab::catalogue::add(weighbridge_peers::FAMILIES);
+    weighbridge_lab::catalogue::add(families());
+    weighbridge_lab::plan::add(weighbridge_dbus_lab::SUITES);
     if init::is_wanted() {
         init::main();
     }
@@ -100,6 +101,15 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// What other crates hand to the laboratory.
+fn families() -> impl Iterator<Item = &'static Family> {
+    #[cfg(feature = "peers")]
+    let of_libraries = weighbridge_peers::FAMILIES.iter();
+    #[cfg(not(feature = "peers"))]
+    let of_libraries = std::iter::empty();
+    weighbridge_dbus_lab::FAMILIES.iter().chain(of_libraries)
 }
 
 /// Another build asks whether peers of this one can take part in its runs.

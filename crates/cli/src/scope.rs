@@ -293,6 +293,7 @@ mod tests {
                 system_calls: None,
                 series: series.into(),
                 series_ci95: BTreeMap::new(),
+                beside: BTreeMap::new(),
                 distribution: None,
                 anomalies: Vec::new(),
                 regimes: Vec::new(),

@@ -27,6 +27,20 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "weighbridge-dbus-exam",
         &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client", "causeway-os"],
     ),
+    // Its tests look for the cell of every case in the tables of the reports.
+    (
+        "dbus-lab",
+        "weighbridge-dbus-lab",
+        &[
+            "weighbridge-dbus",
+            "weighbridge-dbus-brokers",
+            "weighbridge-dbus-client",
+            "weighbridge-lab",
+            "weighbridge-record",
+            "weighbridge-report",
+            "causeway-os",
+        ],
+    ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
@@ -37,6 +51,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus-brokers",
             "weighbridge-dbus-client",
             "weighbridge-dbus-exam",
+            "weighbridge-dbus-lab",
             "weighbridge-guest",
             "weighbridge-import",
             "weighbridge-lab",

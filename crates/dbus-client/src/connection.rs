@@ -209,6 +209,19 @@ impl Connection {
         !self.kept.is_empty() || self.buffered().is_some_and(|bytes| bytes <= self.received.len() - self.used)
     }
 
+    /// The socket itself, for a program that goes on with bytes of its own. It waits without a limit then.
+    ///
+    /// # Errors
+    /// Something was received that nobody has taken: it would be lost.
+    pub fn into_stream(self) -> Result<UnixStream, Error> {
+        if !self.kept.is_empty() || self.used < self.received.len() {
+            return Err(Error::Io(io::Error::other("messages were received that are not taken yet")));
+        }
+        self.stream.set_read_timeout(None)?;
+        self.stream.set_write_timeout(None)?;
+        Ok(self.stream)
+    }
+
     fn buffered(&self) -> Option<usize> {
         message_bytes(&self.received[self.used..]).ok()
     }

@@ -317,6 +317,7 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
         system_calls: None,
         series: BTreeMap::new(),
         series_ci95: BTreeMap::new(),
+        beside: BTreeMap::new(),
         distribution: Distribution::of(&latencies).or_else(|| case.distribution.clone()),
         anomalies: anomalies.into_iter().collect(),
         regimes: summed.regimes.into_iter().map(Regime::from).collect(),

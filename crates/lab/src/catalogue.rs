@@ -31,14 +31,15 @@ pub fn all() -> impl Iterator<Item = &'static Target> + Clone {
 ///
 /// # Panics
 /// On the second call, and after something was looked up: the list is one and the same for as long as a program runs.
-pub fn add(families: &'static [Family]) {
+pub fn add(families: impl IntoIterator<Item = &'static Family>) {
+    let families = families.into_iter().collect();
     assert!(FURTHER.set(families).is_ok(), "families are added once, before anything is looked up");
 }
 
-static FURTHER: OnceLock<&'static [Family]> = OnceLock::new();
+static FURTHER: OnceLock<Vec<&'static Family>> = OnceLock::new();
 
-pub(crate) fn further() -> &'static [Family] {
-    FURTHER.get_or_init(|| &[])
+pub(crate) fn further() -> &'static [&'static Family] {
+    FURTHER.get_or_init(Vec::new)
 }
 
 /// Removes what dead processes of this user have left: directories of FIFOs, POSIX queues where they can be listed, System V

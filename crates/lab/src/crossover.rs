@@ -222,6 +222,7 @@ mod tests {
             series: Default::default(),
             distribution: None,
             series_ci95: Default::default(),
+            beside: Default::default(),
             anomalies: Vec::new(),
             regimes: Vec::new(),
         }

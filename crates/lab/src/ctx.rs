@@ -22,13 +22,13 @@
 //! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
 //! | `ctx/time.rs` | – | the clock itself |
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
-//! | `ctx/counted.rs` | – | counters of the role, before the first counted batch and after the last |
+//! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of a process beside the roles, before the first counted batch and after the last |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
 //! | `ctx/windows.rs` | once a window, with the role's switches and CPU time | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |
-//! | `fan_out/sender.rs` | twice a burst, and the role's switches once a batch | the sender's own share of a message is a series of its own |
+//! | `fan_out/sender.rs` | twice a burst, and once a batch the switches of the role and of a process beside the roles | the sender's own share of a message is a series of its own |
 //! | `ctx/end_of_run.rs` | – | after the timed part: its clock ends a drain that stalls |
 //! | `shared_counters.rs` | the role's switches, for a receiver of fan-out once a burst, for a writer of fan-in once in 16 chunks | the kernel counts them for the calling thread only, and the leading role adds them up |
 //! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
@@ -54,7 +54,7 @@ mod warm_up;
 mod windows;
 
 pub use concurrent::Concurrent;
-pub use counted::{Counted, Sampled, Whereabouts};
+pub use counted::{Beside, Counted, CountedBeside, Sampled, Whereabouts};
 pub use each::{RATE, TimedUnit};
 pub use end_of_run::Balance;
 pub use interval::{Follower, Leader};
@@ -66,7 +66,7 @@ use std::thread;
 use std::time::Duration;
 
 use causeway_os::clock;
-use causeway_os::counters::{Events, TaskSwitches, ThreadMigrations};
+use causeway_os::counters::{Events, ProcessCounters, TaskSwitches, ThreadMigrations};
 
 use crate::axis::Counters;
 use crate::duet::turnstile::Turnstile;
@@ -135,6 +135,7 @@ pub struct Ctx<'a> {
     time: Time,
     turnstile: Option<Turnstile>,
     coordinator: Option<TaskSwitches>,
+    beside: Option<Beside>,
     events: Events,
     migrations: Option<ThreadMigrations>,
     began: Option<Began>,
@@ -171,6 +172,7 @@ impl<'a> Ctx<'a> {
             time,
             turnstile: None,
             coordinator,
+            beside: None,
             events,
             migrations: ThreadMigrations::open().ok(),
             began: None,
@@ -183,6 +185,21 @@ impl<'a> Ctx<'a> {
     /// The role belongs to a party of a set, whose parties take turns.
     pub fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
         Ctx { turnstile: Some(turnstile), ..self }
+    }
+
+    /// A process beside the roles takes part in every operation (a broker): the leading role counts what it does too, under this
+    /// name. Called by every role before it drives a pattern.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn count_beside(&mut self, name: &'static str, pid: u32) -> io::Result<()> {
+        self.beside = Some(Beside { name, counters: ProcessCounters::open(pid)? });
+        Ok(())
+    }
+
+    /// The counters of the process beside the roles, for figures of single batches. Only before anything is timed.
+    pub(crate) fn counters_beside(&self) -> io::Result<Option<ProcessCounters>> {
+        Ok(self.beside.as_ref().map(|beside| ProcessCounters::open(beside.counters.pid())).transpose()?)
     }
 
     /// What was counted.

@@ -44,7 +44,7 @@ pub mod plan;
 pub mod planner;
 pub mod session;
 pub mod shared;
-mod shared_counters;
+pub mod shared_counters;
 pub mod signal;
 pub mod summary;
 mod sys;

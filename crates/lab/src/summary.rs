@@ -41,7 +41,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
     let unit = case.pattern.unit;
     let samples: Vec<f64> = measured.samples.iter().map(|sample| value_of(unit, sample)).collect();
     let names = case.role_names();
-    let roles: Vec<RoleCounters> = measured
+    let mut roles: Vec<RoleCounters> = measured
         .roles
         .iter()
         .map(|report| RoleCounters {
@@ -52,6 +52,7 @@ pub fn run_line(case: &Prepared, measured: Measured, run: u32, round: u32) -> Ru
             per_op: per_op(report),
         })
         .collect();
+    roles.extend(measured.roles.iter().filter_map(beside));
     let is_noise = comes_from_outside(case, names.len());
     let marked = measured.samples.iter().filter(|sample| is_noise && sample.preemptions > 0).count();
     let mut line = Run {
@@ -155,6 +156,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         best: None,
         slow_share: None,
         stopped_by,
+        beside: medians_beside(case, runs),
         per_op,
         system_calls: None,
         series: median_series(runs),
@@ -198,6 +200,16 @@ fn repeated_flags(runs: &[Run]) -> Vec<String> {
         .collect()
 }
 
+/// The median over the runs of each count of a process beside the roles, under its name.
+fn medians_beside(case: &Prepared, runs: &[Run]) -> BTreeMap<String, PerOp> {
+    let roles = case.role_names();
+    let mut by_name: BTreeMap<&str, Vec<&PerOp>> = BTreeMap::new();
+    for of in runs.iter().flat_map(|run| &run.roles).filter(|of| !roles.contains(&of.role.as_str())) {
+        by_name.entry(&of.role).or_default().push(&of.per_op);
+    }
+    by_name.into_iter().map(|(name, counts)| (name.into(), median(&counts))).collect()
+}
+
 /// The median over the runs of the median of each further series.
 fn median_series(runs: &[Run]) -> BTreeMap<String, f64> {
     let mut by_name: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -224,6 +236,25 @@ fn per_op(report: &RoleReport) -> PerOp {
         cycles: counted.cycles.map(each),
         instructions: counted.instructions.map(each),
     }
+}
+
+/// The counts of a process beside the roles, per operation of the role that counted them.
+fn beside(report: &RoleReport) -> Option<RoleCounters> {
+    let (name, counted) = report.counted.beside.as_ref()?;
+    let ops = report.counted.ops;
+    let each = |count: f64| count / ops.max(1) as f64;
+    let (user_ns, kernel_ns) = counted.parts_ns();
+    let per_op = PerOp {
+        voluntary_switches: each(counted.voluntary_switches as f64),
+        involuntary_switches: each(counted.involuntary_switches as f64),
+        minor_faults: each(counted.minor_faults as f64),
+        major_faults: each(counted.major_faults as f64),
+        cpu_ns: each(counted.cpu_ns as f64),
+        user_ns: Some(each(user_ns)),
+        kernel_ns: Some(each(kernel_ns)),
+        ..PerOp::default()
+    };
+    Some(RoleCounters { role: name.clone(), cpu: None, ops, received_bytes: 0, per_op })
 }
 
 /// Counts per operation where every role has operations of its own: all that was counted over all that was done.

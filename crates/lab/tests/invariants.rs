@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Calls that read a clock or a counter.
-const READINGS: [&str; 6] = [
+const READINGS: [&str; 7] = [
     "now_ns(",
     "ThreadCounters::read(",
     "Instant::now(",
     "SystemNoise::read(",
     "SystemTime::now(",
     "TaskSwitches::open(",
+    "ProcessCounters::open(",
 ];
 
 /// What decides what is measured and what a figure means takes nothing on trust: no `unsafe` there.

@@ -1,6 +1,7 @@
 //! Where and how the calling thread runs: CPUs, scheduling policy, nice value.
 //!
-//! Everything here is about the calling thread, not the process. New threads and processes inherit it.
+//! Everything here is about the calling thread, not the process, but for [`pin_process`] and [`set_process_nice`]. New threads and processes
+//! inherit it.
 //!
 //! # Safety
 //!
@@ -42,15 +43,40 @@ pub fn allowed_cpus() -> Result<Vec<u32>> {
 ///
 /// `EINVAL` when none of `cpus` is online and inside the thread's cpuset, or one is above 8191.
 pub fn pin(cpus: &[u32]) -> Result<()> {
-    let on = || format!("this thread to CPUs {cpus:?}");
+    set_affinity(0, cpus).context("pin", || format!("this thread to CPUs {cpus:?}"))
+}
+
+/// Restricts every thread that another process has now to `cpus`; those that it starts later inherit that.
+///
+/// # Errors
+///
+/// As [`pin`], and where the process is gone or belongs to another user.
+pub fn pin_process(pid: u32, cpus: &[u32]) -> Result<()> {
+    each_thread(pid, |thread| set_affinity(thread, cpus))
+        .context("pin", || format!("process {pid} to CPUs {cpus:?}"))
+}
+
+/// Calls `set` for every thread that a process has.
+fn each_thread(pid: u32, mut set: impl FnMut(libc::pid_t) -> io::Result<()>) -> io::Result<()> {
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        if let Some(thread) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
+            set(thread)?;
+        }
+    }
+    Ok(())
+}
+
+/// Restricts a thread, the calling one if 0.
+fn set_affinity(thread: libc::pid_t, cpus: &[u32]) -> io::Result<()> {
     let mut mask = [0u64; MASK_WORDS];
     for &cpu in cpus {
         let word = mask.get_mut((cpu / u64::BITS) as usize);
-        *word.ok_or(io::Error::from_raw_os_error(libc::EINVAL)).context("pin", on)? |= 1 << (cpu % u64::BITS);
+        *word.ok_or(io::Error::from_raw_os_error(libc::EINVAL))? |= 1 << (cpu % u64::BITS);
     }
     // SAFETY: the kernel reads `size_of_val(&mask)` bytes of `mask`.
-    let done = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask), mask.as_ptr()) };
-    if done < 0 { Err(Error::last("pin", on())) } else { Ok(()) }
+    let done =
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&mask), mask.as_ptr()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The CPU that the calling thread runs on now. Unless it is pinned, it may be another one a moment later.
@@ -183,6 +209,16 @@ pub fn set_nice(nice: i32) -> Result<()> {
     setpriority_process(Some(gettid()), nice).context("set the nice value to", || nice.to_string())
 }
 
+/// Sets the nice value of every thread that another process has now; those that it starts later inherit that.
+///
+/// # Errors
+///
+/// As [`set_nice`], and where the process is gone or belongs to another user.
+pub fn set_process_nice(pid: u32, nice: i32) -> Result<()> {
+    let set = |thread| Ok(setpriority_process(rustix::process::Pid::from_raw(thread), nice)?);
+    each_thread(pid, set).context("set the nice value to", || format!("{nice} in process {pid}"))
+}
+
 /// The nice value of the calling thread.
 ///
 /// # Errors
@@ -250,6 +286,21 @@ mod tests {
             }
             assert_eq!(set_policy(Policy::Fifo(100)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         });
+    }
+
+    #[test]
+    fn another_process_is_pinned_and_its_nice_value_set() {
+        use crate::process::{Child, Spawn};
+        let sleeper = Child::spawn(Spawn::new("/bin/sh").arg("-c").arg("while :; do :; done")).unwrap();
+        let cpu = allowed_cpus().unwrap()[0];
+        pin_process(sleeper.pid(), &[cpu]).unwrap();
+        let lower = (nice().unwrap() + 3).min(19);
+        set_process_nice(sleeper.pid(), lower).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", sleeper.pid())).unwrap();
+        assert!(status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{status}");
+        let pid = rustix::process::Pid::from_raw(sleeper.pid() as i32);
+        assert_eq!(getpriority_process(pid).unwrap(), lower);
+        assert!(pin_process(sleeper.pid(), &[]).is_err());
     }
 
     #[test]

@@ -170,6 +170,7 @@ mod tests {
             system_calls: None,
             series: BTreeMap::new(),
             series_ci95: BTreeMap::new(),
+            beside: BTreeMap::new(),
             distribution: None,
             anomalies: vec![],
             regimes: vec![],

@@ -182,6 +182,7 @@ mod tests {
                 best: Some(1.0),
                 slow_share: Some(0.0),
                 stopped_by: StoppedBy::MaxRuns,
+                beside: BTreeMap::from([("broker".into(), per_op.clone())]),
                 per_op,
                 system_calls: Some(SystemCalls {
                     per_op: 2.0,

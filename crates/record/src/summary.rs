@@ -106,6 +106,9 @@ pub struct Summary {
     /// What the roles called, counted in a run of its own; absent where that was not done or refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_calls: Option<SystemCalls>,
+    /// The same of a process beside the roles that takes part in each operation, such as a broker, by its name; it is part of `per_op`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub beside: BTreeMap<String, PerOp>,
     /// Median over the runs of each further series' median.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, f64>,

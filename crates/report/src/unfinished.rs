@@ -33,6 +33,7 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         stopped_by: StoppedBy::Interrupted,
         per_op: per_op(&runs),
         system_calls: None,
+        beside: BTreeMap::new(),
         series: series(&runs),
         distribution: distribution(&runs),
         series_ci95: derive::series_intervals(runs.iter().copied()),

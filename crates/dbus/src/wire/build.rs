@@ -90,6 +90,12 @@ impl<'a> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), error_name: Some(name), ..Builder::new(Kind::Error) }
     }
 
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Takes sender and destination from another message.
     pub(crate) fn addressed_like(self, other: &Builder<'a>) -> Builder<'a> {
         Builder { sender: other.sender, destination: other.destination, ..self }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use causeway_os::counters::{EventCounts, TaskSwitches, ThreadCounters, ThreadMigrations};
+use causeway_os::counters::{EventCounts, ProcessCounters, TaskSwitches, ThreadCounters, ThreadMigrations};
 use causeway_os::sched;
 use serde::{Deserialize, Serialize};
 use weighbridge_record::Latencies;
@@ -72,6 +72,58 @@ pub struct Counted {
     pub latencies: Option<Latencies>,
     /// Where the role ran when counting first began, and when it ended.
     pub whereabouts: Vec<Whereabouts>,
+    /// In the leading role: what a process beside the roles did meanwhile, with its name.
+    #[serde(default)]
+    pub beside: Option<(String, CountedBeside)>,
+}
+
+/// What a process beside the roles did between the same two readings, all its threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedBeside {
+    /// Context switches because a thread waited.
+    pub voluntary_switches: u64,
+    /// Context switches because one was preempted.
+    pub involuntary_switches: u64,
+    /// Page faults without input or output.
+    pub minor_faults: u64,
+    /// Page faults that read from a device.
+    pub major_faults: u64,
+    /// CPU time, user and system.
+    pub cpu_ns: u64,
+    /// Ticks that found it in user mode, as time.
+    pub user_ticks_ns: u64,
+    /// Ticks that found it in the kernel, as time.
+    pub kernel_ticks_ns: u64,
+}
+
+impl CountedBeside {
+    fn add(&mut self, more: &ThreadCounters) {
+        self.voluntary_switches += more.voluntary_switches;
+        self.involuntary_switches += more.involuntary_switches;
+        self.minor_faults += more.minor_faults;
+        self.major_faults += more.major_faults;
+        self.cpu_ns += more.cpu_ns;
+        self.user_ticks_ns += more.user_ns;
+        self.kernel_ticks_ns += more.kernel_ns;
+    }
+
+    /// The parts of `cpu_ns` in user mode and in the kernel, in the proportion of the ticks. Where no tick found it, all is user mode,
+    /// as the kernel has it for a thread.
+    pub fn parts_ns(&self) -> (f64, f64) {
+        let cpu_ns = self.cpu_ns as f64;
+        let user_ns = match self.kernel_ticks_ns {
+            0 => cpu_ns,
+            kernel => cpu_ns * self.user_ticks_ns as f64 / (self.user_ticks_ns + kernel) as f64,
+        };
+        (user_ns, cpu_ns - user_ns)
+    }
+}
+
+/// A process beside the roles that is counted.
+#[derive(Debug)]
+pub struct Beside {
+    pub(super) name: &'static str,
+    pub(super) counters: ProcessCounters,
 }
 
 /// The batches that became samples, as one role has counted them by itself.
@@ -92,12 +144,15 @@ pub(super) struct Began {
     events: EventCounts,
     migrations: Option<u64>,
     coordinator: Option<u64>,
+    beside: Option<ThreadCounters>,
 }
 
 impl Ctx<'_> {
-    /// Only the leading role watches the coordinator: by the time that others look, it may have woken for a report.
+    /// Only the leading role watches the coordinator: by the time that others look, it may have woken for a report. One role is enough
+    /// to count the process beside them.
     pub(super) fn do_not_watch(&mut self) {
         self.coordinator = None;
+        self.beside = None;
     }
 
     /// Reads the counters, unless it has done so since counting began or was paused.
@@ -108,11 +163,13 @@ impl Ctx<'_> {
                 self.counted.whereabouts.push(Whereabouts::now()?);
             }
             let coordinator = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
+            let beside = self.read_beside()?;
             self.began = Some(Began {
                 migrations: self.migrations.as_ref().and_then(ThreadMigrations::read),
                 events: self.events.read(),
                 thread: ThreadCounters::read(),
                 coordinator,
+                beside,
             });
         }
         Ok(())
@@ -133,13 +190,14 @@ impl Ctx<'_> {
 
     /// Adds what was counted since counting began, and stops counting until it begins again.
     pub(super) fn pause_counting(&mut self) -> io::Result<()> {
-        let Some(Began { thread, events, migrations, coordinator }) = self.began.take() else {
+        let Some(Began { thread, events, migrations, coordinator, beside }) = self.began.take() else {
             return Ok(());
         };
         let thread = ThreadCounters::read().since(&thread);
         let events = self.events.read().since(&events);
         let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;
         let moves = self.migrations.as_ref().and_then(ThreadMigrations::read);
+        let beside = self.read_beside()?.zip(beside).map(|(now, then)| now.since(&then));
         let add = |total: &mut Option<u64>, more: Option<u64>| {
             *total = more.map(|more| total.unwrap_or(0) + more);
         };
@@ -155,8 +213,19 @@ impl Ctx<'_> {
         add(&mut counted.migrations, moved);
         add(&mut counted.cycles, events.cycles);
         add(&mut counted.instructions, events.instructions);
+        if let (Some(more), Some(of)) = (beside, &self.beside) {
+            counted.beside.get_or_insert((of.name.into(), CountedBeside::default())).1.add(&more);
+        }
         add(&mut counted.coordinator_switches, now.zip(coordinator).map(|(now, then)| now - then));
         Ok(())
+    }
+
+    fn read_beside(&mut self) -> io::Result<Option<ThreadCounters>> {
+        let gone = |error: causeway_os::Error| {
+            let why = "the process that takes part in each operation is gone";
+            io::Error::new(io::ErrorKind::BrokenPipe, format!("{why}: {error}"))
+        };
+        self.beside.as_mut().map(|beside| beside.counters.read()).transpose().map_err(gone)
     }
 
     pub(super) fn end_counting(&mut self) -> io::Result<()> {

@@ -31,6 +31,7 @@ use crate::mechanism::tcp::Nodelay;
 use crate::params::CaseParams;
 use crate::shared::Step;
 use crate::shared_counters::SharedCounters;
+pub use reader::{Edge, note};
 use streams::Kind;
 
 /// Everything that can be read from by the thousand.
@@ -89,13 +90,17 @@ const FAN_IN: PatternInfo = PatternInfo {
     is_symmetric: false,
 };
 
+/// The pattern for writers whose messages come over one way, without the axes of streams.
+pub const OF_MESSAGES: PatternInfo = PatternInfo { axes: &[], ..FAN_IN };
+
 const STREAMS: Axis = Axis {
     name: "streams",
     default: "2000",
     values: Values::AtLeast(1),
     about: "number of streams; the limit of open descriptors decides how many there can be",
 };
-const WRITERS: Axis = Axis {
+/// Number of writers.
+pub const WRITERS: Axis = Axis {
     name: "writers",
     default: "1",
     values: Values::AtLeast(1),
@@ -132,7 +137,11 @@ const YIELD_LIMIT: Axis = Axis {
 /// Least bytes that a read asks for: those that epoll_bench asks for.
 const READ_BYTES: usize = 1024;
 
-fn writers(params: &CaseParams) -> usize {
+/// How many writers a case has.
+///
+/// # Panics
+/// If it is no case of this family.
+pub fn writers(params: &CaseParams) -> usize {
     params.count(WRITERS)
 }
 

@@ -80,15 +80,23 @@ struct Reader<W> {
 
 /// Everything that is counted, as it stood at an edge of intervals.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Edge {
-    pub(super) now_ns: u64,
-    pub(super) events: u64,
-    pub(super) bytes: u64,
-    pub(super) calls: u64,
-    pub(super) empty: u64,
-    pub(super) writes: u64,
-    pub(super) voluntary: u64,
-    pub(super) involuntary: u64,
+pub struct Edge {
+    /// Time of the edge.
+    pub now_ns: u64,
+    /// Reads that returned data, or messages.
+    pub events: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Waits of the reader.
+    pub calls: u64,
+    /// Reads, or waits, that found nothing.
+    pub empty: u64,
+    /// Messages of the writers.
+    pub writes: u64,
+    /// Context switches of all roles because one waited.
+    pub voluntary: u64,
+    /// The same because one was preempted.
+    pub involuntary: u64,
 }
 
 impl<W: Waiter> Leader for Reader<W> {
@@ -167,8 +175,8 @@ impl<W: Waiter> Reader<W> {
     }
 }
 
-/// The figures of each interval, by name.
-pub(super) fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
+/// Keeps the figures of each interval, by name.
+pub fn note(edges: &[Edge], cx: &mut Ctx<'_>) {
     // A slice has edges of its own; intervals that follow each other without a gap share them.
     let step = if cx.takes_turns() { 2 } else { 1 };
     let series = |of: &dyn Fn(&Edge, &Edge) -> f64| -> Vec<f64> {

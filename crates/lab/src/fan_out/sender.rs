@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 
 use causeway_os::clock;
-use causeway_os::counters::ThreadCounters;
+use causeway_os::counters::{ProcessCounters, ThreadCounters};
 
 use super::acks::{Acks, FIRST_STALL_TIMEOUT, STALL_TIMEOUT};
 use super::multicast::MulticastSender;
@@ -80,9 +80,9 @@ pub(super) fn lead<'a>(
         }
         Ok(Tally::default())
     };
-    let mut notes = Notes::new(counters, receivers(cx.params));
+    let mut notes = Notes::new(counters, receivers(cx.params), cx.counters_beside()?)?;
     let note = |noted: Noted| {
-        notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample);
+        notes.take(noted.batch.ops * burst, sender_ns.get(), noted.is_sample)?;
         Ok(noted.elapsed_ns)
     };
     cx.lead_noting(work, |_| None, note)?;
@@ -94,6 +94,8 @@ pub(super) fn lead<'a>(
 pub(super) struct Notes<'a> {
     counters: &'a SharedCounters,
     receivers: usize,
+    /// Of a process beside the roles, which receives and sends each message too.
+    beside: Option<ProcessCounters>,
     batches: Vec<Note>,
 }
 
@@ -108,31 +110,41 @@ struct Note {
 }
 
 impl<'a> Notes<'a> {
-    fn new(counters: &'a SharedCounters, receivers: usize) -> Notes<'a> {
-        let mut notes = Notes { counters, receivers, batches: Vec::with_capacity(1024) };
-        notes.take(0, 0, false);
-        notes
+    fn new(
+        counters: &'a SharedCounters,
+        receivers: usize,
+        beside: Option<ProcessCounters>,
+    ) -> io::Result<Notes<'a>> {
+        let mut notes = Notes { counters, receivers, beside, batches: Vec::with_capacity(1024) };
+        notes.take(0, 0, false)?;
+        Ok(notes)
     }
 
     /// After a batch. `sender_ns` is counted from the beginning.
-    fn take(&mut self, messages: u64, sender_ns: u64, is_sample: bool) {
+    fn take(&mut self, messages: u64, sender_ns: u64, is_sample: bool) -> io::Result<()> {
         let own = ThreadCounters::read();
+        let beside = self.beside.as_mut().map(ProcessCounters::read).transpose()?.unwrap_or_default();
         let of_receivers = |counter| self.counters.total(1..=self.receivers, counter);
         self.batches.push(Note {
             is_sample,
             messages,
             sender_ns,
-            voluntary: own.voluntary_switches + of_receivers(Counter::VoluntarySwitches),
-            involuntary: own.involuntary_switches + of_receivers(Counter::InvoluntarySwitches),
+            voluntary: own.voluntary_switches
+                + beside.voluntary_switches
+                + of_receivers(Counter::VoluntarySwitches),
+            involuntary: own.involuntary_switches
+                + beside.involuntary_switches
+                + of_receivers(Counter::InvoluntarySwitches),
             lost: of_receivers(Counter::Lost),
         });
+        Ok(())
     }
 
     fn lost_by_receiver(&self) -> impl Iterator<Item = u64> {
         (1..=self.receivers).map(|role| self.counters.get(role, Counter::Lost))
     }
 
-    /// Keeps the figures of those batches that became samples. Switches are those of all roles: a voluntary one is a role
+    /// Keeps the figures of those batches that became samples. Switches are those of all roles and of a process beside them: a voluntary one is a role
     /// that waited, which is nearly a wake-up, and is not called one.
     fn tell(&self, cx: &mut Ctx<'_>) {
         let series = |of: &dyn Fn(&Note, &Note) -> f64| -> Vec<f64> {

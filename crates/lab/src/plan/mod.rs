@@ -10,6 +10,7 @@ mod kdbench;
 mod scaling;
 mod slab_test;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use weighbridge_record::CaseId;
@@ -37,12 +38,13 @@ pub struct Suite {
     pub crossover: Option<(&'static str, &'static str)>,
     /// Do its cases take turns with a hub? Those that repeat another tool are measured as that tool does.
     pub in_turn: bool,
-    groups: &'static [Group],
+    /// Its cases.
+    pub groups: &'static [Group],
 }
 
 /// The product of some patterns, mechanisms, sizes, placements and values of axes.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+pub struct Group {
     patterns: &'static [&'static str],
     mechanisms: Which,
     sizes: Sizes,
@@ -80,8 +82,10 @@ impl Which {
     }
 }
 
+/// Payload sizes of a group, in bytes.
 #[derive(Clone, Copy, Debug)]
-enum Sizes {
+pub enum Sizes {
+    /// These.
     These(&'static [u64]),
     /// Every power of two from 1 B to 4 MiB.
     PowersOfTwo,
@@ -95,7 +99,7 @@ const STREAM: &[&str; 1] = &["stream"];
 
 impl Group {
     /// Some mechanisms in one pattern, with nothing but their defaults.
-    const fn of(
+    pub const fn of(
         pattern: &'static [&'static str; 1],
         mechanisms: &'static [&'static str],
         sizes: Sizes,
@@ -115,7 +119,7 @@ impl Group {
     }
 
     /// The same, with these values of axes.
-    const fn with(self, axes: &'static [(&'static str, &'static [&'static str])]) -> Group {
+    pub const fn with(self, axes: &'static [(&'static str, &'static [&'static str])]) -> Group {
         Group { axes, ..self }
     }
 
@@ -137,7 +141,7 @@ impl Group {
     }
 }
 
-/// The suites, the default first.
+/// The suites of this crate, the default first.
 pub const SUITES: &[Suite] = &[
     general::QUICK,
     general::IPC,
@@ -150,6 +154,22 @@ pub const SUITES: &[Suite] = &[
     scaling::SUITE,
     causeway::SUITE,
 ];
+
+/// Every suite: those of this crate, the default first, then those of other crates.
+pub fn suites() -> impl Iterator<Item = &'static Suite> + Clone {
+    SUITES.iter().chain(FURTHER.get_or_init(|| &[]).iter())
+}
+
+/// Adds the suites of another crate, whose targets the [catalogue](catalogue::add) was given. A program does so once, before it looks for a
+/// suite.
+///
+/// # Panics
+/// On the second call, and after suites were looked up.
+pub fn add(suites: &'static [Suite]) {
+    assert!(FURTHER.set(suites).is_ok(), "suites are added once, before anything is looked up");
+}
+
+static FURTHER: OnceLock<&'static [Suite]> = OnceLock::new();
 
 /// What the user wants in place of what the suite has.
 #[derive(Clone, Debug, Default)]
@@ -165,7 +185,7 @@ pub struct Changes {
 impl Suite {
     /// The suite with this name.
     pub fn find(name: &str) -> Option<&'static Suite> {
-        SUITES.iter().find(|suite| suite.name == name)
+        suites().find(|suite| suite.name == name)
     }
 
     /// The ids of its cases, in the order of the suite, each once. With changes to sizes or placements, the groups that

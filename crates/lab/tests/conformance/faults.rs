@@ -9,7 +9,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_lab::contract::{Prepared, Target};
 use weighbridge_lab::coordinator::{Deadlines, Outcome};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::peer;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::shared::{Shared, Step};
 use weighbridge_record::CaseId;
@@ -56,11 +55,8 @@ impl<'a> Watched<'a> {
     fn peer(&self, role: usize) -> Option<i32> {
         let mut pids = Vec::new();
         until(self.is_over, || {
-            pids = runs::children();
-            pids.get(role).is_some_and(|pid| {
-                let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                line.split('\0').any(|word| word == peer::ARGUMENT)
-            })
+            pids = runs::peers();
+            pids.len() > role
         })?;
         Some(pids[role])
     }

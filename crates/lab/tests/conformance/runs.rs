@@ -208,6 +208,15 @@ pub fn children() -> Vec<i32> {
     pids
 }
 
+/// The peers among them, in the order of their roles: a mechanism may have processes of its own.
+pub fn peers() -> Vec<i32> {
+    let is_peer = |pid: &i32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split('\0').any(|word| word == peer::ARGUMENT)
+    };
+    children().into_iter().filter(is_peer).collect()
+}
+
 /// Runs a test, after which everything is as it was before.
 pub fn leaving_nothing(test: impl FnOnce()) {
     let before = Belongings::now();

@@ -40,7 +40,7 @@ fn run_and_kill(host: &Host, case: &Prepared, role: usize, roles: usize) -> Outc
         scope.spawn(|| {
             let shared = until(&is_over, memory_of_the_run)?;
             until(&is_over, || (shared.step(role) >= Step::Batches).then_some(()))?;
-            let pids = runs::children();
+            let pids = runs::peers();
             assert_eq!(pids.len(), roles, "a process for each role");
             kill_process(Pid::from_raw(pids[role]).unwrap(), Signal::KILL).unwrap();
             Some(())

@@ -1,8 +1,8 @@
 //! What the kernel counts: switches, faults and time of a thread, events of the processor, noise of the machine.
 //!
 //! Readings are plain numbers that only grow; `since` gives the difference. [`ThreadCounters`] and [`TaskSwitches`]
-//! are here, what `perf_event_open` counts is in [`Events`], what the machine does beside us in [`SystemNoise`], what limits
-//! withhold from us in [`Throttling`].
+//! are here, the counters of another process in [`ProcessCounters`], what `perf_event_open` counts in [`Events`], what the machine
+//! does beside us in [`SystemNoise`], what limits withhold from us in [`Throttling`].
 //!
 //! # Safety
 //!
@@ -12,10 +12,12 @@
 mod events;
 mod noise;
 mod pressure;
+mod process;
 
 pub use events::{EventCounts, Events};
 pub use noise::SystemNoise;
 pub use pressure::{Throttling, cpu_pressure_ns};
+pub use process::ProcessCounters;
 
 use std::fs::File;
 use std::io;

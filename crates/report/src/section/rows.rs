@@ -134,12 +134,36 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
             .extend([cpu("user CPU", |per_op| per_op.user_ns), cpu("kernel CPU", |per_op| per_op.kernel_ns)]),
         false => columns.push(cpu("CPU", |per_op| Some(per_op.cpu().0).filter(|cpu| *cpu > 0.0))),
     }
+    columns.extend(beside(matrix));
     for name in series(matrix) {
         let series = Series::new(name, all().filter_map(|summary| summary.series.get(name).copied()));
         let get = |summary: &Summary| summary.series.get(name).copied();
         columns.push(over(series.label(), &get, &|value| series.scale.show(value)));
     }
     columns
+}
+
+/// What a process beside the roles did for each operation, which is part of the counts before.
+fn beside(matrix: &Matrix<'_>) -> Vec<Cells> {
+    let all = || (0..matrix.columns.len()).flat_map(|column| summaries(matrix, column));
+    let names: BTreeSet<&String> = all().flat_map(|summary| summary.beside.keys()).collect();
+    let of = |name: &String| {
+        let scale = Scale::new("ns", all().filter_map(|summary| Some(summary.beside.get(name)?.cpu_ns)));
+        let column = |head: String, get: fn(&PerOp) -> f64, show: &dyn Fn(f64) -> String| -> Cells {
+            let counted = |summary: &Summary| summary.beside.get(name).map(get);
+            let cell = |column| Cell::from(range(summaries(matrix, column).filter_map(counted), show));
+            (head, (0..matrix.columns.len()).map(cell).collect())
+        };
+        [
+            column(
+                format!("{name}: switches/op"),
+                |per_op| per_op.voluntary_switches + per_op.involuntary_switches,
+                &count,
+            ),
+            column(format!("{name}: CPU {}/op", scale.name), |per_op| per_op.cpu_ns, &|ns| scale.show(ns)),
+        ]
+    };
+    names.into_iter().flat_map(of).collect()
 }
 
 /// The cost over that of the hub, with its interval where one payload is shown.

@@ -6,6 +6,7 @@
 
 mod akbench;
 mod chart;
+mod dbus;
 mod epoll_bench;
 mod kernel_net;
 mod kernel_slab;
@@ -79,6 +80,10 @@ const SUITES: &[Suite] = &[
     ("kernel-net", kernel_net::section),
     ("akbench", akbench::section),
     ("scaling", scaling::section),
+    ("dbus-ping-pong", dbus::ping_pong),
+    ("signal-fan-out", dbus::signal_fan_out),
+    ("tracker", dbus::tracker),
+    ("dbus-curves", dbus::curves),
 ];
 
 /// The sections of all records that were made by such a suite.

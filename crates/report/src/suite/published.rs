@@ -10,6 +10,8 @@ pub const EPOLL_2006: &str = include_str!("../../data/epoll-2006.csv");
 pub const SLAB_TEST_2014: &str = include_str!("../../data/slab_test-2014.csv");
 /// The output of time_bench, 2014.
 pub const TIME_BENCH_2014: &str = include_str!("../../data/time_bench-2014.csv");
+/// Alban Crequy's articles on D-Bus, 15 September 2010 to 25 February 2011.
+pub const DBUS_2011: &str = include_str!("../../data/dbus-2011.csv");
 /// The slides of akbench, 2025.
 pub const AKBENCH_2025: &str = include_str!("../../data/akbench-2025.csv");
 
@@ -48,8 +50,8 @@ mod tests {
 
     #[test]
     fn the_carried_tables_have_the_rows_and_columns_of_their_sources() {
-        // 23 sizes in two placements with two harnesses; four settings for 15 s; 24 lines of two kernels; 7; 20.
-        let tables: [(&str, usize, &[&str], &[&str]); 5] = [
+        // 23 sizes in two placements with two harnesses; four settings for 15 s; 24 lines of two kernels; 7; 20; 30.
+        let tables: [(&str, usize, &[&str], &[&str]); 6] = [
             (
                 KDBUS_2014,
                 92,
@@ -66,6 +68,7 @@ mod tests {
             (EPOLL_2006, 60, &["options"], &["second", "events_per_s"]),
             (SLAB_TEST_2014, 48, &["kernel", "section"], &["object_bytes", "count"]),
             (TIME_BENCH_2014, 7, &["kernel", "test"], &["tsc_cycles_per_op", "ns_per_op"]),
+            (DBUS_2011, 30, &["measurement", "machine", "system", "unit"], &["value"]),
             (AKBENCH_2025, 20, &["family", "benchmark", "unit"], &["mean", "stddev"]),
         ];
         for (table, count, texts, numbers) in tables {

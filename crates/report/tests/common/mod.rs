@@ -161,6 +161,7 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
         }),
         series: BTreeMap::new(),
         series_ci95: BTreeMap::new(),
+        beside: BTreeMap::new(),
         distribution: None,
         anomalies: Vec::new(),
         regimes: Vec::new(),

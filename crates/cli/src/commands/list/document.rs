@@ -5,7 +5,7 @@ use weighbridge_lab::axis::{self, Axis};
 use weighbridge_lab::catalogue;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::placement;
-use weighbridge_lab::plan::{Changes, SUITES};
+use weighbridge_lab::plan::{self, Changes};
 
 use super::{caps, pattern_ids, takes, waits};
 
@@ -47,8 +47,7 @@ pub fn all(host: &Host) -> Value {
             }
         })
         .collect();
-    let suites: Vec<Value> = SUITES
-        .iter()
+    let suites: Vec<Value> = plan::suites()
         .map(|suite| {
             json!({
                 "name": suite.name, "about": suite.about, "cases": suite.cases(&Changes::default()).len(),

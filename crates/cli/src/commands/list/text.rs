@@ -7,7 +7,7 @@ use weighbridge_lab::catalogue;
 use weighbridge_lab::contract::{Caps, PatternInfo, Target};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::placement;
-use weighbridge_lab::plan::{Changes, SUITES, Suite};
+use weighbridge_lab::plan::{self, Changes, Suite};
 
 use super::{caps, pattern_ids, takes, waits};
 
@@ -37,7 +37,7 @@ pub fn overview(host: &Host) -> String {
         line(&mut out, "", &here(placement.name, host));
     }
     out.push_str("\nSuites: lists of cases to select from\n");
-    for suite in SUITES {
+    for suite in plan::suites() {
         suite_line(&mut out, suite);
     }
     out.push_str("\n`weighbridge list NAME` describes one of these in full, with its own axes.\n");
@@ -62,7 +62,7 @@ pub fn details(name: &str, host: &Host) -> Option<String> {
     for placement in placement::ALL.iter().filter(|placement| placement.name == name) {
         let _ = writeln!(out, "placement {name}: {}\n  {}", placement.about, here(name, host));
     }
-    for suite in SUITES.iter().filter(|suite| suite.name == name) {
+    for suite in plan::suites().filter(|suite| suite.name == name) {
         let _ = writeln!(out, "suite {name}: {}", suite.about);
         for id in suite.cases(&Changes::default()) {
             let _ = writeln!(out, "  {id}");
@@ -100,7 +100,7 @@ pub fn names() -> Vec<&'static str> {
         .chain(axis::COMMON.iter().map(|axis| axis.name))
         .chain(catalogue::all().flat_map(own_axes).map(|(_, axis)| axis.name))
         .chain(placement::ALL.iter().map(|placement| placement.name))
-        .chain(SUITES.iter().map(|suite| suite.name))
+        .chain(plan::suites().map(|suite| suite.name))
         .collect();
     names.sort_unstable();
     names.dedup();

@@ -22,7 +22,7 @@ use causeway_os::socket;
 use super::limits::{EACH_ROLE, OTHERS};
 use super::writers;
 use crate::axis::{Axis, Choice, Values};
-use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, PatternInfo, Target, Unsupported};
+use crate::contract::{Caps, EndResources, Facts, InSuites, Mechanism, Target, Unsupported};
 use crate::counter_check;
 use crate::ctx::Ctx;
 use crate::descriptors;
@@ -55,7 +55,7 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         caps: Caps::PAYLOAD,
         waits,
         axes: &[WRITERS, CAPACITY, Receive::AXIS],
-        patterns: &[FAN_IN],
+        patterns: &[super::OF_MESSAGES],
         fit,
         create: super::create,
         drive: |_, resources, params, cx| drive(resources, params, cx),
@@ -63,9 +63,6 @@ const fn target(id: &'static str, about: &'static str, waits: &'static [Wait]) -
         in_suites: InSuites::AtEverySize,
     }
 }
-
-/// The pattern, without the axes of streams.
-const FAN_IN: PatternInfo = PatternInfo { axes: &[], ..super::FAN_IN };
 
 const WRITERS: Axis = Axis {
     name: super::WRITERS.name,

@@ -1,0 +1,217 @@
+/* A method call and its reply through a D-Bus broker, over and over, from two processes, by nothing but sockets: an independent
+ * check of the case roundtrip/dbus-daemon. Shares no code with the laboratory, and writes its messages by its own reading of the
+ * D-Bus Specification.
+ *
+ * pingpong SOCKET COUNT BYTES CPU: SOCKET is the name of a socket in the abstract namespace. Prints the nanoseconds of a call,
+ * the median over 21 parts of COUNT calls each; the first part is dropped.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PARTS 21
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+struct message {
+    unsigned char *bytes;
+    size_t len;
+};
+
+static void align(struct message *out, size_t to) {
+    while (out->len % to) out->bytes[out->len++] = 0;
+}
+
+static void put_u32(struct message *out, uint32_t number) {
+    align(out, 4);
+    memcpy(out->bytes + out->len, &number, 4);
+    out->len += 4;
+}
+
+static void put_field(struct message *out, char code, char type, const char *text, uint32_t number) {
+    align(out, 8);
+    const char front[] = {code, 1, type, 0};
+    memcpy(out->bytes + out->len, front, 4);
+    out->len += 4;
+    if (type == 'u') {
+        put_u32(out, number);
+        return;
+    }
+    if (type == 'g') out->bytes[out->len++] = (unsigned char)strlen(text);
+    else put_u32(out, (uint32_t)strlen(text));
+    strcpy((char *)out->bytes + out->len, text);
+    out->len += strlen(text) + 1;
+}
+
+/* type 1: a call of `member`; type 2: a reply to `answered`. The body is an array of `bytes` bytes; no body where bytes < 0. */
+static struct message make(int type, const char *destination, const char *member, uint32_t serial, uint32_t answered, long bytes) {
+    struct message out = {calloc(1, 512 + (bytes > 0 ? bytes : 0)), 0};
+    const char *interface = strcmp(member, "Hello") ? "org.weighbridge.Agreement" : "org.freedesktop.DBus";
+    const char *path = strcmp(member, "Hello") ? "/agreement" : "/org/freedesktop/DBus";
+    const unsigned char first[] = {'l', (unsigned char)type, 0, 1};
+    memcpy(out.bytes, first, 4);
+    out.len = 4;
+    put_u32(&out, bytes < 0 ? 0 : (uint32_t)(4 + bytes));
+    put_u32(&out, serial);
+    put_u32(&out, 0);
+    size_t fields = out.len;
+    if (type == 1) {
+        put_field(&out, 1, 'o', path, 0);
+        put_field(&out, 2, 's', interface, 0);
+        put_field(&out, 3, 's', member, 0);
+    } else {
+        put_field(&out, 5, 'u', NULL, answered);
+    }
+    put_field(&out, 6, 's', destination, 0);
+    if (bytes >= 0) put_field(&out, 8, 'g', "ay", 0);
+    uint32_t fields_len = (uint32_t)(out.len - fields);
+    memcpy(out.bytes + 12, &fields_len, 4);
+    align(&out, 8);
+    if (bytes >= 0) {
+        put_u32(&out, (uint32_t)bytes);
+        memset(out.bytes + out.len, 7, bytes);
+        out.len += bytes;
+    }
+    return out;
+}
+
+static void send_all(int fd, const unsigned char *bytes, size_t len) {
+    while (len) {
+        ssize_t sent = send(fd, bytes, len, MSG_NOSIGNAL);
+        if (sent < 0) fail("send");
+        bytes += sent;
+        len -= sent;
+    }
+}
+
+/* The next message of a type; others are passed over. Its bytes stay valid until the next call. */
+static unsigned char *receive(int fd, int type, size_t *len) {
+    static unsigned char buffer[1 << 20];
+    static size_t there, used;
+    for (;;) {
+        memmove(buffer, buffer + used, there - used);
+        there -= used;
+        used = 0;
+        for (;;) {
+            if (there >= 16) {
+                uint32_t body, fields;
+                memcpy(&body, buffer + 4, 4);
+                memcpy(&fields, buffer + 12, 4);
+                *len = (16 + fields + 7) / 8 * 8 + body;
+                if (there >= *len) break;
+            }
+            ssize_t got = recv(fd, buffer + there, sizeof buffer - there, 0);
+            if (got <= 0) fail("recv");
+            there += got;
+        }
+        used = *len;
+        if (buffer[1] == 3) { fprintf(stderr, "an error came as answer\n"); exit(1); }
+        if (buffer[1] == type) return buffer;
+    }
+}
+
+static int join(const char *name, char *unique) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strncpy(address.sun_path + 1, name, sizeof address.sun_path - 2);
+    if (connect(fd, (void *)&address, offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) fail("connect");
+    char line[256], user[32], *end = line;
+    snprintf(user, sizeof user, "%u", getuid());
+    *end++ = 0;
+    end += sprintf(end, "AUTH EXTERNAL ");
+    for (char *digit = user; *digit; digit++) end += sprintf(end, "%02x", *digit);
+    end += sprintf(end, "\r\n");
+    send_all(fd, (unsigned char *)line, end - line);
+    if (recv(fd, line, sizeof line, 0) < 2 || strncmp(line, "OK", 2)) fail("authentication");
+    send_all(fd, (const unsigned char *)"BEGIN\r\n", 7);
+    struct message hello = make(1, "org.freedesktop.DBus", "Hello", 1, 0, -1);
+    send_all(fd, hello.bytes, hello.len);
+    size_t len;
+    unsigned char *reply = receive(fd, 2, &len);
+    uint32_t fields, name_len;
+    memcpy(&fields, reply + 12, 4);
+    size_t body = (16 + fields + 7) / 8 * 8;
+    memcpy(&name_len, reply + body, 4);
+    memcpy(unique, reply + body + 4, name_len + 1);
+    return fd;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int count, char **arguments) {
+    if (count != 5) { fprintf(stderr, "pingpong SOCKET COUNT BYTES CPU\n"); return 2; }
+    long calls = atol(arguments[2]), bytes = atol(arguments[3]);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(atoi(arguments[4]), &cpus);
+    if (sched_setaffinity(0, sizeof cpus, &cpus)) fail("sched_setaffinity");
+    int names[2];
+    if (pipe(names)) fail("pipe");
+    pid_t parent = getpid();
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) exit(1);
+        char unique[256] = {0}, caller[256] = {0};
+        int fd = join(arguments[1], unique);
+        if (write(names[1], unique, sizeof unique) != sizeof unique) fail("write");
+        size_t len;
+        /* The sender is a field that the broker added: 7, a string. */
+        struct message reply = {0};
+        size_t answered_at = 0;
+        for (uint32_t serial = 2;; serial++) {
+            unsigned char *call = receive(fd, 1, &len);
+            if (!*caller) {
+                const unsigned char mark[] = {7, 1, 's', 0};
+                unsigned char *field = memmem(call, len, mark, 4);
+                if (!field) fail("sender");
+                strncpy(caller, (char *)field + 8, sizeof caller - 1);
+                reply = make(2, caller, "", 0x11223344, 0x55667788, bytes);
+                const uint32_t marked = 0x55667788;
+                answered_at = (unsigned char *)memmem(reply.bytes, reply.len, &marked, 4) - reply.bytes;
+            }
+            memcpy(reply.bytes + answered_at, call + 8, 4);
+            memcpy(reply.bytes + 8, &serial, 4);
+            send_all(fd, reply.bytes, reply.len);
+        }
+    }
+    char server[256], unique[256];
+    if (read(names[0], server, sizeof server) != sizeof server) fail("read");
+    int fd = join(arguments[1], unique);
+    struct message call = make(1, server, "Ping", 2, 0, bytes);
+    double parts[PARTS];
+    uint32_t serial = 2;
+    for (int part = -1; part < PARTS; part++) {
+        struct timespec began, ended;
+        clock_gettime(CLOCK_MONOTONIC_RAW, &began);
+        for (long done = 0; done < calls; done++) {
+            size_t len;
+            memcpy(call.bytes + 8, &serial, 4);
+            serial++;
+            send_all(fd, call.bytes, call.len);
+            unsigned char *reply = receive(fd, 2, &len);
+            if (reply[len - 1] != 7 && bytes > 0) { fprintf(stderr, "a reply is damaged\n"); return 1; }
+        }
+        clock_gettime(CLOCK_MONOTONIC_RAW, &ended);
+        double ns = (ended.tv_sec - began.tv_sec) * 1e9 + (ended.tv_nsec - began.tv_nsec);
+        if (part >= 0) parts[part] = ns / calls;
+    }
+    qsort(parts, PARTS, sizeof *parts, ascending);
+    printf("%.0f ns/call\n", parts[PARTS / 2]);
+    return 0;
+}

@@ -1,0 +1,42 @@
+//! D-Bus brokers as targets of the laboratory: a run has a private broker of its own between its roles.
+//!
+//! The coordinator starts the broker ([`weighbridge_dbus_brokers`]), connects once for each role, adds the match rules, and hands each role
+//! a socket that is authenticated and has said Hello. The broker ends with the run, whatever ends that. The roles write and read the bytes
+//! of messages themselves (`client` module), so that the broker is measured and no library. What the broker does for each operation is
+//! counted beside the roles, under the name `broker`.
+//!
+//! The program hands [`FAMILIES`] and [`SUITES`] to the laboratory at its start.
+
+mod broker;
+mod client;
+mod credit;
+mod driver;
+mod fan_in;
+mod fan_out;
+mod handed;
+mod pair;
+mod suites;
+
+use weighbridge_lab::contract::Family;
+
+pub use suites::SUITES;
+
+/// What the laboratory is handed.
+pub const FAMILIES: &[Family] = &[Family {
+    targets: &[
+        pair::target::<broker::DbusDaemon>(),
+        pair::target::<broker::DbusBroker>(),
+        pair::target::<broker::Busd>(),
+        fan_out::target::<broker::DbusDaemon>(),
+        fan_out::target::<broker::DbusBroker>(),
+        fan_out::target::<broker::Busd>(),
+        fan_in::target::<broker::DbusDaemon>(),
+        fan_in::target::<broker::DbusBroker>(),
+        fan_in::target::<broker::Busd>(),
+        driver::target::<broker::DbusDaemon>(),
+        driver::target::<broker::DbusBroker>(),
+        driver::target::<broker::Busd>(),
+    ],
+    // A broker has no name in the file system and ends with the thread that started it.
+    cleanup: || {},
+}];

@@ -1,0 +1,100 @@
+//! Suites that repeat what was published of dbus-daemon in 2010 and 2011, with other brokers beside it, and the curves of a cost model.
+//!
+//! The published experiments ran on a machine with one processor, so most cases run on one CPU.
+
+use std::time::Duration;
+
+use weighbridge_lab::plan::{Group, Sizes, Suite};
+use weighbridge_lab::planner::Timing;
+
+/// What the laboratory is handed.
+pub const SUITES: &[Suite] = &[PING_PONG, SIGNAL_FAN_OUT, TRACKER, CURVES];
+
+const BROKERS: &[&str] = &["dbus-daemon", "dbus-broker", "busd"];
+const DAEMON: &[&str] = &["dbus-daemon"];
+const ONE_CPU: &[&str] = &["same-cpu"];
+const TIMING: Timing = Timing { sample_ns: 4_700_000, samples: 20, least_samples: 5, run_ns: 120_000_000 };
+
+/// Half decades, as dbus-ping-pong had them.
+const HALF_DECADES: &[u64] =
+    &[1, 3, 10, 31, 100, 316, 1000, 3162, 10_000, 31_622, 100_000, 316_227, 1_000_000, 3_162_277, 10_000_000];
+
+const PING_PONG: Suite = Suite {
+    name: "dbus-ping-pong",
+    about: "calls through each broker by size, and with reads of 2 KiB, as dbus-ping-pong was published in 2010 and 2011",
+    timing: TIMING,
+    budget: Duration::from_secs(240),
+    precision: 0.05,
+    crossover: None,
+    in_turn: true,
+    groups: &[
+        Group::of(&["roundtrip"], BROKERS, Sizes::These(HALF_DECADES), ONE_CPU),
+        Group::of(&["roundtrip"], DAEMON, Sizes::These(&[1]), &["two-cpus"]),
+        Group::of(&["roundtrip"], DAEMON, Sizes::These(HALF_DECADES), ONE_CPU)
+            .with(&[("read-bytes", &["2048"])]),
+    ],
+};
+
+/// The message of 2011 had 277 bytes with its header.
+const SIGNAL_BYTES: &[u64] = &[128];
+const LARGE_SIGNAL_BYTES: &[u64] = &[17_000];
+
+const SIGNAL_FAN_OUT: Suite = Suite {
+    name: "signal-fan-out",
+    about: "signals to 1 to 20 subscribers: context switches of each, with nice values of broker and sender, on one CPU and two",
+    timing: TIMING,
+    budget: Duration::from_secs(240),
+    precision: 0.05,
+    crossover: None,
+    in_turn: true,
+    groups: &[
+        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), &["same-cpu", "two-cpus"])
+            .with(&[("receivers", &["1", "2", "5", "10", "20"])]),
+        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU)
+            .with(&[("burst", &["1", "10"]), ("broker-nice", &["0", "-15"])]),
+        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU)
+            .with(&[("burst", &["1", "10"]), ("nice", &["-15:0", "15:0"])]),
+        Group::of(&["fan-out"], BROKERS, Sizes::These(LARGE_SIGNAL_BYTES), ONE_CPU),
+    ],
+};
+
+/// Rows of 863 bytes: 8 of them were 6,905 bytes. In chunks of 1, 8, 100, 1,000, 10,000 and 100,000 rows.
+const CHUNKS: &[u64] = &[863, 6905, 86_300, 863_000, 8_630_000, 86_300_000];
+
+const TRACKER: Suite = Suite {
+    name: "tracker",
+    about: "300,000 rows of a query in chunks of 1 to 100,000 rows: a call for each chunk, or chunks pushed one after the other",
+    timing: TIMING,
+    budget: Duration::from_secs(240),
+    precision: 0.05,
+    crossover: None,
+    in_turn: true,
+    groups: &[
+        Group::of(&["roundtrip"], BROKERS, Sizes::These(CHUNKS), &["same-cpu", "two-cpus"])
+            .with(&[("direction", &["request"])]),
+        Group::of(&["stream"], BROKERS, Sizes::These(CHUNKS), &["same-cpu", "two-cpus"]),
+    ],
+};
+
+const CURVE: &[u64] = &[1, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
+
+const CURVES: Suite = Suite {
+    name: "dbus-curves",
+    about: "what a broker spends on calls and signals by size, on calls to itself, and on match rules: the curves of a cost model",
+    timing: TIMING,
+    budget: Duration::from_secs(400),
+    precision: 0.05,
+    crossover: None,
+    in_turn: true,
+    groups: &[
+        Group::of(&["roundtrip"], BROKERS, Sizes::These(CURVE), ONE_CPU),
+        Group::of(&["fan-out"], BROKERS, Sizes::These(CURVE), ONE_CPU).with(&[("receivers", &["1", "10"])]),
+        Group::of(&["solo"], BROKERS, Sizes::These(&[0]), ONE_CPU)
+            .with(&[("call", &["GetId", "NameHasOwner", "GetNameOwner", "match"])]),
+        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU).with(&[
+            ("receivers", &["1"]),
+            ("rules", &["0", "100", "1000", "10000"]),
+            ("rules-by", &["path", "interface", "arg0"]),
+        ]),
+    ],
+};

@@ -1,0 +1,361 @@
+//! D-Bus through brokers: what was published of dbus-daemon in 2010 and 2011 beside three brokers of today, and the curves of a cost model.
+
+use weighbridge_record::CaseId;
+
+use super::published::{DBUS_2011, Row, rows};
+use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
+use crate::units::{count, significant, size};
+
+const BROKERS: [&str; 3] = ["dbus-daemon", "dbus-broker", "busd"];
+const PLACES: [&str; 2] = ["same-cpu", "two-cpus"];
+const SOURCE: &str = "A. Crequy, 2010 and 2011";
+const PUBLISHED: &str = "Published: A. Crequy (Collabora), three articles of 15 September 2010, 24 and 25 February 2011, on dbus-daemon of that \
+                         time with libdbus at both ends; machines are named in the rows.";
+const RAW: &str = "Our ends write and read the bytes of messages themselves; theirs went through libdbus, whose cost is part of their figures.";
+
+/// A case of these suites, without the axes that stand at their default.
+fn case(pattern: &str, broker: &str, bytes: u64, place: &str, axes: &[(&str, &str)]) -> CaseId {
+    const DEFAULTS: [(&str, &str); 6] = [
+        ("burst", "1"),
+        ("receivers", "10"),
+        ("rules", "0"),
+        ("rules-by", "path"),
+        ("broker-nice", "0"),
+        ("call", "GetNameOwner"),
+    ];
+    let set = axes.iter().filter(|axis| !DEFAULTS.contains(axis));
+    set.fold(CaseId::new(pattern, broker, bytes, place), |id, (name, value)| id.with(name, value))
+}
+
+fn found<'a>(record: &Record<'a>, id: &CaseId) -> Found<'a> {
+    record.find(|other| other == id)
+}
+
+/// The figure of a case over a divisor, with its reach: `12.3 ±1%`.
+fn figure(found: Found<'_>, convert: impl Fn(f64) -> f64) -> String {
+    found
+        .figure(convert)
+        .map_or(found.blank(), |figure| format!("{} {}", significant(figure.value), figure.reach()))
+}
+
+fn micros(ns: f64) -> f64 {
+    ns / 1e3
+}
+
+/// What the broker did for an operation: CPU time in µs, and switches.
+fn of_broker(found: Found<'_>) -> Option<(f64, f64)> {
+    let Found::Value(_, summary) = found else { return None };
+    let per_op = summary.beside.get("broker")?;
+    Some((micros(per_op.cpu_ns), per_op.voluntary_switches + per_op.involuntary_switches))
+}
+
+fn broker_cpu(found: Found<'_>) -> String {
+    of_broker(found).map_or(found.blank(), |(cpu, _)| significant(cpu))
+}
+
+/// Context switches of a signal, of all roles and the broker.
+fn switches(found: Found<'_>) -> Option<f64> {
+    let Found::Value(_, summary) = found else { return None };
+    summary.series.get("switches_per_message").copied()
+}
+
+fn heads<S: Into<String>>(heads: impl IntoIterator<Item = S>) -> Vec<String> {
+    heads.into_iter().map(Into::into).collect()
+}
+
+fn published(measurement: &str, machine: &str, system: &str) -> Option<f64> {
+    let is_it = |row: &Row| {
+        row.text("measurement") == measurement
+            && row.text("machine") == machine
+            && row.text("system") == system
+    };
+    rows(DBUS_2011).into_iter().find(is_it).and_then(|row| row.number("value"))
+}
+
+/// Why cases of the record have no figure.
+fn skips(record: &Record<'_>) -> Vec<String> {
+    let cases = record.report.skipped.iter().filter(|skip| skip.source == record.source);
+    reasons(cases.map(|skip| Found::Skipped(&skip.what.case, &skip.what.why)))
+}
+
+const HALF_DECADES: [u64; 15] =
+    [1, 3, 10, 31, 100, 316, 1000, 3162, 10_000, 31_622, 100_000, 316_227, 1_000_000, 3_162_277, 10_000_000];
+
+pub(super) fn ping_pong(record: &Record<'_>) -> Section {
+    let call =
+        |broker: &str, bytes, place: &str| found(record, &case("roundtrip", broker, bytes, place, &[]));
+    let small_reads = |bytes| {
+        found(record, &case("roundtrip", "dbus-daemon", bytes, "same-cpu", &[("read-bytes", "2048")]))
+    };
+    let row = |bytes: u64| {
+        let ratio = record.ratio(call("dbus-daemon", bytes, "same-cpu"), small_reads(bytes));
+        std::iter::once(bytes.to_string())
+            .chain(BROKERS.map(|broker| figure(call(broker, bytes, "same-cpu"), micros)))
+            .chain([
+                figure(small_reads(bytes), micros),
+                ratio.map_or(String::new(), |ratio| significant(ratio.ratio)),
+            ])
+            .collect()
+    };
+    let sizes = Table {
+        title: "a call and its reply with an array of bytes each way, on one CPU, µs".into(),
+        heads: heads(["bytes", "dbus-daemon", "dbus-broker", "busd", "dbus-daemon,\nreads of 2 KiB", "times"]),
+        rows: HALF_DECADES.map(row).to_vec(),
+        labels: 0,
+        after: vec![
+            "times: reads of 2 KiB at both ends over reads of 64 KiB. In 2011 the buffer of the daemon too went from 2 KiB to 64 KiB, which made the test \
+             28 % faster."
+                .into(),
+        ],
+    };
+    let theirs = [
+        ("KVM/i386", "dbus-daemon"),
+        ("KVM/i386", "AF_DBUS"),
+        ("N900/arm", "dbus-daemon"),
+        ("N900/arm", "AF_DBUS"),
+    ];
+    let then = |(machine, system): (&str, &str)| {
+        let seconds = published("ping-pong 10000 calls", machine, system);
+        let us = seconds.map(|seconds| seconds * 1e6 / 1e4);
+        let ours = |place| {
+            let found = call("dbus-daemon", 1, place);
+            let figure = found.figure(micros);
+            let times = figure.as_ref().zip(us).map(|(figure, us)| {
+                record.times(found, (SOURCE, &format!("{machine}, {system}"), "µs"), us, figure.value)
+            });
+            times.unwrap_or(found.blank())
+        };
+        let [one, two] = PLACES.map(ours);
+        vec![machine.into(), system.into(), us.map_or(String::new(), significant), one, two]
+    };
+    let then = Table {
+        title: "10,000 calls, as published, µs each".into(),
+        heads: heads(["machine", "through", "2010", "ours over it,\nsame-cpu", "\ntwo-cpus"]),
+        rows: theirs.map(then).to_vec(),
+        labels: 2,
+        after: vec!["Ours is dbus-daemon with one byte. The size of theirs is not said; the article of 2011 has almost the same time for all messages below 3,000 bytes."
+                .into()],
+    };
+    Section {
+        title: "dbus-ping-pong, 2010 and 2011".into(),
+        about: vec![PUBLISHED.into(), record.machine()],
+        tables: vec![sizes, then],
+        notes: [vec![RAW.into(), NOT_A_RACE.into()], skips(record)].concat(),
+    }
+}
+
+const SIGNAL_BYTES: u64 = 128;
+const LARGE_SIGNAL_BYTES: u64 = 17_000;
+
+/// What was done, its settings, and the switches that were published.
+type Experiment =
+    (&'static str, &'static [(&'static str, &'static str)], Option<(&'static str, &'static str)>);
+
+const EXPERIMENTS: [Experiment; 8] = [
+    ("1 signal at a time", &[], Some(("1 signal to 10 receivers", "dbus-daemon nice 0"))),
+    ("10 in a row", &[("burst", "10")], Some(("10 signals to 10 receivers", "dbus-daemon nice 0"))),
+    ("1 at a time, broker at nice -15", &[("broker-nice", "-15")], None),
+    (
+        "10 in a row, broker at nice -15",
+        &[("broker-nice", "-15"), ("burst", "10")],
+        Some(("10 signals to 10 receivers", "dbus-daemon nice -15")),
+    ),
+    ("1 at a time, sender at nice -15", &[("nice", "-15:0")], None),
+    ("10 in a row, sender at nice -15", &[("burst", "10"), ("nice", "-15:0")], None),
+    ("1 at a time, sender at nice 15", &[("nice", "15:0")], None),
+    ("10 in a row, sender at nice 15", &[("burst", "10"), ("nice", "15:0")], None),
+];
+
+pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
+    let signal = |broker: &str, bytes: u64, place: &str, axes: &[(&str, &str)]| {
+        found(record, &case("fan-out", broker, bytes, place, axes))
+    };
+    let cell = |found: Found<'_>| match switches(found) {
+        Some(switches) => format!("{} · {}", figure(found, micros), count(switches)),
+        None => figure(found, micros),
+    };
+    let of_receivers = |receivers: &str| {
+        let cells = PLACES.iter().flat_map(|place| {
+            BROKERS.map(|broker| cell(signal(broker, SIGNAL_BYTES, place, &[("receivers", receivers)])))
+        });
+        std::iter::once(receivers.to_owned()).chain(cells).collect()
+    };
+    let receivers = Table {
+        title: "µs until the last subscriber has a signal · context switches of all".into(),
+        heads: heads(
+            std::iter::once("subscribers".to_owned())
+                .chain(PLACES.iter().flat_map(|place| BROKERS.map(|broker| format!("{broker}\n{place}")))),
+        ),
+        rows: ["1", "2", "5", "10", "20"].map(of_receivers).to_vec(),
+        labels: 0,
+        after: vec!["Sender, broker and each subscriber are counted. On two CPUs sender and broker have one, all subscribers the other.".into()],
+    };
+    let experiment = |(what, axes, theirs): &Experiment| {
+        let theirs = theirs.and_then(|(what, system)| published(what, "1 CPU VM", system));
+        let cells = BROKERS.map(|broker| cell(signal(broker, SIGNAL_BYTES, "same-cpu", axes)));
+        [(*what).to_owned(), theirs.map_or(String::new(), count)].into_iter().chain(cells).collect()
+    };
+    let experiments = Table {
+        title: "10 subscribers on one CPU: µs a signal · context switches a signal".into(),
+        heads: heads(["", "switches\nin 2011", "dbus-daemon", "dbus-broker", "busd"]),
+        rows: EXPERIMENTS.iter().map(experiment).collect(),
+        labels: 1,
+        after: vec![
+            "In a row: the sender emits ten and waits until all subscribers have them; it is woken once for ten signals, and the broker may handle several \
+             at once. A sum below 12 has such wake-ups in it that serve several signals."
+                .into(),
+        ],
+    };
+    let size_of = |(name, bytes): (&str, u64)| {
+        let theirs = published(&format!("dispatch {name} signal: total"), "1 CPU VM", "dbus-daemon");
+        let cells = BROKERS.map(|broker| broker_cpu(signal(broker, bytes, "same-cpu", &[])));
+        [name.to_owned(), theirs.map_or(String::new(), significant)].into_iter().chain(cells).collect()
+    };
+    let sizes = Table {
+        title: "CPU time of the broker for a signal to 10 subscribers, µs".into(),
+        heads: heads(["signal", "2011", "dbus-daemon", "dbus-broker", "busd"]),
+        rows: [("277 B", SIGNAL_BYTES), ("17 kB", LARGE_SIGNAL_BYTES)].map(size_of).to_vec(),
+        labels: 1,
+        after: vec!["Theirs is the time from receiving to the last send in an instrumented daemon, with 3 to 5 µs for each event that it noted."
+                .into()],
+    };
+    Section {
+        title: "Signals to many subscribers, 2011".into(),
+        about: vec![PUBLISHED.into(), record.machine()],
+        tables: vec![receivers, experiments, sizes],
+        notes: [vec![RAW.into(), NOT_A_RACE.into()], skips(record)].concat(),
+    }
+}
+
+const ROWS: f64 = 300_000.0;
+const ROW_BYTES: f64 = 863.0;
+/// Rows of a chunk, and its bytes.
+const CHUNKS: [(u32, u64); 6] =
+    [(1, 863), (8, 6905), (100, 86_300), (1000, 863_000), (10_000, 8_630_000), (100_000, 86_300_000)];
+
+pub(super) fn tracker(record: &Record<'_>) -> Section {
+    let fetch = |broker: &str, bytes, place: &str| {
+        found(record, &case("roundtrip", broker, bytes, place, &[("direction", "request")]))
+    };
+    let push = |broker: &str, bytes, place: &str| found(record, &case("stream", broker, bytes, place, &[]));
+    let table = |place: &str| {
+        let row = |(rows, bytes): (u32, u64)| {
+            let calls = ROWS / f64::from(rows);
+            let cells = BROKERS.into_iter().flat_map(|broker| {
+                let fetched = fetch(broker, bytes, place);
+                let pushed = push(broker, bytes, place);
+                [
+                    figure(fetched, |ns| ns / 1e6),
+                    figure(fetched, |ns| ns * calls / 1e9),
+                    figure(pushed, |rate| ROWS * ROW_BYTES / rate),
+                ]
+            });
+            [rows.to_string(), size(bytes)].into_iter().chain(cells).collect()
+        };
+        let columns = BROKERS.into_iter().flat_map(|broker| {
+            [format!("{broker}:\nfirst, ms"), "\nall, s".into(), "\nall pushed, s".into()]
+        });
+        Table {
+            title: format!("300,000 rows of 863 bytes, {place}"),
+            heads: heads(["rows of\na chunk".to_owned(), "\nits size".into()].into_iter().chain(columns)),
+            rows: CHUNKS.map(row).to_vec(),
+            labels: 0,
+            after: Vec::new(),
+        }
+    };
+    let then = |system: &str| {
+        let theirs = published("tracker fetch 300000 rows", "KVM/i386", system);
+        let ours = |place| {
+            let fetched = fetch("dbus-daemon", 6905, place);
+            let seconds = fetched.figure(|ns| ns * ROWS / 8.0 / 1e9);
+            seconds.as_ref().zip(theirs).map_or(fetched.blank(), |(seconds, theirs)| {
+                record.times(fetched, (SOURCE, &format!("tracker, {system}"), "s"), theirs, seconds.value)
+            })
+        };
+        let [one, two] = PLACES.map(ours);
+        vec![format!("KVM/i386, {system}"), theirs.map_or(String::new(), significant), one, two]
+    };
+    let published = Table {
+        title: "chunks of 8 rows, as published, s".into(),
+        heads: heads(["", "2010", "ours over it,\nsame-cpu", "\ntwo-cpus"]),
+        rows: ["dbus-daemon", "AF_DBUS"].map(then).to_vec(),
+        labels: 1,
+        after: vec!["Theirs has the query, its rows and their conversion in it; ours is dbus-daemon and nothing but the transport.".into()],
+    };
+    Section {
+        title: "300,000 rows of a query, 2010".into(),
+        about: vec![PUBLISHED.into(), record.machine()],
+        tables: PLACES.iter().map(|place| table(place)).chain([published]).collect(),
+        notes: [
+            vec![
+                "first: a call with one chunk and an empty reply, which costs what an empty call with a chunk as its reply costs. all: as many of them one \
+                 after the other. pushed: one-way calls, 256 KiB or two chunks on their way at most."
+                    .into(),
+                "8 rows were 6,905 bytes in 2010, so a row is taken for 863 bytes; 100,000 of them exceed what a message may hold.".into(),
+                RAW.into(),
+                NOT_A_RACE.into(),
+            ],
+            skips(record),
+        ]
+        .concat(),
+    }
+}
+
+const CURVE: [u64; 9] = [1, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
+const CALLS: [&str; 4] = ["GetId", "NameHasOwner", "GetNameOwner", "match"];
+const RULES: [&str; 4] = ["0", "100", "1000", "10000"];
+const RULES_BY: [&str; 3] = ["path", "interface", "arg0"];
+
+pub(super) fn curves(record: &Record<'_>) -> Section {
+    let cell = |id: CaseId| {
+        let found = found(record, &id);
+        of_broker(found)
+            .map_or(found.blank(), |(cpu, switches)| format!("{} · {}", significant(cpu), count(switches)))
+    };
+    let by_broker = |make: &dyn Fn(&str) -> CaseId| BROKERS.map(|broker| cell(make(broker)));
+    let table = |title: String, label: &str, rows: Vec<(String, [String; 3])>| Table {
+        title: format!("{title}: CPU time of the broker, µs · its context switches"),
+        heads: heads([label].into_iter().chain(BROKERS)),
+        rows: rows.into_iter().map(|(head, cells)| std::iter::once(head).chain(cells).collect()).collect(),
+        labels: 1,
+        after: Vec::new(),
+    };
+    let of_sizes = |title: &str, make: &dyn Fn(&str, u64) -> CaseId| {
+        let rows = CURVE.iter().map(|bytes| (size(*bytes), by_broker(&|broker| make(broker, *bytes))));
+        table(title.into(), "payload", rows.collect())
+    };
+    let calls =
+        of_sizes("a call and its reply", &|broker, bytes| case("roundtrip", broker, bytes, "same-cpu", &[]));
+    let signals = ["1", "10"].map(|receivers| {
+        of_sizes(&format!("a signal to {receivers}"), &|broker, bytes| {
+            case("fan-out", broker, bytes, "same-cpu", &[("receivers", receivers)])
+        })
+    });
+    let of_driver = CALLS.map(|call| {
+        (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "same-cpu", &[("call", call)])))
+    });
+    let rules = RULES_BY.iter().flat_map(|by| {
+        RULES.map(|rules| {
+            let axes = [("receivers", "1"), ("rules", rules), ("rules-by", *by)];
+            let of = |broker: &str| case("fan-out", broker, SIGNAL_BYTES, "same-cpu", &axes);
+            (format!("{rules} by {by}"), by_broker(&of))
+        })
+    });
+    let mut tables = vec![calls];
+    tables.extend(signals);
+    tables.push(table("a call to the broker itself".into(), "call", of_driver.to_vec()));
+    tables.push(table("a signal to 1, with rules that match nothing".into(), "rules", rules.collect()));
+    Section {
+        title: "What brokers spend".into(),
+        about: vec![record.machine()],
+        tables,
+        notes: [
+            vec![
+                "On one CPU with all roles. CPU time is that of the broker's process, medians over the runs; the record has its parts, and what the ends spend.".into(),
+                "match: AddMatch and RemoveMatch in turn, the mean of both.".into(),
+            ],
+            skips(record),
+        ]
+        .concat(),
+    }
+}
