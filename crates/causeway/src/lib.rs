@@ -153,6 +153,8 @@ mod asynchronous;
 #[cfg(not(loom))]
 pub mod call;
 #[cfg(not(loom))]
+mod coming_logs;
+#[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
 mod foreign;

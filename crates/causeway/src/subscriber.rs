@@ -1,5 +1,6 @@
 //! A subscriber of a group.
 
+mod epoch;
 mod health;
 mod in_place;
 mod references;
@@ -433,7 +434,12 @@ impl Subscriber {
                     self.note_loss(loss)?;
                     return Ok(None);
                 }
-                Peek::Sealed => return Err(Error::Disconnected),
+                Peek::Sealed => {
+                    self.follow()?;
+                    if self.lost.is_some() {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
@@ -514,7 +520,8 @@ impl Subscriber {
 
     /// Skips what is older than the policy allows.
     fn bound_lag(&mut self, bytes: u64) -> Result<()> {
-        let newest = self.log.tail().hint.load(Ordering::Acquire);
+        let present_start = self.status.words().log_start.load(Ordering::Acquire);
+        let newest = self.log.tail().hint.load(Ordering::Acquire).max(present_start);
         let oldest = newest.saturating_sub(bytes);
         if oldest > self.reader.position() {
             let loss = self.reader.skip_to(oldest)?;
@@ -538,10 +545,19 @@ impl Subscriber {
     #[cold]
     fn disconnect(&mut self) -> Result<()> {
         let found = self.take_loss().map_or(0, |loss| loss.messages);
-        let (position, before) = (self.reader.position(), self.reader.messages_before());
-        // A log that is corrupt has no end; then what was counted so far is what is known.
-        let _ = self.reader.skip_to_end();
-        let unread = self.reader.messages_before().wrapping_sub(before);
+        let (position, mut unread) = (self.reader.position(), 0);
+        loop {
+            let before = self.reader.messages_before();
+            // A log that is corrupt has no end; then what was counted so far is what is known.
+            let is_at_end = self.reader.skip_to_end().is_ok();
+            unread += self.reader.messages_before().wrapping_sub(before);
+            match self.reader.peek() {
+                Ok(Peek::Sealed) if is_at_end => {}
+                _ => break,
+            }
+            let Ok(between) = self.begin_next_log() else { break };
+            unread += between.messages;
+        }
         self.lost_messages += unread;
         self.lost_bytes += self.reader.position() - position;
         self.page.words().lost_messages.store(self.lost_messages, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! [`state`] and [`admission`].
 
 mod admission;
+mod epochs;
 mod listener;
 mod payload_files;
 mod payloads;
@@ -11,6 +12,7 @@ mod places;
 mod report;
 mod state;
 
+pub use epochs::{GETS_LOGS, IS_LATE};
 pub use listener::{Listener, absolute, connect_to};
 pub use places::{Places, Share};
 pub use report::{PublisherReport, Report, SubscriberReport};
@@ -18,7 +20,7 @@ pub use report::{PublisherReport, Report, SubscriberReport};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -30,6 +32,7 @@ use rustix::net::{SocketFlags, accept_with};
 use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
+use crate::log::Writer;
 use crate::log::mapped::MappedLog;
 use crate::options::GroupOptions;
 use crate::wire::receive;
@@ -58,6 +61,8 @@ struct Shared {
     stop: OwnedFd,
     /// Threads that read one request each: see [`Shared::read`].
     readers: AtomicUsize,
+    /// A roll is over.
+    rolled: Condvar,
 }
 
 impl Host {
@@ -73,6 +78,7 @@ impl Host {
             epoll,
             stop,
             readers: AtomicUsize::new(0),
+            rolled: Condvar::new(),
         });
         let served = Arc::clone(&shared);
         let thread = crate::reservation::spawn("causeway-serve", move || served.run())
@@ -127,6 +133,27 @@ impl Host {
         self.shared.lock().disconnect_subscriber(&self.shared.epoll, subscriber)
     }
 
+    /// See [`Group::resize`](crate::Group::resize).
+    pub fn resize(&self, capacity_bytes: u64) -> Result<()> {
+        let mut state = self.shared.wait_while_rolling(self.shared.lock());
+        if !state.can_resize() {
+            return Err(Error::invalid(
+                "call",
+                "the publishers of this group are in other processes, which were not prepared for another log; create it with \
+                 GroupOptions::late_publishers",
+            ));
+        }
+        state.prepare(capacity_bytes)?;
+        state.begin_if_mapped();
+        drop(self.shared.wait_while_rolling(state));
+        Ok(())
+    }
+
+    /// Ends the log of one publisher, which is `writer`, and returns the one to go on in.
+    pub fn begin_next(&self, writer: &mut Writer<Arc<MappedLog>>) -> Result<Arc<MappedLog>> {
+        self.shared.lock().begin_next(|_| Ok(writer.end_log()))
+    }
+
     /// See [`Group::evict`](crate::Group::evict).
     pub fn evict(&self, publisher: u8) -> Result<bool> {
         self.shared.lock().evict(publisher)
@@ -146,6 +173,16 @@ impl Drop for Host {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all publishers have mapped the next log, or have had the time for it.
+    fn wait_while_rolling<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while let Some(deadline) = state.roll_deadline() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            (state, _) = self.rolled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state.end_late_rolls(&self.epoll);
+        }
+        state
     }
 
     fn run(self: &Arc<Self>) {
@@ -171,9 +208,13 @@ impl Shared {
                     _ => self.read(token),
                 }
             }
+            let mut state = self.lock();
             if left.is_some() {
-                self.lock().end_visits(&self.epoll);
+                state.end_visits(&self.epoll);
+                state.end_late_rolls(&self.epoll);
             }
+            drop(state);
+            self.rolled.notify_all();
         }
     }
 
@@ -192,6 +233,7 @@ impl Shared {
             let mut state = shared.lock();
             state.serve(&shared.epoll, token, incoming);
             state.watch_again(&shared.epoll, token);
+            shared.rolled.notify_all();
             shared.readers.fetch_sub(1, Ordering::Relaxed);
         };
         // Relaxed: the number guards nothing but itself.

@@ -1,6 +1,5 @@
 //! What a subscriber of large payloads needs of its [`Subscriber`]: to look at a message, and to pass it later.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{COPY_ATTEMPTS_MAX, Subscriber};
@@ -38,9 +37,9 @@ impl Subscriber {
         self.no_message()
     }
 
-    /// The connection to the server, the page and the log.
-    pub(crate) fn connection(&self) -> (&OwnedFd, &Arc<SubscriberPage>, &Arc<MappedLog>) {
-        (&self.socket, &self.page, &self.log)
+    /// The page and the present log.
+    pub(crate) fn page_and_log(&self) -> (&Arc<SubscriberPage>, &Arc<MappedLog>) {
+        (&self.page, &self.log)
     }
 
     /// One bit for each publisher that has not left.
