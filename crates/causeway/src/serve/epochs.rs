@@ -26,8 +26,10 @@ use crate::log::{Corrupt, Kind, Memory, server};
 use crate::subscriber_handle::SubscriberHandle;
 use crate::wire::{Message, Op, halves};
 
-/// How long a publisher has to map the next log. Meanwhile all go on in the present one.
-const MAP_TIME: Duration = Duration::from_secs(1);
+/// How long publishers have to map the next log; meanwhile all go on in the present one. A second, and three more for the largest.
+fn map_time(capacity_bytes: u64) -> Duration {
+    Duration::from_secs(1) + Duration::from_secs(3).mul_f64(capacity_bytes as f64 / (1u64 << 30) as f64)
+}
 
 /// The most logs that are kept for subscribers which have not come so far, and for unfinished messages.
 const ENDED_MAX: usize = 8;
@@ -39,6 +41,11 @@ pub(super) struct Epochs {
     ended: VecDeque<Ended>,
     /// The next one, while publishers map it.
     coming: Option<Coming>,
+    /// Publishers that join with it: connection and slot.
+    joiners: Vec<(u64, u8)>,
+    /// The capacity of a log that is to be made.
+    wanted: Option<u64>,
+    is_making: bool,
     /// Messages up to the end of the newest log that was dropped.
     dropped_messages: u64,
     /// The group was closed: no log follows the present one.
@@ -57,9 +64,31 @@ struct Coming {
     fd: OwnedFd,
     /// The connections whose publishers map it.
     awaited: BTreeSet<u64>,
-    /// Publishers that join with this log: connection and slot.
-    joiners: Vec<(u64, u8)>,
     deadline: Instant,
+}
+
+/// A log that is to be made, after the present one.
+#[derive(Debug)]
+pub(super) struct WantedLog {
+    present: Arc<MappedLog>,
+    name: String,
+    capacity_bytes: u64,
+}
+
+impl WantedLog {
+    pub(super) fn make(&self) -> Result<(OwnedFd, MappedLog)> {
+        self.present.create_next(&self.name, self.capacity_bytes)
+    }
+}
+
+/// Logs of this size are freed by a thread of their own: the kernel takes long, and others wait for the server.
+const LARGE_BYTES: u64 = 16 << 20;
+
+fn free(ended: Ended) {
+    if ended.log.capacity_bytes() >= LARGE_BYTES {
+        // Without threads it is freed here.
+        let _ = crate::reservation::spawn("causeway-free", move || drop(ended));
+    }
 }
 
 /// What the second word of a grant says to a publisher.
@@ -75,8 +104,7 @@ impl State {
 
     /// The slots of publishers that join with the next log, a bit each.
     pub(super) fn joiners(&self) -> u64 {
-        let joiners = self.epochs.coming.iter().flat_map(|coming| &coming.joiners);
-        joiners.fold(0, |bits, (_, slot)| bits | 1 << slot)
+        self.epochs.joiners.iter().fold(0, |bits, (_, slot)| bits | 1 << slot)
     }
 
     /// A connection on which a publisher of another process gets the logs to come. Returns the end for the publisher.
@@ -96,52 +124,92 @@ impl State {
         self.connections.iter().find(|(_, connection)| is_it(connection.role)).map(|(token, _)| *token)
     }
 
-    /// Gives a publisher that comes after the log was sealed a slot, and the next log.
+    /// Gives a publisher that comes after the log was sealed a slot, and the next log once that is there.
     pub(super) fn grant_late_publisher(&mut self, epoll: &OwnedFd, token: u64) -> Answer {
         let taken = self.status.words().publishers.load(Ordering::Relaxed) | self.joiners();
-        let slot = taken.trailing_ones();
-        if slot as usize >= PUBLISHERS_MAX {
+        let slot = taken.trailing_ones() as u8;
+        if usize::from(slot) >= PUBLISHERS_MAX {
             return Err(Refusal::TooMany);
         }
         if self.epochs.coming.is_none() {
-            self.prepare(self.log.capacity_bytes()).map_err(|error| match error {
-                Error::Refused(refusal) => refusal,
-                _ => Refusal::Exhausted,
-            })?;
+            self.want_log(self.log.capacity_bytes())?;
         }
-        let logs = self.connect_for_logs(epoll, token, slot as u8)?;
-        let Some(coming) = &mut self.epochs.coming else { return Err(Refusal::Ended) };
         let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
-        let mut fds = vec![self.status_fd.as_fd(), coming.fd.as_fd(), self.lifeline.alive.as_fd()];
-        fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
-        fds.push(logs.as_fd());
-        let granted = Message::new(Op::Granted, &[slot, IS_LATE | GETS_LOGS]);
-        if granted.send(&connection.socket, &fds).is_err() {
-            self.begin_if_mapped();
-            return Err(Refusal::Exhausted);
-        }
-        connection.role = Role::LatePublisher { slot: slot as u8 };
-        coming.joiners.push((token, slot as u8));
-        coming.awaited.insert(token);
-        coming.deadline = Instant::now() + MAP_TIME;
-        Ok(())
+        connection.role = Role::LatePublisher { slot };
+        self.epochs.joiners.push((token, slot));
+        self.send_coming_to_joiner(epoll, (token, slot))
     }
 
-    /// Makes the next log, and has the publishers map it. The roll is complete when they have.
-    pub(super) fn prepare(&mut self, capacity_bytes: u64) -> Result<()> {
-        let status = self.status.words();
-        if self.epochs.is_closed || status.phase.load(Ordering::Relaxed) == 2 {
-            return Err(Error::Refused(Refusal::Ended));
+    /// Sends the next log, if it is there, to a publisher that joins with it.
+    fn send_coming_to_joiner(&mut self, epoll: &OwnedFd, (token, slot): (u64, u8)) -> Answer {
+        if self.epochs.coming.is_none() {
+            return Ok(());
+        }
+        let logs = self.connect_for_logs(epoll, token, slot);
+        let (Some(coming), Some(connection)) = (&mut self.epochs.coming, self.connections.get_mut(&token))
+        else {
+            return Ok(());
+        };
+        let granted = logs.and_then(|logs| {
+            let mut fds = vec![self.status_fd.as_fd(), coming.fd.as_fd(), self.lifeline.alive.as_fd()];
+            fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
+            fds.push(logs.as_fd());
+            let granted = Message::new(Op::Granted, &[u32::from(slot), IS_LATE | GETS_LOGS]);
+            granted.send(&connection.socket, &fds).map_err(|_| Refusal::Exhausted)
+        });
+        match granted {
+            Ok(()) => {
+                coming.awaited.insert(token);
+                coming.deadline = Instant::now() + map_time(coming.log.capacity_bytes());
+            }
+            Err(_) => {
+                connection.role = Role::Client;
+                self.epochs.joiners.retain(|(joiner, _)| *joiner != token);
+            }
+        }
+        granted
+    }
+
+    /// Asks for another log, which is made without the lock: see [`State::take_wanted_log`].
+    pub(super) fn want_log(&mut self, capacity_bytes: u64) -> Answer {
+        if self.epochs.is_closed || self.status.words().phase.load(Ordering::Relaxed) == 2 {
+            return Err(Refusal::Ended);
         }
         self.drop_ended_logs();
         if self.epochs.ended.len() >= ENDED_MAX {
-            return Err(Error::Refused(Refusal::LogsHeld));
+            return Err(Refusal::LogsHeld);
         }
-        let (fd, log) = self.log.create_next(&self.name, capacity_bytes)?;
-        let (log, deadline) = (Arc::new(log), Instant::now() + MAP_TIME);
+        let is_single = self.options.kind == Kind::Single;
+        if !self.epochs.is_making && (self.epochs.coming.is_none() || is_single) {
+            self.epochs.wanted = Some(capacity_bytes);
+        }
+        Ok(())
+    }
+
+    /// What another log is to be like, if one is wanted. The caller makes it without the lock, because a large log takes time, and
+    /// then calls [`State::add_log`].
+    pub(super) fn take_wanted_log(&mut self) -> Option<WantedLog> {
+        let capacity_bytes = self.epochs.wanted.take()?;
+        self.epochs.is_making = true;
+        Some(WantedLog { present: self.log(), name: self.name.clone(), capacity_bytes })
+    }
+
+    /// Whether a log is being made.
+    pub(super) fn is_making_log(&self) -> bool {
+        self.epochs.is_making
+    }
+
+    /// A log was made: the publishers map it. The roll is complete when they have.
+    pub(super) fn add_log(&mut self, epoll: &OwnedFd, made: Result<(OwnedFd, MappedLog)>) -> Result<()> {
+        self.epochs.is_making = false;
+        if self.epochs.is_closed {
+            return Err(Error::Refused(Refusal::Ended));
+        }
+        let (fd, log) = made.inspect_err(|_| self.refuse_joiners(Refusal::Exhausted))?;
+        let deadline = Instant::now() + map_time(log.capacity_bytes());
+        let log = Arc::new(log);
         let epoch = log.epoch();
-        let coming = Coming { log, fd, awaited: BTreeSet::new(), joiners: Vec::new(), deadline };
-        self.epochs.coming = Some(coming);
+        self.epochs.coming = Some(Coming { log, fd, awaited: BTreeSet::new(), deadline });
         if self.options.kind == Kind::Single && self.status.words().publishers.load(Ordering::Relaxed) != 0 {
             // Only its publisher can end it.
             self.announce_epoch(epoch);
@@ -151,6 +219,12 @@ impl State {
         let mappers = self.connections.iter().filter(|(_, connection)| mappers(connection.role));
         let mappers: Vec<u64> = mappers.map(|(token, _)| *token).collect();
         mappers.into_iter().for_each(|token| self.send_coming(token));
+        for joiner in self.epochs.joiners.clone() {
+            if let Err(refusal) = self.send_coming_to_joiner(epoll, joiner) {
+                self.send_to(joiner.0, Message::refusal(refusal));
+            }
+        }
+        self.begin_if_mapped();
         Ok(())
     }
 
@@ -191,9 +265,7 @@ impl State {
 
     /// A publisher that was to join with the next log is gone.
     pub(super) fn forget_joiner(&mut self, token: u64) {
-        if let Some(coming) = &mut self.epochs.coming {
-            coming.joiners.retain(|(joiner, _)| *joiner != token);
-        }
+        self.epochs.joiners.retain(|(joiner, _)| *joiner != token);
         self.await_no_longer(token);
     }
 
@@ -201,7 +273,7 @@ impl State {
     pub(super) fn roll_for(&mut self, token: u64) {
         if self.epochs.coming.is_none() {
             // It asks again if this fails.
-            let _ = self.prepare(self.log.capacity_bytes());
+            let _ = self.want_log(self.log.capacity_bytes());
         }
         if let Some(Connection { role: Role::Publisher { slot, .. }, .. }) = self.connections.get(&token)
             && let Some(mapper) = self.mapper_of(*slot)
@@ -223,7 +295,7 @@ impl State {
         let Some(coming) = &mut self.epochs.coming else { return };
         let late = std::mem::take(&mut coming.awaited);
         let is_late = |(token, _): &(u64, u8)| late.contains(token);
-        let joiners: Vec<_> = coming.joiners.iter().copied().filter(is_late).collect();
+        let joiners: Vec<_> = self.epochs.joiners.iter().copied().filter(is_late).collect();
         for (token, _) in joiners {
             self.send_to(token, Message::refusal(Refusal::TooLate));
             self.disconnect(epoll, token);
@@ -257,14 +329,14 @@ impl State {
         if self.is_sealed()
             && let Err(error) = MappedLog::seal(&coming.fd)
         {
-            self.refuse_joiners(&coming, Refusal::Exhausted);
+            self.refuse_joiners(Refusal::Exhausted);
             self.announce_epoch(self.log.epoch());
             return Err(error);
         }
         // Before the end: who finds it knows that a log follows. PAIR epoch
         self.status.words().epoch.store(coming.log.epoch(), Ordering::Release);
         let position = end(&self.log).inspect_err(|_| {
-            self.refuse_joiners(&coming, Refusal::Ended);
+            self.refuse_joiners(Refusal::Ended);
             self.announce_epoch(self.log.epoch());
         })?;
         coming.log.begin(Some(&self.log), position);
@@ -275,7 +347,7 @@ impl State {
         let fd = std::mem::replace(&mut self.log_fd, coming.fd);
         self.epochs.ended.push_back(Ended { log, fd });
         self.wake_word.continue_in(Arc::clone(&self.log));
-        for (token, slot) in coming.joiners {
+        for (token, slot) in std::mem::take(&mut self.epochs.joiners) {
             self.admit_late_publisher(token, slot);
         }
         self.announce_epoch(self.log.epoch());
@@ -295,16 +367,21 @@ impl State {
         self.status.words().publishers.fetch_or(1 << slot, Ordering::Release);
     }
 
-    fn refuse_joiners(&self, coming: &Coming, refusal: Refusal) {
-        coming.joiners.iter().for_each(|(token, _)| self.send_to(*token, Message::refusal(refusal)));
+    fn refuse_joiners(&mut self, refusal: Refusal) {
+        for (token, _) in std::mem::take(&mut self.epochs.joiners) {
+            self.send_to(token, Message::refusal(refusal));
+            if let Some(connection) = self.connections.get_mut(&token) {
+                connection.role = Role::Client;
+                connection.extend_visit();
+            }
+        }
     }
 
     /// The group was closed, or its one publisher is gone: no log follows.
     pub(super) fn cancel_roll(&mut self) {
         self.epochs.is_closed = true;
-        if let Some(coming) = self.epochs.coming.take() {
-            self.refuse_joiners(&coming, Refusal::Ended);
-        }
+        self.epochs.coming = None;
+        self.refuse_joiners(Refusal::Ended);
     }
 
     /// Sends a subscriber that has read the log of `epoch` to its end the next one that is kept, and how many messages there
@@ -373,7 +450,9 @@ impl State {
                 subscriber.messages_through = through;
             }
             epochs.dropped_messages = through;
-            epochs.ended.pop_front();
+            if let Some(ended) = epochs.ended.pop_front() {
+                free(ended);
+            }
         }
     }
 }

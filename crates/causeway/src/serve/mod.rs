@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_os::socket::seqpacket_pair;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -46,6 +46,9 @@ const STOP: u64 = 3;
 
 /// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its connection.
 const READERS_MAX: usize = 64;
+
+/// How long one wait for a log that is being made lasts; its end is announced.
+const MAKING_SLICE: Duration = Duration::from_secs(1);
 
 /// A group that this process serves. Its drop ends the connections to all peers.
 #[derive(Debug)]
@@ -143,8 +146,15 @@ impl Host {
                  GroupOptions::late_publishers",
             ));
         }
-        state.prepare(capacity_bytes)?;
-        state.begin_if_mapped();
+        state.want_log(capacity_bytes).map_err(Error::Refused)?;
+        if let Some(wanted) = state.take_wanted_log() {
+            drop(state);
+            let made = wanted.make();
+            state = self.shared.lock();
+            let added = state.add_log(&self.shared.epoll, made);
+            self.shared.rolled.notify_all();
+            added?;
+        }
         drop(self.shared.wait_while_rolling(state));
         Ok(())
     }
@@ -175,10 +185,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all publishers have mapped the next log, or have had the time for it.
+    /// Waits while a log is made, and until all publishers have mapped it or have had the time for it.
     fn wait_while_rolling<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        while let Some(deadline) = state.roll_deadline() {
-            let left = deadline.saturating_duration_since(Instant::now());
+        while state.is_making_log() || state.roll_deadline().is_some() {
+            let left = state
+                .roll_deadline()
+                .map_or(MAKING_SLICE, |end| end.saturating_duration_since(Instant::now()));
             (state, _) = self.rolled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
             state.end_late_rolls(&self.epoll);
         }
@@ -224,7 +236,8 @@ impl Shared {
         let mut state = self.lock();
         let Some(socket) = state.socket(token) else { return };
         if socket.refuses_descriptors() {
-            return state.serve(&self.epoll, token, receive(&*socket, 0));
+            state.serve(&self.epoll, token, receive(&*socket, 0));
+            return self.make_wanted_log(state);
         }
         let shared = Arc::clone(self);
         let read = move || {
@@ -234,6 +247,7 @@ impl Shared {
             state.serve(&shared.epoll, token, incoming);
             state.watch_again(&shared.epoll, token);
             shared.rolled.notify_all();
+            shared.make_wanted_log(state);
             shared.readers.fetch_sub(1, Ordering::Relaxed);
         };
         // Relaxed: the number guards nothing but itself.
@@ -241,6 +255,21 @@ impl Shared {
         if !may_start || crate::reservation::spawn("causeway-read", read).is_err() {
             self.readers.fetch_sub(1, Ordering::Relaxed);
             state.disconnect(&self.epoll, token);
+        }
+    }
+
+    /// Makes the log that a publisher has asked for, in a thread of its own: the server goes on meanwhile.
+    fn make_wanted_log(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let Some(wanted) = state.take_wanted_log() else { return };
+        let shared = Arc::clone(self);
+        let make = move || {
+            let made = wanted.make();
+            // Those who wait for it are told.
+            let _ = shared.lock().add_log(&shared.epoll, made);
+            shared.rolled.notify_all();
+        };
+        if let Err(error) = crate::reservation::spawn("causeway-log", make) {
+            let _ = state.add_log(&self.epoll, Err(Error::os("start", "the thread that makes a log", error)));
         }
     }
 
@@ -255,7 +284,7 @@ impl Shared {
             }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                 drop(state);
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
             }
             Err(_) => {}
         }
