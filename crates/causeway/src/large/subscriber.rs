@@ -133,8 +133,8 @@ impl Files {
         let Some(frame) = subscriber.copy_next()? else { return subscriber.loss_or_empty() };
         if frame.correlation != CORRELATION {
             let payload = LargePayload::copied(subscriber.copied(&frame));
-            subscriber.pass(&frame);
-            return Ok(Received::Message(message(&frame, payload)));
+            let lost_before = subscriber.pass(&frame);
+            return Ok(Received::Message(message(&frame, payload, lost_before)));
         }
         let Some(reference) = Reference::from_bytes(subscriber.copied(&frame)) else {
             subscriber.pass(&frame);
@@ -148,14 +148,13 @@ impl Files {
         let is_only = announced.is_only();
         match self.find(subscriber, reference, frame.publisher, announced) {
             Ok(payload) => {
-                subscriber.pass(&frame);
-                Ok(Received::Message(message(&frame, payload)))
+                let lost_before = subscriber.pass(&frame);
+                Ok(Received::Message(message(&frame, payload, lost_before)))
             }
             Err(Miss::Held) if !is_only => Err(Error::TooManyReferences.into()),
             Err(Miss::Gone | Miss::Held) => {
-                subscriber.pass(&frame);
                 self.lost += 1;
-                Ok(Received::Lost { messages: 1, bytes: frame.end - frame.position })
+                Ok(Received::lost(subscriber.pass_as_lost(&frame)))
             }
             Err(Miss::Failed(error)) => {
                 if matches!(error, Error::Invalid { .. }) {
@@ -215,9 +214,9 @@ impl Files {
     }
 }
 
-fn message(frame: &Frame, payload: LargePayload) -> LargeMessage {
+fn message(frame: &Frame, payload: LargePayload, lost_before: Option<u32>) -> LargeMessage {
     let Frame { position, publisher, sequence, topic, .. } = *frame;
-    LargeMessage { payload, position: Position(position), publisher, sequence, topic }
+    LargeMessage { payload, position: Position(position), publisher, sequence, topic, lost_before }
 }
 
 /// The descriptor of a file, from the server.
