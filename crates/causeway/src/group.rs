@@ -128,7 +128,7 @@ impl Group {
     /// # Errors
     /// [`Error::Refused`] by the access rule, in a group of one publisher that has had one, without a free slot, or once the
     /// log is sealed (unless [`GroupOptions::late_publishers`] allows more; then with [`Refusal::LogsHeld`] if subscribers have
-    /// not read earlier logs within a second). [`Error::ServerGone`] or [`Error::NoAnswer`] without a working server.
+    /// not read earlier logs within two seconds). [`Error::ServerGone`] or [`Error::NoAnswer`] without a working server.
     pub fn publisher(&self) -> Result<Publisher> {
         self.publisher_of(0)
     }
@@ -318,7 +318,7 @@ impl ServerIdentity {
 }
 
 /// How long a publisher that joins late waits for subscribers to read earlier logs, and how long between two attempts.
-const LOGS_HELD_TIME: Duration = Duration::from_secs(1);
+const LOGS_HELD_TIME: Duration = Duration::from_secs(2);
 const LOGS_HELD_PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a process that is too slow to send its request within a second tries again.

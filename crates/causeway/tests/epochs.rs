@@ -452,6 +452,32 @@ fn a_subscriber_that_must_lose_nothing_keeps_eight_logs_and_no_more() {
     assert!(matches!(subscriber.try_recv().unwrap(), Received::Message(_)));
 }
 
+/// One that does not read would otherwise keep late publishers out for as long as it likes.
+#[test]
+fn a_subscriber_with_a_deadline_keeps_logs_no_longer_than_that() {
+    let group = Group::create("deadline", small().several_publishers()).unwrap();
+    let mut publisher = group.publisher().unwrap();
+    let mut late = group.subscribe(Policy::DemoteAfter(Duration::from_millis(20))).unwrap();
+    const ROLLS: u64 = 20;
+    for round in 0..ROLLS {
+        publisher.try_publish(&round.to_le_bytes()).unwrap();
+        eventually("no log begins any more", || match group.resize(4096) {
+            Ok(()) => true,
+            Err(Error::Refused(Refusal::LogsHeld)) => false,
+            Err(error) => panic!("{error}"),
+        });
+    }
+    let (mut received, mut lost) = (0, 0);
+    while received + lost < ROLLS {
+        match late.try_recv().unwrap() {
+            Received::Message(_) => received += 1,
+            Received::Lost { messages, .. } => lost += messages,
+        }
+    }
+    assert!(received > 0 && lost > 0 && late.health().unwrap().demoted, "{received} received, {lost} lost");
+    assert!(matches!(late.try_recv(), Err(TryRecvError::Empty)));
+}
+
 /// A message that is not finished stays in its log, before all messages of the next.
 #[test]
 fn a_loan_that_is_out_while_the_log_ends_is_published_before_what_comes_after() {

@@ -56,6 +56,7 @@ pub(super) struct Epochs {
 struct Ended {
     log: Arc<MappedLog>,
     fd: OwnedFd,
+    since: Instant,
 }
 
 #[derive(Debug)]
@@ -176,6 +177,10 @@ impl State {
             return Err(Refusal::Ended);
         }
         self.drop_ended_logs();
+        if self.epochs.ended.len() >= ENDED_MAX {
+            self.demote_those_behind();
+            self.drop_ended_logs();
+        }
         if self.epochs.ended.len() >= ENDED_MAX {
             return Err(Refusal::LogsHeld);
         }
@@ -345,7 +350,7 @@ impl State {
         self.wake_all_subscribers();
         let log = std::mem::replace(&mut self.log, coming.log);
         let fd = std::mem::replace(&mut self.log_fd, coming.fd);
-        self.epochs.ended.push_back(Ended { log, fd });
+        self.epochs.ended.push_back(Ended { log, fd, since: Instant::now() });
         self.wake_word.continue_in(Arc::clone(&self.log));
         for (token, slot) in std::mem::take(&mut self.epochs.joiners) {
             self.admit_late_publisher(token, slot);
@@ -387,11 +392,11 @@ impl State {
     /// Sends a subscriber that has read the log of `epoch` to its end the next one that is kept, and how many messages there
     /// were in between.
     pub(super) fn send_next_log(&mut self, token: u64, slot: usize, epoch: u64) -> Answer {
-        let present = Ended { log: self.log(), fd: self.log_fd.try_clone().map_err(|_| Refusal::Exhausted)? };
-        let next = self.epochs.ended.iter().chain([&present]).find(|ended| ended.log.epoch() > epoch);
-        let next = next.ok_or(Refusal::Ended)?;
+        let ended = self.epochs.ended.iter().map(|ended| (&ended.log, &ended.fd));
+        let next = ended.chain([(&self.log, &self.log_fd)]).find(|(log, _)| log.epoch() > epoch);
+        let (log, fd) = next.ok_or(Refusal::Ended)?;
         let subscriber = self.subscribers.get_mut(slot).ok_or(Refusal::NotUnderstood)?;
-        let skipped = match next.log.epoch() {
+        let skipped = match log.epoch() {
             at if at == epoch + 1 => 0,
             _ if epoch == subscriber.epoch => {
                 self.epochs.dropped_messages.wrapping_sub(subscriber.messages_through)
@@ -401,11 +406,11 @@ impl State {
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
         // What it does not read takes descriptors of this user: no more than a few.
         let _ = sockopt::set_socket_send_buffer_size(&connection.socket, NOTICES_BYTES);
-        let words = [halves(next.log.epoch()), halves(skipped)].concat();
+        let words = [halves(log.epoch()), halves(skipped)].concat();
         Message::new(Op::Granted, &words)
-            .send(&connection.socket, &[next.fd.as_fd()])
+            .send(&connection.socket, &[fd.as_fd()])
             .map_err(|_| Refusal::Exhausted)?;
-        subscriber.epoch = subscriber.epoch.max(next.log.epoch());
+        subscriber.epoch = subscriber.epoch.max(log.epoch());
         self.drop_ended_logs();
         Ok(())
     }
@@ -426,6 +431,18 @@ impl State {
     pub(super) fn change_wake_words_of_ended_logs(&self) {
         for ended in &self.epochs.ended {
             ended.log.tail().wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
+        }
+    }
+
+    /// Demotes the subscribers for which the oldest log is kept, if they have a deadline and it has passed since that log ended: they keep
+    /// the next log from beginning, as others keep publishers from going on.
+    fn demote_those_behind(&self) {
+        let Some(oldest) = self.epochs.ended.front() else { return };
+        let waited = oldest.since.elapsed();
+        for one in self.subscribers.iter().filter(|one| one.epoch < oldest.log.epoch()) {
+            if one.policy.deadline().is_some_and(|deadline| deadline <= waited) {
+                self.log.tail().demoted[one.slot].store(one.generation, Ordering::Release);
+            }
         }
     }
 

@@ -43,11 +43,12 @@ impl Traced {
         let tasks = format!("/proc/{pid}/task");
         let mut stopped = None;
         eventually("the process to be traced does not stop", || {
-            // A stop signal stops all threads; the one that raised it is the youngest: the test harness gives a test a thread.
+            // A stop signal stops all threads; the one that raised it is the youngest but for those of the library: the test
+            // harness gives a test a thread.
             let threads = std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap());
             let in_stop = threads.filter(|task| {
                 let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-                status.contains("State:\tT")
+                status.contains("State:\tT") && !status.starts_with("Name:\tcauseway-")
             });
             stopped = in_stop.filter_map(|task| task.file_name().to_str()?.parse().ok()).max();
             stopped.is_some()
