@@ -233,11 +233,12 @@ impl Group {
     }
 
     /// Gives the group a log of another size: a power of two from 4 KiB to 1 GiB. Publishers go on in the new log, subscribers after
-    /// the last message of the old one; no message is lost or repeated, and positions go on. Returns when publishers use the new log. The
-    /// publisher of a group of one publisher does with the first message after one that is published while it knows of
-    /// the new log: with the next but one at the latest, or with the first that needs it.
+    /// the last message of the old one. No message is lost or repeated, and positions go on.
     ///
-    /// Waits for publishers of other processes to map the new log: less than a millisecond for a small one, and a second at most if one of them is
+    /// Publishers use the new log when this returns. The only publisher of a group does from its second message after that at the latest,
+    /// and at once for a message that the old log cannot take.
+    ///
+    /// Waits for publishers of other processes to map the new log, a second at most (four for a log of 1 GiB) if one of them is
     /// stopped. All can publish meanwhile.
     ///
     /// # Errors

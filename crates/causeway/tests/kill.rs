@@ -155,7 +155,7 @@ impl Scene {
         by_descriptor.sleep_on_descriptor(true);
         let [victim] = group.report().unwrap().publishers[..] else { panic!("one publisher has joined") };
         let (pid, victim_id) = (victim.pid as i32, victim.slot);
-        let victim = Traced::seize_stopped(pid);
+        let victim = Traced::seize_forked(pid);
         let survivor = (log != Log::Single).then(|| group.publisher().unwrap());
         assert_eq!(victim.run(), None);
         let mut scene = Scene { victim, victim_id, group, survivor, by_futex, by_descriptor, _dir: dir };
