@@ -35,7 +35,7 @@ pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{End, Line, Skipped};
 pub use ratio::{Comparison, Crossover, Published, Ratio};
-pub use run::{Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
+pub use run::{ALTERNATIVE_TO, Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.
