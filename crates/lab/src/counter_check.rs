@@ -2,7 +2,7 @@
 //!
 //! A violation does not delete a number. It stands beside it and says why the number may not mean what its name says.
 
-use weighbridge_record::{CaseId, PerOp, Run};
+use weighbridge_record::{CaseId, PerOp, RoleCalls, Run, SystemCalls};
 use weighbridge_stats as stats;
 
 use crate::axis::Choice;
@@ -114,6 +114,30 @@ fn faulted_unlike(faults: f64, expected: f64) -> Option<String> {
 pub fn faulted(faults: f64) -> Option<String> {
     (faults > 0.001)
         .then(|| format!("{faults:.3} page faults per operation although all memory was touched before"))
+}
+
+/// A way to wait whose system call nobody made: roles that poll call `poll` before they take a message, and so on. A role that finds a message
+/// in shared memory waits for nothing, so one call in a hundred operations is enough.
+pub fn waits_otherwise(case: &Prepared, calls: &SystemCalls) -> Option<String> {
+    const LEAST: f64 = 0.01;
+    let names: &[&str] = match case.params.wait {
+        Wait::Poll => &["poll", "ppoll"],
+        Wait::Epoll => &["epoll_wait", "epoll_pwait", "epoll_pwait2"],
+        Wait::Uring => &["io_uring_enter"],
+        _ => return None,
+    };
+    if !["roundtrip", "stream"].contains(&case.pattern.id) || case.target.caps.has(Caps::HARNESS) {
+        return None;
+    }
+    let of_role = |role: &RoleCalls| names.iter().filter_map(|name| role.calls.get(*name)).sum::<f64>();
+    let all: f64 = calls.roles.iter().map(of_role).sum();
+    (all < LEAST).then(|| {
+        format!(
+            "{all:.3} calls of {} per operation: the roles do not wait in the way that the case says, wait={}",
+            names.join(" or "),
+            case.params.wait.name()
+        )
+    })
 }
 
 /// From this size on a round trip is compared with a memory copy.
@@ -267,6 +291,26 @@ mod tests {
         assert!(many[0].contains("2.00 context switches per hop"), "{many:?}");
         let large = case("roundtrip/pipe/1048576/same-cpu", [0, 0]);
         assert_eq!(check(&large, &counts(60.0, 0.0), MANY), [] as [&str; 0], "many pieces, many switches");
+    }
+
+    #[test]
+    fn who_polls_calls_poll() {
+        let calls = |name: &str| SystemCalls {
+            per_op: 3.0,
+            roles: vec![RoleCalls {
+                role: "client".into(),
+                ops: 100,
+                calls: [(name.to_owned(), 1.0), ("read".to_owned(), 1.0)].into(),
+            }],
+        };
+        for (wait, name) in [("poll", "ppoll"), ("epoll", "epoll_wait"), ("uring", "io_uring_enter")] {
+            let case = case(&format!("roundtrip/pipe/1/same-cpu/wait={wait}"), [0, 0]);
+            assert_eq!(waits_otherwise(&case, &calls(name)), None, "{wait}");
+            let why =
+                waits_otherwise(&case, &calls("futex")).unwrap_or_else(|| panic!("{wait} is taken on trust"));
+            assert!(why.contains(&format!("wait={wait}")) && why.contains(name), "{why}");
+        }
+        assert_eq!(waits_otherwise(&case("roundtrip/pipe/1/same-cpu", [0, 0]), &calls("futex")), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use weighbridge_stats::{Decision, Stop, StoppingRule};
 use crate::conditions;
 use crate::contract::Prepared;
 use crate::coordinator::{Coordinator, Counted, Outcome, PeerStart};
+use crate::counter_check;
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
@@ -439,6 +440,11 @@ impl<'a> Session<'a> {
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
             line.attempts = Some(open.attempts);
             line.system_calls.clone_from(&open.system_calls);
+            line.anomalies.extend(
+                open.system_calls
+                    .as_ref()
+                    .and_then(|calls| counter_check::waits_otherwise(&open.case, calls)),
+            );
             if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
                 line.anomalies.push(format!(
                     "{failed} of {begun} runs gave no number; see the lines skipped of the record"

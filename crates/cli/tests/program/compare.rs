@@ -187,7 +187,7 @@ fn mistakes_are_one_sentence_with_exit_code_2() {
         (&["--b", "wait=sleep", MOCK], "side B (wait=sleep)"),
         (&["--b", "sysctl:vm.swappiness", MOCK], "sysctl:NAME=VALUE"),
         (&["--b", "wait=poll", MOCK, "--with", "x.jsonl"], "records are compared as they are"),
-        (&["--b", "nice=1", MOCK, "--units", "12..41"], "no number of sets"),
+        (&["--b", "nice=1", MOCK, "--units", "12..1001"], "no number of sets"),
         (&["none.jsonl", "--with", "also-none.jsonl"], "cannot read `none.jsonl`"),
     ] {
         let said = compare(folder.path(), args);

@@ -24,6 +24,8 @@ impl Calls {
             .args(["-f", "-qq", "-o", "trace", "-e"])
             .arg("trace=execve,read,recvfrom,recvmsg,poll,ppoll,epoll_wait,epoll_pwait,epoll_pwait2,io_uring_enter")
             .args([PROGRAM, "run", case, "--alone", "--max-runs", "1", "--budget", "60s", "--quiet"])
+            // A process has one tracer.
+            .arg("--no-system-calls")
             .args(["--out", "r.jsonl", "--html", "none"])
             .output()
             .map_err(|error| format!("strace: {error}"))?;
