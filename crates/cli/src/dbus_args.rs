@@ -128,6 +128,9 @@ pub struct Analyse {
     /// The window that a page shows message by message, from the start of the capture [default: its first messages]
     #[arg(long, value_name = "FROM..TO", value_parser = window)]
     pub window: Option<(Duration, Duration)>,
+    /// What the traffic costs each broker of this record, which `weighbridge run --suite dbus-curves` has made
+    #[arg(long, value_name = "RECORD", conflicts_with = "anonymise")]
+    pub costs: Option<PathBuf>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     pub top: u16,

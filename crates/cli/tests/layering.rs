@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "weighbridge-dbus-exam",
         &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client", "causeway-os"],
     ),
+    ("dbus-cost", "weighbridge-dbus-cost", &["weighbridge-dbus", "weighbridge-record", "weighbridge-stats"]),
     // Its tests look for the cell of every case in the tables of the reports.
     (
         "dbus-lab",
@@ -50,6 +51,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus",
             "weighbridge-dbus-brokers",
             "weighbridge-dbus-client",
+            "weighbridge-dbus-cost",
             "weighbridge-dbus-exam",
             "weighbridge-dbus-lab",
             "weighbridge-guest",

@@ -167,6 +167,52 @@ impl Drop for Bus {
     }
 }
 
+/// A broker that takes a microsecond for whatever it does.
+#[test]
+fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
+    let folder = folder();
+    let capture = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    let mut pcap = Vec::new();
+    let mut writer = weighbridge_dbus::capture::Writer::new(&mut pcap).unwrap();
+    for serial in 1..=5 {
+        let signal =
+            weighbridge_dbus::wire::Builder::signal("/a", "a.B", "C").sender(":1.1").build(serial).unwrap();
+        writer.write(u64::from(serial), &signal, signal.len()).unwrap();
+    }
+    writer.finish().unwrap();
+    capture("signals.pcap", &pcap);
+    let (_, said) = output(folder.path(), &["analyse", "signals.pcap", "--costs", "nowhere.jsonl"], 2);
+    assert!(said.contains("cannot read `nowhere.jsonl`"), "{said}");
+    capture("empty.jsonl", b"");
+    let (_, said) = output(folder.path(), &["analyse", "signals.pcap", "--costs", "empty.jsonl"], 2);
+    assert!(said.contains("make some with: weighbridge run --suite dbus-curves"), "{said}");
+    let cases = [
+        "roundtrip/dbus-daemon/1/same-cpu",
+        "fan-out/dbus-daemon/1/same-cpu/receivers=1",
+        "fan-out/dbus-daemon/1/same-cpu",
+        "solo/dbus-daemon/0/same-cpu",
+        "solo/dbus-daemon/0/same-cpu/call=match",
+    ];
+    let line = |case: &&str| {
+        format!(
+            r#"{{"kind":"summary","case":"{case}","unit":"ns/x","runs":6,"median":1.0,"ci95":null,"range":[1.0,1.0],"spread_between":0.0,
+            "spread_within":0.0,"stopped_by":"max-runs","per_op":{PER_OP},"beside":{{"broker":{PER_OP}}},"anomalies":[],"regimes":[]}}"#
+        )
+        .replace('\n', "")
+    };
+    const PER_OP: &str =
+        r#"{"voluntary_switches":1.0,"involuntary_switches":0.0,"minor_faults":0.0,"cpu_ns":1000.0}"#;
+    let lines: Vec<String> = cases.iter().map(line).collect();
+    capture("curves.jsonl", (lines.join("\n") + "\n").as_bytes());
+    let args = ["analyse", "signals.pcap", "--costs", "curves.jsonl", "--format", "json"];
+    let (json, said) = output(folder.path(), &args, 0);
+    let costs = serde_json::from_str::<serde_json::Value>(&json).unwrap()["costs"]["dbus-daemon"].clone();
+    assert_eq!(costs["cpu_ns"].as_f64().map(f64::round), Some(5000.0), "{said}{json}");
+    assert_eq!(costs["switches"].as_f64().map(f64::round), Some(5.0), "{json}");
+    let (shown, _) = output(folder.path(), &["analyse", "signals.pcap", "--costs", "curves.jsonl"], 0);
+    assert!(shown.contains("Cost\n") && shown.contains("dbus-daemon"), "{shown}");
+}
+
 /// Records until the bus ends, while another program looks at the rules of the same bus.
 #[test]
 fn a_running_bus_is_recorded_and_its_rules_are_looked_at() {

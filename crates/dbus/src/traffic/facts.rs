@@ -32,12 +32,41 @@ pub struct Facts {
     pub habits: Habits,
     /// Who got the broadcasts.
     pub recipients: Recipients,
+    /// What the broker had to do, in classes of messages that cost alike.
+    pub loads: Vec<Load>,
     /// Connections by the messages that they sent.
     pub connections: Vec<ConnectionFacts>,
     /// Messages over time.
     pub timeline: Timeline,
     /// Messages of a window, one by one.
     pub sequence: Vec<Step>,
+}
+
+/// What a broker does for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Answers a call to itself that changes no match rule. The reply is part of it.
+    DriverCall,
+    /// Adds or removes a match rule, and answers.
+    MatchRule,
+    /// Takes a message and gives it to one connection.
+    Relay,
+    /// Compares a broadcast with match rules, and gives it to those that want it.
+    Broadcast,
+}
+
+/// Messages for which a broker does the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Load {
+    /// What it does.
+    pub work: Work,
+    /// Bytes behind the header, on average: at least a half and at most the whole of the largest in the class.
+    pub body_bytes: u64,
+    /// Connections that get each message; 1 but for broadcasts.
+    pub recipients: u64,
+    /// Number of messages.
+    pub messages: u64,
 }
 
 /// Sums over all messages.

@@ -3,6 +3,7 @@
 mod calls;
 mod facts;
 mod habits;
+mod loads;
 mod recipients;
 mod tally;
 
@@ -19,6 +20,7 @@ use crate::symbols::Sym;
 use crate::wire::{Arg, Args, Fault, Header, Kind};
 use calls::{Calls as CallTable, MethodKey};
 use habits::{Call, Habits as HabitTable};
+use loads::Loads;
 use recipients::Recipients as RecipientTable;
 use tally::{Buckets, Sizes, Sum, Tally, greatest};
 
@@ -86,6 +88,7 @@ pub struct Analyser {
     calls: CallTable,
     habits: HabitTable,
     recipients: RecipientTable,
+    loads: Loads,
     buckets: Buckets,
     steps: Vec<RawStep>,
 }
@@ -138,6 +141,7 @@ impl Analyser {
             calls: CallTable::default(),
             habits: HabitTable::default(),
             recipients: RecipientTable::default(),
+            loads: Loads::default(),
             buckets: Buckets::default(),
             steps: Vec::new(),
         }
@@ -247,6 +251,7 @@ impl Analyser {
             sizes: if self.options.has_sizes { self.sizes.rows() } else { Vec::new() },
             errors: self.errors.rows(text),
             recipients: self.recipients.finish(bus.coverage(), totals.messages, title),
+            loads: self.loads.finish(),
             calls: self.calls.finish(self.last_ns, ignored, title),
             habits: self.habits.finish(first_ns, title),
             connections,
@@ -335,7 +340,27 @@ impl Analyser {
         } else {
             self.recipients.single(seen.destination == self.driver, found.len());
         }
+        self.load(seen, found.len());
         found.len()
+    }
+
+    /// What the broker did for a message. A reply of the driver belongs to the call.
+    fn load(&mut self, seen: &Seen<'_>, recipients: usize) {
+        let is_reply = matches!(seen.header.kind, Kind::MethodReturn | Kind::Error);
+        let work = if seen.header.is_broadcast() {
+            Work::Broadcast
+        } else if seen.destination == self.driver {
+            match seen.header.member {
+                Some("AddMatch" | "RemoveMatch") => Work::MatchRule,
+                _ => Work::DriverCall,
+            }
+        } else if seen.sender == self.driver && is_reply {
+            return;
+        } else {
+            Work::Relay
+        };
+        let recipients = if work == Work::Broadcast { recipients as u64 } else { 1 };
+        self.loads.add(work, seen.header.body_bytes as u64, recipients);
     }
 
     fn step(&mut self, seen: &Seen<'_>, method: MethodKey, time_ns: u64, recipients: usize) {

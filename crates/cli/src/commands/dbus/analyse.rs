@@ -1,5 +1,6 @@
 //! `weighbridge dbus analyse`: a capture as facts, in any format; or as a capture without secrets.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal};
 use std::path::Path;
@@ -9,7 +10,8 @@ use serde::Serialize;
 use weighbridge_dbus::anonymise::Anonymiser;
 use weighbridge_dbus::capture::Writer;
 use weighbridge_dbus::lint::Finding;
-use weighbridge_dbus::traffic::{Analyser, Analysis, Facts, Options};
+use weighbridge_dbus::traffic::{Analyser, Analysis, Facts, Load, Options};
+use weighbridge_dbus_cost::{Cost, Curves, predict};
 
 use super::read::{Captures, Source};
 use super::{document, page, sections};
@@ -25,6 +27,9 @@ struct Everything<'a> {
     facts: &'a Facts,
     findings: &'a [Finding],
     files: &'a [Source],
+    /// By broker.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    costs: &'a BTreeMap<String, Cost>,
 }
 
 /// Analyses captures, or writes them without secrets.
@@ -50,21 +55,39 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     if facts.totals.messages == 0 {
         output::warn("there is no message to analyse");
     }
+    let costs = args.costs.as_deref().map_or(Ok(BTreeMap::new()), |record| costs(record, &facts.loads))?;
     let top = usize::from(args.top);
+    let composed = || sections::document(&facts, &findings, &sources, &costs, top);
     let text = match args.format {
         Format::Json => {
-            let everything = Everything { facts: &facts, findings: &findings, files: &sources };
+            let everything =
+                Everything { facts: &facts, findings: &findings, files: &sources, costs: &costs };
             serde_json::to_string_pretty(&everything).expect("plain data") + "\n"
         }
-        Format::Text => document::text(&sections::document(&facts, &findings, &sources, top)),
-        Format::Markdown => document::markdown(&sections::document(&facts, &findings, &sources, top)),
-        Format::Html => page::page(&sections::document(&facts, &findings, &sources, top), &facts),
+        Format::Text => document::text(&composed()),
+        Format::Markdown => document::markdown(&composed()),
+        Format::Html => page::page(&composed(), &facts),
     };
     match &args.out {
         None => output::print(text)?,
         Some(out) => write_new(out, text.as_bytes()).map_err(|error| cannot_create(out, "-o", &error))?,
     }
     Ok(Exit::Fine)
+}
+
+/// What the messages cost each broker whose curves the record has.
+fn costs(record: &Path, loads: &[Load]) -> Result<BTreeMap<String, Cost>, Failure> {
+    let reading = weighbridge_record::read_file(record)
+        .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", record.display())))?;
+    let (brokers, gaps) = Curves::of_record(&reading.lines);
+    gaps.iter().for_each(|gap| output::warn(&format!("no costs of {gap}")));
+    if brokers.is_empty() {
+        return Err(Failure::new(format!(
+            "`{}` has no curves of a broker; make some with: weighbridge run --suite dbus-curves",
+            record.display()
+        )));
+    }
+    Ok(brokers.iter().map(|(name, curves)| (name.clone(), predict(loads, curves))).collect())
 }
 
 fn anonymise(args: &Analyse, out: &Path) -> Result<Exit, Failure> {

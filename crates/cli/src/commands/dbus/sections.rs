@@ -1,14 +1,23 @@
 //! Facts as sentences and tables.
 
+use std::collections::BTreeMap;
+
 use weighbridge_dbus::lint::{Finding, Level};
-use weighbridge_dbus::traffic::{Facts, Habits};
+use weighbridge_dbus::traffic::{Facts, Habits, Work};
+use weighbridge_dbus_cost::Cost;
 
 use super::document::{Document, Section, Table, plain};
 use super::lint::who;
 use super::read::Source;
 
 /// The report of an analysis; `top` rows of each table.
-pub fn document(facts: &Facts, findings: &[Finding], sources: &[Source], top: usize) -> Document {
+pub fn document(
+    facts: &Facts,
+    findings: &[Finding],
+    sources: &[Source],
+    costs: &BTreeMap<String, Cost>,
+    top: usize,
+) -> Document {
     let files: Vec<String> = sources.iter().map(|source| plain(&source.file)).collect();
     let mut sections = vec![types(facts), members(facts, top)];
     sections.extend(
@@ -17,7 +26,41 @@ pub fn document(facts: &Facts, findings: &[Finding], sources: &[Source], top: us
     sections.extend(habits(&facts.habits, top));
     sections.push(recipients(facts));
     sections.extend([signals(facts, top), woken(facts, top), rules(findings, top)].into_iter().flatten());
+    sections.extend(cost(costs));
     Document { title: format!("D-Bus traffic of {}", files.join(", ")), lead: lead(facts), sections }
+}
+
+/// What the traffic costs each broker.
+fn cost(costs: &BTreeMap<String, Cost>) -> Option<Section> {
+    let rows: Vec<(&String, &Cost)> = costs.iter().collect();
+    let about = "CPU time and context switches of each broker for these messages, as if it slept after each of them: the prices by size, recipients \
+                 and kind of call that the record has, times their numbers. Broadcasts that are compared with rules in vain, and connections that \
+                 come and go, are not in it."
+        .to_owned();
+    let row = |(name, cost): &(&String, &Cost)| {
+        let ms = |ns: f64| format!("{:.1}", ns / 1e6);
+        let share = |work: Work| {
+            let part = cost.parts.iter().find(|part| part.work == work).map_or(0.0, |part| part.cpu_ns);
+            format!("{:.0} %", 100.0 * part / cost.cpu_ns.max(1.0))
+        };
+        vec![
+            (*name).clone(),
+            ms(cost.cpu_ns),
+            format!("{} to {}", ms(cost.cpu_ns_ci95[0]), ms(cost.cpu_ns_ci95[1])),
+            grouped(cost.switches as u64),
+            share(Work::DriverCall),
+            share(Work::MatchRule),
+            share(Work::Relay),
+            share(Work::Broadcast),
+        ]
+    };
+    let head =
+        ["broker", "CPU ms", "interval", "switches", "driver calls", "match rules", "relayed", "broadcasts"];
+    (!rows.is_empty()).then(|| Section {
+        heading: "Cost",
+        about: vec![about],
+        table: Some(Table::new(&head, 1, rows.len(), &rows, row)),
+    })
 }
 
 fn lead(facts: &Facts) -> Vec<String> {
