@@ -314,7 +314,7 @@ impl State {
             self.options.kind == Kind::Single && self.status.words().publishers.load(Ordering::Relaxed) != 0;
         if !by_publisher && self.epochs.coming.as_ref().is_some_and(|coming| coming.awaited.is_empty()) {
             // A log that publishers have corrupted has no end; its subscribers report that.
-            let _ = self.begin_next(|log| server::end_log(log));
+            let _ = self.begin_next(server::end_log);
         }
     }
 
