@@ -211,9 +211,13 @@ impl State {
             return Err(Error::Refused(Refusal::Ended));
         }
         let (fd, log) = made.inspect_err(|_| self.refuse_joiners(Refusal::Exhausted))?;
-        let deadline = Instant::now() + map_time(log.capacity_bytes());
-        let log = Arc::new(log);
-        let epoch = log.epoch();
+        let (epoch, capacity_bytes) = (log.epoch(), log.capacity_bytes());
+        if epoch != self.log.epoch() + 1 {
+            // The only publisher has gone on in the log before this one meanwhile.
+            self.epochs.wanted = Some(capacity_bytes);
+            return Ok(());
+        }
+        let (log, deadline) = (Arc::new(log), Instant::now() + map_time(capacity_bytes));
         self.epochs.coming = Some(Coming { log, fd, awaited: BTreeSet::new(), deadline });
         if self.options.kind == Kind::Single && self.status.words().publishers.load(Ordering::Relaxed) != 0 {
             // Only its publisher can end it.
@@ -299,9 +303,11 @@ impl State {
         }
         let Some(coming) = &mut self.epochs.coming else { return };
         let late = std::mem::take(&mut coming.awaited);
-        let is_late = |(token, _): &(u64, u8)| late.contains(token);
-        let joiners: Vec<_> = self.epochs.joiners.iter().copied().filter(is_late).collect();
-        for (token, _) in joiners {
+        // None of them joins when the end of the first one's connection lets the roll go on.
+        let (late, in_time) =
+            self.epochs.joiners.drain(..).partition::<Vec<_>, _>(|(token, _)| late.contains(token));
+        self.epochs.joiners = in_time;
+        for (token, _) in late {
             self.send_to(token, Message::refusal(Refusal::TooLate));
             self.disconnect(epoll, token);
         }

@@ -147,7 +147,7 @@ impl Host {
             ));
         }
         state.want_log(capacity_bytes).map_err(Error::Refused)?;
-        if let Some(wanted) = state.take_wanted_log() {
+        while let Some(wanted) = state.take_wanted_log() {
             drop(state);
             let made = wanted.make();
             state = self.shared.lock();
