@@ -48,7 +48,8 @@ async fn a_stream_has_every_message_of_a_sink_in_order_and_then_ends() {
                 panic!("no message {number}")
             };
             assert_eq!((message.bytes, message.sequence), (number.to_le_bytes().to_vec(), number));
-            if number.is_multiple_of(97) {
+            // Not when the publisher may have sent all and left.
+            if number < MESSAGES / 2 && number.is_multiple_of(97) {
                 group.resize(4096 << (number / 97 % 2)).unwrap();
             }
         }
