@@ -17,14 +17,13 @@ use causeway_os::futex;
 use causeway_os::socket::seqpacket_pair;
 use rustix::net::sockopt;
 
-use super::admission::NOTICES_BYTES;
-use super::state::{Answer, Connection, Origin, Role, State};
+use super::state::{Answer, Connection, NOTICES_BYTES, Origin, Role, State};
 use crate::error::{Error, Refusal, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Corrupt, Kind, Memory, server};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{Message, Op, halves};
+use crate::wire::{GETS_LOGS, IS_LATE, Message, Op, halves};
 
 /// How long publishers have to map the next log; meanwhile all go on in the present one. A second, and three more for the largest.
 fn map_time(capacity_bytes: u64) -> Duration {
@@ -91,10 +90,6 @@ fn free(ended: Ended) {
         let _ = crate::reservation::spawn("causeway-free", move || drop(ended));
     }
 }
-
-/// What the second word of a grant says to a publisher.
-pub const IS_LATE: u32 = 1;
-pub const GETS_LOGS: u32 = 2;
 
 impl State {
     /// When the present roll goes on without those that have not answered.

@@ -12,7 +12,6 @@ mod places;
 mod report;
 mod state;
 
-pub use epochs::{GETS_LOGS, IS_LATE};
 pub use listener::{Listener, absolute, connect_to};
 pub use places::{Places, Share};
 pub use report::{PublisherReport, Report, SubscriberReport};

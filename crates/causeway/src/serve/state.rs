@@ -37,6 +37,9 @@ const VISIT_TIME: Duration = Duration::from_secs(1);
 /// a report with all publishers. Publishers need the usual size, for their notices.
 const STRANGER_BUFFER_BYTES: usize = 32 << 10;
 
+/// Half the smallest send buffer that the kernel gives: space for some six notices.
+pub(super) const NOTICES_BYTES: usize = 2304;
+
 /// After this many requests that are not understood, a peer is not listened to any more; only its end is noticed.
 const MISTAKES_MAX: u32 = 16;
 /// Most requests of a dead publisher that are read; its socket holds no more by far.
