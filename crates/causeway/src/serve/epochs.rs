@@ -7,7 +7,7 @@
 //! old log to its end and ask for the next one. A publisher that does not answer in time is left out, and causes another roll when it
 //! publishes again. See `docs/decisions/epochs.md`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +17,7 @@ use causeway_os::futex;
 use causeway_os::socket::seqpacket_pair;
 use rustix::net::sockopt;
 
+use super::logs::{Coming, Ended, WantedLog, free};
 use super::state::{Answer, Connection, NOTICES_BYTES, Origin, Role, State};
 use crate::error::{Error, Refusal, Result};
 use crate::log::mapped::MappedLog;
@@ -32,64 +33,6 @@ fn map_time(capacity_bytes: u64) -> Duration {
 
 /// The most logs that are kept for subscribers which have not come so far, and for unfinished messages.
 const ENDED_MAX: usize = 8;
-
-/// The logs of a group beside the present one.
-#[derive(Debug, Default)]
-pub(super) struct Epochs {
-    /// Those that have ended and that somebody needs, oldest first.
-    ended: VecDeque<Ended>,
-    /// The next one, while publishers map it.
-    coming: Option<Coming>,
-    /// Publishers that join with it: connection and slot.
-    joiners: Vec<(u64, u8)>,
-    /// The capacity of a log that is to be made.
-    wanted: Option<u64>,
-    is_making: bool,
-    /// Messages up to the end of the newest log that was dropped.
-    dropped_messages: u64,
-    /// The group was closed: no log follows the present one.
-    is_closed: bool,
-}
-
-#[derive(Debug)]
-struct Ended {
-    log: Arc<MappedLog>,
-    fd: OwnedFd,
-    since: Instant,
-}
-
-#[derive(Debug)]
-struct Coming {
-    log: Arc<MappedLog>,
-    fd: OwnedFd,
-    /// The connections whose publishers map it.
-    awaited: BTreeSet<u64>,
-    deadline: Instant,
-}
-
-/// A log that is to be made, after the present one.
-#[derive(Debug)]
-pub(super) struct WantedLog {
-    present: Arc<MappedLog>,
-    name: String,
-    capacity_bytes: u64,
-}
-
-impl WantedLog {
-    pub(super) fn make(&self) -> Result<(OwnedFd, MappedLog)> {
-        self.present.create_next(&self.name, self.capacity_bytes)
-    }
-}
-
-/// Logs of this size are freed by a thread of their own: the kernel takes long, and others wait for the server.
-const LARGE_BYTES: u64 = 16 << 20;
-
-fn free(ended: Ended) {
-    if ended.log.capacity_bytes() >= LARGE_BYTES {
-        // Without threads it is freed here.
-        let _ = crate::reservation::spawn("causeway-free", move || drop(ended));
-    }
-}
 
 impl State {
     /// When the present roll goes on without those that have not answered.

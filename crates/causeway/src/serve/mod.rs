@@ -6,6 +6,7 @@
 mod admission;
 mod epochs;
 mod listener;
+mod logs;
 mod payload_files;
 mod payloads;
 mod places;

@@ -11,8 +11,8 @@ use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_p
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::epochs::Epochs;
 use super::listener::Listener;
+use super::logs::Epochs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
 use super::report::Report;
