@@ -17,11 +17,13 @@ use crate::log::wait::{Published, await_space, stop_awaiting_space};
 use crate::log::wake_word::WakeWord;
 use crate::log::{Claim, Claimed, Kind, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
-use crate::serve::{GETS_LOGS, Host, IS_LATE};
+use crate::serve::Host;
 #[cfg(feature = "tokio")]
 use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, halves, take_fds_and_wake_page, tell};
+use crate::wire::{
+    ANSWER_TIME, GETS_LOGS, IS_LATE, Message, Op, answer, ask, halves, take_fds_and_wake_page, tell,
+};
 use epoch::Followed;
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.

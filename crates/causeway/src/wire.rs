@@ -22,6 +22,11 @@ const BYTES: usize = WORDS * 4;
 /// The most descriptors that any message of this protocol carries.
 pub const FDS_MAX: usize = 6;
 
+/// In the second word of a grant to a publisher: its log has not begun, and another grant says when it has.
+pub const IS_LATE: u32 = 1;
+/// In the same word: the last descriptor is a connection for the logs to come.
+pub const GETS_LOGS: u32 = 2;
+
 /// The operation of a message. The words after the first three are its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

@@ -393,6 +393,61 @@ fn a_subscriber_that_joins_while_space_is_freed_is_not_overtaken() {
 }
 
 /// A log that ends while a publisher publishes: a message is before the end for all, or it was refused.
+/// The server ends a log and begins the next one there, while a publisher publishes twice.
+#[test]
+fn messages_before_and_after_the_end_of_a_log_have_one_order_and_are_there_once() {
+    const NOT_BEGUN: u64 = u64::MAX;
+    model(3, || {
+        let logs = Arc::new((Shared::new(256, false, 0), Shared::new(512, false, 0)));
+        let start = Arc::new(loom::sync::atomic::AtomicU64::new(NOT_BEGUN));
+        let publisher = {
+            let (logs, start) = (Arc::clone(&logs), Arc::clone(&start));
+            thread::spawn(move || {
+                let mut writer = Writer::new(&logs.0.memory, Kind::Shared, 0);
+                for _ in 0..2 {
+                    let claim = loop {
+                        match writer.claim(8, &mut Cursors(&logs.0)).unwrap() {
+                            Claimed::At(claim) => break claim,
+                            Claimed::Sealed => {}
+                            other => unreachable!("{other:?}"),
+                        }
+                        while start.load(Ordering::Acquire) == NOT_BEGUN {
+                            thread::yield_now();
+                        }
+                        writer.continue_in(&logs.1.memory);
+                    };
+                    writer.commit(claim, Label::default()).unwrap();
+                }
+            })
+        };
+        let (old, new) = (&logs.0.memory, &logs.1.memory);
+        let end = server::end_log(old).unwrap();
+        server::begin(new, Kind::Shared, Some(old), end);
+        start.store(end, Ordering::Release);
+        publisher.join().unwrap();
+        let mut reader = Reader::join(old).unwrap();
+        let (mut sequences, mut position) = (Vec::new(), 0);
+        let mut take = |reader: &mut Reader<&HeapMemory>| loop {
+            match reader.peek().unwrap() {
+                Peek::Frame(frame) => {
+                    assert!(frame.position >= position);
+                    (sequences, position) = ([&sequences[..], &[frame.sequence]].concat(), frame.end);
+                    reader.advance(&frame);
+                }
+                ended => break ended,
+            }
+        };
+        assert_eq!(take(&mut reader), Peek::Sealed);
+        assert_eq!(reader.position(), end);
+        let mut reader = Reader::begin(new, end, 0);
+        assert_eq!(take(&mut reader), Peek::Empty(None));
+        assert_eq!(sequences, [0, 1]);
+        server::carry_counts(old, new);
+        assert_eq!(server::published(new), 2);
+        assert!(server::is_finished(old));
+    });
+}
+
 #[test]
 fn the_message_of_the_only_publisher_is_before_the_end_that_it_writes() {
     model(3, || {

@@ -16,9 +16,8 @@ use causeway_os::futex;
 use causeway_os::socket::{refuse_descriptors, stream_pair};
 use rustix::net::sockopt;
 
-use super::epochs::GETS_LOGS;
 use super::places::Share;
-use super::state::{Answer, Connection, Role, State};
+use super::state::{Answer, Connection, NOTICES_BYTES, Role, State};
 use crate::error::{Refusal, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::pages::SubscriberPage;
@@ -27,10 +26,7 @@ use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Kind, Memory, Reader, server};
 use crate::options::Policy;
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{Message, Op};
-
-/// Half the smallest send buffer that the kernel gives: space for some six notices.
-pub(super) const NOTICES_BYTES: usize = 2304;
+use crate::wire::{GETS_LOGS, Message, Op};
 
 /// How long the server remembers that a subscriber of another user missed its deadline and left.
 const LATE_TIME: Duration = Duration::from_secs(60);

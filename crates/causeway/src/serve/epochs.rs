@@ -7,7 +7,7 @@
 //! old log to its end and ask for the next one. A publisher that does not answer in time is left out, and causes another roll when it
 //! publishes again. See `docs/decisions/epochs.md`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,14 +17,14 @@ use causeway_os::futex;
 use causeway_os::socket::seqpacket_pair;
 use rustix::net::sockopt;
 
-use super::admission::NOTICES_BYTES;
-use super::state::{Answer, Connection, Origin, Role, State};
+use super::logs::{Coming, Ended, WantedLog, free};
+use super::state::{Answer, Connection, NOTICES_BYTES, Origin, Role, State};
 use crate::error::{Error, Refusal, Result};
 use crate::log::mapped::MappedLog;
 use crate::log::word::PUBLISHERS_MAX;
 use crate::log::{Corrupt, Kind, Memory, server};
 use crate::subscriber_handle::SubscriberHandle;
-use crate::wire::{Message, Op, halves};
+use crate::wire::{GETS_LOGS, IS_LATE, Message, Op, halves};
 
 /// How long publishers have to map the next log; meanwhile all go on in the present one. A second, and three more for the largest.
 fn map_time(capacity_bytes: u64) -> Duration {
@@ -33,68 +33,6 @@ fn map_time(capacity_bytes: u64) -> Duration {
 
 /// The most logs that are kept for subscribers which have not come so far, and for unfinished messages.
 const ENDED_MAX: usize = 8;
-
-/// The logs of a group beside the present one.
-#[derive(Debug, Default)]
-pub(super) struct Epochs {
-    /// Those that have ended and that somebody needs, oldest first.
-    ended: VecDeque<Ended>,
-    /// The next one, while publishers map it.
-    coming: Option<Coming>,
-    /// Publishers that join with it: connection and slot.
-    joiners: Vec<(u64, u8)>,
-    /// The capacity of a log that is to be made.
-    wanted: Option<u64>,
-    is_making: bool,
-    /// Messages up to the end of the newest log that was dropped.
-    dropped_messages: u64,
-    /// The group was closed: no log follows the present one.
-    is_closed: bool,
-}
-
-#[derive(Debug)]
-struct Ended {
-    log: Arc<MappedLog>,
-    fd: OwnedFd,
-    since: Instant,
-}
-
-#[derive(Debug)]
-struct Coming {
-    log: Arc<MappedLog>,
-    fd: OwnedFd,
-    /// The connections whose publishers map it.
-    awaited: BTreeSet<u64>,
-    deadline: Instant,
-}
-
-/// A log that is to be made, after the present one.
-#[derive(Debug)]
-pub(super) struct WantedLog {
-    present: Arc<MappedLog>,
-    name: String,
-    capacity_bytes: u64,
-}
-
-impl WantedLog {
-    pub(super) fn make(&self) -> Result<(OwnedFd, MappedLog)> {
-        self.present.create_next(&self.name, self.capacity_bytes)
-    }
-}
-
-/// Logs of this size are freed by a thread of their own: the kernel takes long, and others wait for the server.
-const LARGE_BYTES: u64 = 16 << 20;
-
-fn free(ended: Ended) {
-    if ended.log.capacity_bytes() >= LARGE_BYTES {
-        // Without threads it is freed here.
-        let _ = crate::reservation::spawn("causeway-free", move || drop(ended));
-    }
-}
-
-/// What the second word of a grant says to a publisher.
-pub const IS_LATE: u32 = 1;
-pub const GETS_LOGS: u32 = 2;
 
 impl State {
     /// When the present roll goes on without those that have not answered.
@@ -211,9 +149,13 @@ impl State {
             return Err(Error::Refused(Refusal::Ended));
         }
         let (fd, log) = made.inspect_err(|_| self.refuse_joiners(Refusal::Exhausted))?;
-        let deadline = Instant::now() + map_time(log.capacity_bytes());
-        let log = Arc::new(log);
-        let epoch = log.epoch();
+        let (epoch, capacity_bytes) = (log.epoch(), log.capacity_bytes());
+        if epoch != self.log.epoch() + 1 {
+            // The only publisher has gone on in the log before this one meanwhile.
+            self.epochs.wanted = Some(capacity_bytes);
+            return Ok(());
+        }
+        let (log, deadline) = (Arc::new(log), Instant::now() + map_time(capacity_bytes));
         self.epochs.coming = Some(Coming { log, fd, awaited: BTreeSet::new(), deadline });
         if self.options.kind == Kind::Single && self.status.words().publishers.load(Ordering::Relaxed) != 0 {
             // Only its publisher can end it.
@@ -299,9 +241,11 @@ impl State {
         }
         let Some(coming) = &mut self.epochs.coming else { return };
         let late = std::mem::take(&mut coming.awaited);
-        let is_late = |(token, _): &(u64, u8)| late.contains(token);
-        let joiners: Vec<_> = self.epochs.joiners.iter().copied().filter(is_late).collect();
-        for (token, _) in joiners {
+        // None of them joins when the end of the first one's connection lets the roll go on.
+        let (late, in_time) =
+            self.epochs.joiners.drain(..).partition::<Vec<_>, _>(|(token, _)| late.contains(token));
+        self.epochs.joiners = in_time;
+        for (token, _) in late {
             self.send_to(token, Message::refusal(Refusal::TooLate));
             self.disconnect(epoll, token);
         }
@@ -314,7 +258,7 @@ impl State {
             self.options.kind == Kind::Single && self.status.words().publishers.load(Ordering::Relaxed) != 0;
         if !by_publisher && self.epochs.coming.as_ref().is_some_and(|coming| coming.awaited.is_empty()) {
             // A log that publishers have corrupted has no end; its subscribers report that.
-            let _ = self.begin_next(|log| server::end_log(log));
+            let _ = self.begin_next(server::end_log);
         }
     }
 

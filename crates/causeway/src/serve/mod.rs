@@ -6,13 +6,13 @@
 mod admission;
 mod epochs;
 mod listener;
+mod logs;
 mod payload_files;
 mod payloads;
 mod places;
 mod report;
 mod state;
 
-pub use epochs::{GETS_LOGS, IS_LATE};
 pub use listener::{Listener, absolute, connect_to};
 pub use places::{Places, Share};
 pub use report::{PublisherReport, Report, SubscriberReport};
@@ -147,7 +147,7 @@ impl Host {
             ));
         }
         state.want_log(capacity_bytes).map_err(Error::Refused)?;
-        if let Some(wanted) = state.take_wanted_log() {
+        while let Some(wanted) = state.take_wanted_log() {
             drop(state);
             let made = wanted.make();
             state = self.shared.lock();

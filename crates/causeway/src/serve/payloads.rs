@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 
 use rustix::net::sockopt;
 
-use super::admission::NOTICES_BYTES;
 use super::payload_files::Reader;
 use super::places::Share;
-use super::state::{Answer, Role, State};
+use super::state::{Answer, NOTICES_BYTES, Role, State};
 use crate::error::Refusal;
 use crate::large::FINGERPRINT;
 use crate::log::Memory;

@@ -11,8 +11,8 @@ use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_p
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::epochs::Epochs;
 use super::listener::Listener;
+use super::logs::Epochs;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
 use super::report::Report;
@@ -36,6 +36,9 @@ const VISIT_TIME: Duration = Duration::from_secs(1);
 /// Answers that may wait for a subscriber of another user, as the kernel counts them: half of what it then allows. Enough for
 /// a report with all publishers. Publishers need the usual size, for their notices.
 const STRANGER_BUFFER_BYTES: usize = 32 << 10;
+
+/// Half the smallest send buffer that the kernel gives: space for some six notices.
+pub(super) const NOTICES_BYTES: usize = 2304;
 
 /// After this many requests that are not understood, a peer is not listened to any more; only its end is noticed.
 const MISTAKES_MAX: u32 = 16;

@@ -51,7 +51,8 @@ impl Subscriber {
     }
 
     /// Messages of this publisher ([`Publisher::id`](crate::Publisher::id)) lost since this subscriber joined, as far as later
-    /// messages of it have shown: see [`Message::lost_before`].
+    /// messages of it have shown: see
+    /// [`Message::lost_before`](crate::Message::lost_before).
     pub fn lost_messages_of(&self, publisher: u8) -> u64 {
         self.sequences.lost_of(publisher)
     }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway::{
-    Access, Group, GroupOptions, Policy, Publisher, Received, RecvTimeoutError, Subscriber, Trust,
+    Access, Error, Group, GroupOptions, Policy, Publisher, Received, RecvTimeoutError, Refusal, Subscriber,
+    Trust,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -175,6 +176,7 @@ fn attacked(options: GroupOptions, seed: u64) {
         let (attackers, report, is_over, door) =
             (&mut attackers, &mut slowest.report, &is_over, group.clone());
         let disturbing = scope.spawn(move || {
+            let (mut rolls, mut sizes) = (0, [64u64 << 10, 32 << 10].into_iter().cycle());
             while !is_over.load(Ordering::Relaxed) {
                 attackers.disturb();
                 // The group stays open for its own user, and answers.
@@ -182,12 +184,20 @@ fn attacked(options: GroupOptions, seed: u64) {
                 drop(door.subscribe(Policy::Lossy).unwrap());
                 assert!(!door.report().unwrap().subscribers.is_empty());
                 *report = (*report).max(start.elapsed());
+                // The log is another all the time; only the honest can keep one for long.
+                match door.resize(sizes.next().unwrap()) {
+                    Ok(()) => rolls += 1,
+                    Err(Error::Refused(Refusal::LogsHeld)) => {}
+                    Err(error) => panic!("{error}"),
+                }
                 std::thread::sleep(Duration::from_millis(5));
             }
+            rolls
         });
         let published = publish_until(end, &mut publisher, began, &mut slowest.publish);
         is_over.store(true, Ordering::Relaxed);
-        disturbing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let rolls = disturbing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        assert!(rolls > 0, "no other log began");
         // Nobody can publish any more: the group ends.
         drop((publisher, group));
         let received = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

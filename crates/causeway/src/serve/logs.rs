@@ -1,0 +1,73 @@
+//! The logs of a group beside the present one: those that have ended, and the one to come. What is done with them is in
+//! [`epochs`](super::epochs).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::error::Result;
+use crate::log::Memory;
+use crate::log::mapped::MappedLog;
+
+/// The logs of a group beside the present one.
+#[derive(Debug, Default)]
+pub struct Epochs {
+    /// Those that have ended and that somebody needs, oldest first.
+    pub ended: VecDeque<Ended>,
+    /// The next one, while publishers map it.
+    pub coming: Option<Coming>,
+    /// Publishers that join with it: connection and slot.
+    pub joiners: Vec<(u64, u8)>,
+    /// The capacity of a log that is to be made.
+    pub wanted: Option<u64>,
+    pub is_making: bool,
+    /// Messages up to the end of the newest log that was dropped.
+    pub dropped_messages: u64,
+    /// The group was closed: no log follows the present one.
+    pub is_closed: bool,
+}
+
+/// A log that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub log: Arc<MappedLog>,
+    pub fd: OwnedFd,
+    pub since: Instant,
+}
+
+/// The log that publishers map.
+#[derive(Debug)]
+pub struct Coming {
+    pub log: Arc<MappedLog>,
+    pub fd: OwnedFd,
+    /// The connections whose publishers map it.
+    pub awaited: BTreeSet<u64>,
+    pub deadline: Instant,
+}
+
+/// A log that is to be made, after the present one.
+#[derive(Debug)]
+pub struct WantedLog {
+    pub present: Arc<MappedLog>,
+    pub name: String,
+    pub capacity_bytes: u64,
+}
+
+impl WantedLog {
+    /// Makes it. A large one takes time.
+    pub fn make(&self) -> Result<(OwnedFd, MappedLog)> {
+        self.present.create_next(&self.name, self.capacity_bytes)
+    }
+}
+
+/// Logs of this size are freed by a thread of their own: the kernel takes long, and others wait for the server.
+const LARGE_BYTES: u64 = 16 << 20;
+
+/// Frees a log that nobody needs.
+pub fn free(ended: Ended) {
+    if ended.log.capacity_bytes() >= LARGE_BYTES {
+        // Without threads it is freed here.
+        let _ = crate::reservation::spawn("causeway-free", move || drop(ended));
+    }
+}
