@@ -107,7 +107,7 @@ for part in $parts; do
             turns=$(jq -n "$percent / 100 / $per_turn | round")
             for round in $(seq "$rounds"); do
                 compare "power-$percent-$round" --a "preload:$library" --b "preload:$library" --b "env:SLOWER_WRITE_LOOPS=$turns" \
-                    --margin 0.3% --budget 60s --units 12..40 --seed "$round" roundtrip/pipe/64/same-cpu
+                    --margin 0.3% --budget 60s --seed "$round" roundtrip/pipe/64/same-cpu
             done
         done
         {

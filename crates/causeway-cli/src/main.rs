@@ -32,6 +32,9 @@ enum Command {
         /// Number of publishers; subscribers wait until all of them have joined.
         #[arg(long, default_value_t = 1)]
         publishers: u32,
+        /// Let publishers join at any time. Subscribers wait for none of them, and get all that is published until the server ends.
+        #[arg(long, conflicts_with = "publishers")]
+        late_publishers: bool,
         /// Size of the log in bytes: a power of two from 4096 to 1073741824.
         #[arg(long, default_value_t = 1 << 20)]
         capacity: u64,
@@ -124,8 +127,8 @@ impl From<io::Error> for Failure {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve { socket, publishers, capacity, subscribers } => {
-            serve(socket, publishers, capacity, subscribers)
+        Command::Serve { socket, publishers, late_publishers, capacity, subscribers } => {
+            serve(socket, (!late_publishers).then_some(publishers), capacity, subscribers)
         }
         Command::Publish { socket, drop } => publish(socket, drop),
         Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose),
@@ -133,21 +136,25 @@ fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-fn serve(socket: PathBuf, publishers: u32, capacity: u64, subscribers: Users) -> Result<(), Failure> {
+/// Serves a group for a number of publishers, or for any that come.
+fn serve(socket: PathBuf, publishers: Option<u32>, capacity: u64, subscribers: Users) -> Result<(), Failure> {
     let subscribers = match subscribers {
         Users::Same => Access::SameUser,
         Users::Any => Access::AnyUser,
     };
-    let options = GroupOptions::new()
-        .capacity_bytes(capacity)
-        .remote_publishers(publishers.max(1))
-        .subscribers(subscribers);
+    let options = GroupOptions::new().capacity_bytes(capacity).subscribers(subscribers);
+    let (options, whom) = match publishers {
+        Some(publishers) => {
+            (options.remote_publishers(publishers.max(1)), format!("{publishers} publishers"))
+        }
+        None => (options.late_publishers(), "publishers that join at any time".to_owned()),
+    };
     // The command removes its socket even when it is interrupted. Signals are blocked before the group starts its thread,
     // which inherits that.
     let signals = causeway_os::process::block_signals(&[SIGINT, SIGTERM]).map_err(Error::Os)?;
     let group = Group::create(&socket.display().to_string(), options)?;
     group.serve_at(&socket)?;
-    eprintln!("serving {} for {publishers} publishers; interrupt to end", socket.display());
+    eprintln!("serving {} for {whom}; interrupt to end", socket.display());
     use std::os::fd::AsFd;
     causeway_os::process::poll(&[signals.as_fd()], None).map_err(Error::Os)?;
     Ok(())

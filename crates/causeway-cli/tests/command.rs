@@ -100,6 +100,31 @@ fn lines_cross_from_publish_to_subscribe_and_stat_sees_both() {
 }
 
 #[test]
+fn publishers_that_come_after_a_subscriber_are_received_where_the_server_lets_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("group");
+    let socket = path.to_str().unwrap();
+    let mut server = Running(causeway(&["serve", socket, "--late-publishers"]).spawn().unwrap());
+    eventually("no process serves the group", || causeway::Group::join(&path).is_ok());
+    let subscriber = causeway(&["subscribe", socket]).spawn().unwrap();
+    let report = || causeway::Group::join(&path).unwrap().report().unwrap();
+    eventually("the subscriber waits for publishers", || {
+        report().subscribers.iter().any(|subscriber| subscriber.asleep)
+    });
+    for line in ["one", "two", "three"] {
+        let mut publisher = causeway(&["publish", socket]).spawn().unwrap();
+        publisher.stdin.take().unwrap().write_all(line.as_bytes()).unwrap();
+        assert!(publisher.wait().unwrap().success());
+    }
+    eventually("not all lines were received", || report().subscribers[0].received == 3);
+    kill("TERM", server.0.id());
+    assert!(server.0.wait().unwrap().success());
+    let out = subscriber.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), "one\ntwo\nthree\n");
+}
+
+#[test]
 fn a_group_that_is_not_there_is_one_line_and_exit_code_two() {
     let out = causeway(&["subscribe", "/nonexistent/group"]).output().unwrap();
     assert_eq!(out.status.code(), Some(2));

@@ -117,6 +117,9 @@ pub enum Refusal {
     PayloadsHeld,
     /// The payload file is not there any more.
     PayloadGone,
+    /// Subscribers that publishers wait for have not read the logs before the present one, or publishers have not finished
+    /// messages in them: so many are kept that no further one begins.
+    LogsHeld,
 }
 
 impl Error {
@@ -273,6 +276,10 @@ impl fmt::Display for Refusal {
                 "the payload file is not there any more; its publisher has left or does not wait for this subscriber; subscribe with \
                  the policy reliable"
             }
+            Refusal::LogsHeld => {
+                "so many earlier logs are not read to their end that no further one begins; let the subscribers read, or end the \
+                 one that does not (Group::disconnect), and try again"
+            }
             Refusal::NotUnderstood => "it did not understand the request; use the same version on both sides",
         })
     }
@@ -333,7 +340,7 @@ impl From<Evicted> for Error {
 mod tests {
     use super::*;
 
-    fn refusals() -> [Refusal; 14] {
+    fn refusals() -> [Refusal; 15] {
         use Refusal::*;
         [
             Forbidden,
@@ -350,6 +357,7 @@ mod tests {
             OtherType,
             PayloadsHeld,
             PayloadGone,
+            LogsHeld,
         ]
     }
 

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use causeway_os::socket::{Credentials, peer_credentials, peer_security_label, seqpacket_pair};
 
@@ -126,13 +127,27 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Refused`] by the access rule, in a group of one publisher that has had one, without a free slot, or once the
-    /// log is sealed. [`Error::ServerGone`] or [`Error::NoAnswer`] without a working server.
+    /// log is sealed (unless [`GroupOptions::late_publishers`] allows more; then with [`Refusal::LogsHeld`] if subscribers have
+    /// not read earlier logs within two seconds). [`Error::ServerGone`] or [`Error::NoAnswer`] without a working server.
     pub fn publisher(&self) -> Result<Publisher> {
         self.publisher_of(0)
     }
 
     /// A publisher of messages whose type has this fingerprint; 0 for bytes.
     pub(crate) fn publisher_of(&self, fingerprint: u64) -> Result<Publisher> {
+        let end = Instant::now() + LOGS_HELD_TIME;
+        loop {
+            match self.join_as_publisher(fingerprint) {
+                // Subscribers read on meanwhile.
+                Err(Error::Refused(Refusal::LogsHeld)) if Instant::now() < end => {
+                    std::thread::sleep(LOGS_HELD_PAUSE);
+                }
+                decided => return decided,
+            }
+        }
+    }
+
+    fn join_as_publisher(&self, fingerprint: u64) -> Result<Publisher> {
         match &self.connector {
             Connector::Host(host) => {
                 let local = (host.log(), Arc::clone(host));
@@ -217,12 +232,44 @@ impl Group {
         self.host()?.evict(publisher)
     }
 
+    /// Gives the group a log of another size: a power of two from 4 KiB to 1 GiB. Publishers go on in the new log, subscribers after
+    /// the last message of the old one. No message is lost or repeated, and positions go on.
+    ///
+    /// Publishers use the new log when this returns. The only publisher of a group does from its second message after that at the latest,
+    /// and at once for a message that the old log cannot take.
+    ///
+    /// Waits for publishers of other processes to map the new log, a second at most (four for a log of 1 GiB) if one of them is
+    /// stopped. All can publish meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a capacity outside the limits, if this process joined the group and did not create it, and if a publisher is in another
+    /// process and the group was not created with [`GroupOptions::late_publishers`]. [`Refusal::LogsHeld`] when the logs of eight
+    /// earlier calls are not read yet, [`Refusal::Ended`] after the end of the group. [`Error::Os`] without memory.
+    ///
+    /// ```
+    /// use causeway::{Group, GroupOptions, Policy};
+    ///
+    /// let group = Group::create("prices", GroupOptions::new().several_publishers().capacity_bytes(4096))?;
+    /// let mut publisher = group.publisher()?;
+    /// let mut subscriber = group.subscribe(Policy::Reliable)?;
+    /// publisher.publish(b"42.17")?;
+    /// group.resize(1 << 20)?;
+    /// publisher.publish(&[7; 100_000])?;
+    /// for length in [5, 100_000] {
+    ///     assert_eq!(subscriber.recv()?.message().expect("a reliable subscriber loses nothing").bytes.len(), length);
+    /// }
+    /// # Ok::<(), causeway::Error>(())
+    /// ```
+    pub fn resize(&self, capacity_bytes: u64) -> Result<()> {
+        self.host()?.resize(capacity_bytes)
+    }
+
     fn host(&self) -> Result<&Host> {
         match &self.connector {
             Connector::Host(host) => Ok(host),
             Connector::Path(_) | Connector::Socket(_) => Err(Error::invalid(
                 "call",
-                "only the creator of a group can serve it or evict a publisher; call this on the result of Group::create",
+                "only the creator of a group can serve or resize it, or evict a publisher; call this on the result of Group::create",
             )),
         }
     }
@@ -270,6 +317,10 @@ impl ServerIdentity {
         Ok(ServerIdentity { pid, uid, gid, security_label: peer_security_label(socket)? })
     }
 }
+
+/// How long a publisher that joins late waits for subscribers to read earlier logs, and how long between two attempts.
+const LOGS_HELD_TIME: Duration = Duration::from_secs(2);
+const LOGS_HELD_PAUSE: Duration = Duration::from_millis(5);
 
 /// How often a process that is too slow to send its request within a second tries again.
 const ATTEMPTS_MAX: u32 = 5;

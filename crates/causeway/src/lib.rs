@@ -40,7 +40,8 @@
 //!
 //! Another process joins through a socket: call [`Group::serve_at`] with a path here and [`Group::join`] with it there, or
 //! pass the socket of [`Group::invite`]. Several publishers need [`GroupOptions::several_publishers`] (in the creating
-//! process) or [`GroupOptions::remote_publishers`] (in other processes).
+//! process), [`GroupOptions::remote_publishers`] (a fixed number in other processes) or [`GroupOptions::late_publishers`] (in other
+//! processes, at any time). [`Group::resize`] changes the size of the log while messages flow.
 //!
 //! ```
 //! use causeway::{Error, Group, GroupOptions, Policy, Received, Subscriber};
@@ -76,7 +77,7 @@
 //! | process | effect on the others |
 //! |---|---|
 //! | the last publisher, when no other can join | subscribers get everything that was published, then [`Error::Disconnected`]. With [`GroupOptions::several_publishers`], publishers can join until the group itself is dropped |
-//! | one of several publishers | none: its unfinished message is skipped. No other process can join in its place |
+//! | one of several publishers | none: its unfinished message is skipped. Another process can join in its place with [`GroupOptions::late_publishers`] only |
 //! | a subscriber | none: publishers no longer wait for it |
 //! | the process that created the group | its publishers end with it. Publishers of other processes and all subscribers continue, but no process can join ([`Health::server_is_gone`], [`Publisher::server_is_gone`]) |
 //!
@@ -152,6 +153,8 @@ mod readme {}
 mod asynchronous;
 #[cfg(not(loom))]
 pub mod call;
+#[cfg(not(loom))]
+mod coming_logs;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]

@@ -165,6 +165,7 @@ pub struct GroupOptions {
     pub(crate) capacity_bytes: u64,
     pub(crate) kind: Kind,
     pub(crate) remote_publishers: u32,
+    pub(crate) late_publishers: bool,
     pub(crate) publishers: Access,
     pub(crate) subscribers: Access,
     pub(crate) trust: Option<Trust>,
@@ -187,6 +188,7 @@ impl GroupOptions {
             capacity_bytes: 256 << 10,
             kind: Kind::Single,
             remote_publishers: 0,
+            late_publishers: false,
             publishers: Access::SameUser,
             subscribers: Access::SameUser,
             trust: None,
@@ -221,6 +223,17 @@ impl GroupOptions {
         if count > 1 {
             self.kind = Kind::Shared;
         }
+        self
+    }
+
+    /// Allows publishers in other processes to join at any time, also after subscribers, up to 64 together with those of the creating
+    /// process, until the creator drops its [`Group`](crate::Group). They must trust each other. Subscribers need not wait for them.
+    ///
+    /// Each of them begins a new log, because no process can gain write access to one that subscribers read: the others go on in the
+    /// new log by themselves, and no message is lost or repeated. Each publisher of another process has a thread and a descriptor more for that.
+    pub fn late_publishers(mut self) -> GroupOptions {
+        self.late_publishers = true;
+        self.kind = Kind::Shared;
         self
     }
 

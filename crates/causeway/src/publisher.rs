@@ -1,5 +1,7 @@
 //! The publisher of a group.
 
+mod epoch;
+
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use causeway_os::memory::Access;
 
+use crate::coming_logs::ComingLogs;
 use crate::error::{Error, Result};
 use crate::log::mapped::{MappedLog, SHORT_WORDS};
 use crate::log::pages::StatusPages;
@@ -14,11 +17,12 @@ use crate::log::wait::{Published, await_space, stop_awaiting_space};
 use crate::log::wake_word::WakeWord;
 use crate::log::{Claim, Claimed, Kind, Label, Memory, Position, Writer};
 use crate::outcome::{PublishTimeoutError, TryPublishError};
-use crate::serve::Host;
+use crate::serve::{GETS_LOGS, Host, IS_LATE};
 #[cfg(feature = "tokio")]
 use crate::space::Space;
 use crate::subscriber_set::SubscriberSet;
-use crate::wire::{ANSWER_TIME, Message, Op, ask, halves, take_fds_and_wake_page, tell};
+use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, halves, take_fds_and_wake_page, tell};
+use epoch::Followed;
 
 /// Publishes messages. [`Group::publisher`](crate::Group::publisher) makes one.
 ///
@@ -38,7 +42,9 @@ pub struct Publisher {
     /// Open as long as this publisher lives: subscribers see that it does.
     _lifeline: OwnedFd,
     /// Keeps the server alive, if the group is served by this process.
-    _host: Option<Arc<Host>>,
+    host: Option<Arc<Host>>,
+    /// The logs to come, if another process serves a group that has more than one.
+    coming_logs: Option<ComingLogs>,
 }
 
 /// Messages up to this length are written to a buffer and copied into the log by the commit. Subscribers poll the cache line
@@ -58,10 +64,13 @@ impl Publisher {
         fingerprint: u64,
     ) -> Result<Publisher> {
         let request = Message::new(Op::Publish, &halves(fingerprint));
-        let (granted, fds) = ask(&socket, request, Some(ANSWER_TIME))?;
+        let (granted, mut fds) = ask(&socket, request, Some(ANSWER_TIME))?;
         if granted.op != Op::Granted || granted.words[0] >= crate::log::word::PUBLISHERS_MAX as u32 {
             return Err(Error::invalid("answer", format!("{:?} to a publisher", granted.op)));
         }
+        let flags = granted.words[1];
+        let coming_logs =
+            if flags & GETS_LOGS != 0 { fds.pop().map(ComingLogs::start).transpose()? } else { None };
         let (log, status, lifeline, wake_page, host) = match local {
             Some((log, host)) => {
                 let ([status, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
@@ -70,12 +79,19 @@ impl Publisher {
             None => {
                 let ([status, log, lifeline], wake_page) = take_fds_and_wake_page(fds)?;
                 let log = MappedLog::open(&log, Access::ReadWrite)?;
-                tell(&socket, Message::new(Op::Mapped, &[]))?;
+                tell(&socket, Message::new(Op::Mapped, &halves(log.epoch())))?;
+                if flags & IS_LATE != 0 {
+                    // The log has begun once the others have mapped it, or have had the time for it.
+                    let (begun, _) = answer(&socket, Some(ANSWER_TIME))?;
+                    if begun.op != Op::Granted {
+                        return Err(Error::invalid("answer", format!("{:?} to a publisher", begun.op)));
+                    }
+                }
                 (Arc::new(log), status, lifeline, wake_page, None)
             }
         };
         let wake_word = WakeWord::open(Arc::clone(&log), wake_page)?;
-        let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?, wake_word)?;
+        let subscribers = SubscriberSet::new(socket, StatusPages::open(&status)?, wake_word, log.epoch())?;
         let kind = log.kind();
         let writer = Writer::new(Arc::clone(&log), kind, granted.words[0] as u8);
         Ok(Publisher {
@@ -86,7 +102,8 @@ impl Publisher {
             unclaimed_bytes: None,
             stage: [0; STAGE_BYTES],
             _lifeline: lifeline,
-            _host: host,
+            host,
+            coming_logs,
         })
     }
 
@@ -300,11 +317,15 @@ impl Publisher {
     /// A claim, or `None` when the log is full.
     #[inline(never)]
     fn claim(&mut self, payload_bytes: usize) -> Result<Option<Claim>> {
-        let limit_bytes = self.payload_bytes_max();
-        if payload_bytes > limit_bytes {
-            return Err(Error::TooLong { payload_bytes, limit_bytes });
+        if payload_bytes > self.payload_bytes_max() {
+            self.check_length(payload_bytes)?;
         }
-        self.subscribers.check_complete()?;
+        if self.subscribers.needs_care() {
+            self.subscribers.check_complete()?;
+            if self.follow()? == Followed::Moved {
+                self.check_length(payload_bytes)?;
+            }
+        }
         for _ in 0..YIELDS_MAX {
             let tail = self.log.tail();
             match self.writer.claim(payload_bytes, &mut self.subscribers.gate(tail))? {
@@ -314,16 +335,45 @@ impl Publisher {
                 }
                 Claimed::Full => {
                     self.subscribers.check_complete()?;
+                    match self.follow()? {
+                        Followed::Present => {}
+                        Followed::Moved => {
+                            self.check_length(payload_bytes)?;
+                            continue;
+                        }
+                        Followed::NotYet => {
+                            std::thread::yield_now();
+                            continue;
+                        }
+                    }
                     if !self.subscribers.demote_overdue(&*self.log) && !self.subscribers.remove_dead_slowest()
                     {
                         return Ok(None);
                     }
                 }
                 Claimed::Contended => std::thread::yield_now(),
-                Claimed::Sealed => return Err(Error::Disconnected),
+                Claimed::Sealed => match self.follow()? {
+                    Followed::Present => return Err(Error::Disconnected),
+                    Followed::Moved => self.check_length(payload_bytes)?,
+                    Followed::NotYet => std::thread::yield_now(),
+                },
             }
         }
         Ok(None)
+    }
+
+    /// Fails if the payload is longer than the present log allows.
+    #[cold]
+    fn check_length(&mut self, payload_bytes: usize) -> Result<()> {
+        loop {
+            let limit_bytes = self.payload_bytes_max();
+            if payload_bytes <= limit_bytes {
+                return Ok(());
+            }
+            if self.follow()? != Followed::Moved {
+                return Err(Error::TooLong { payload_bytes, limit_bytes });
+            }
+        }
     }
 
     /// Abandons the frame of the present loan.
@@ -352,22 +402,29 @@ impl Publisher {
         if let Some(claim) = self.claim(payload_bytes)? {
             return Ok(Some(claim));
         }
-        let log = Arc::clone(&self.log);
-        let (tail, owner) = (log.tail(), self.writer.owner());
-        let waited = loop {
-            let slowest = self.subscribers.slowest(tail);
-            await_space(tail, owner);
-            match self.claim(payload_bytes) {
-                Ok(None) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => break Ok(None),
-                Ok(None) => {}
-                decided => break decided,
+        let owner = self.writer.owner();
+        loop {
+            // Each time anew: another log may have become the present one.
+            let log = Arc::clone(&self.log);
+            let slowest = self.subscribers.slowest(log.tail());
+            await_space(log.tail(), owner);
+            let mut waited = self.claim(payload_bytes);
+            let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if matches!(waited, Ok(None)) && !is_over() {
+                match self.subscribers.is_behind() {
+                    true => self.wait_for_log(),
+                    false => waited = self.subscribers.sleep_until_space(slowest, deadline).map(|()| None),
+                }
+                if matches!(waited, Ok(None)) {
+                    waited = self.claim(payload_bytes);
+                }
             }
-            if let Err(error) = self.subscribers.sleep_until_space(slowest, deadline) {
-                break Err(error);
+            stop_awaiting_space(log.tail(), owner);
+            match waited {
+                Ok(None) if !is_over() => {}
+                decided => return decided,
             }
-        };
-        stop_awaiting_space(tail, owner);
-        waited
+        }
     }
 
     #[inline(always)]
@@ -376,8 +433,8 @@ impl Publisher {
         let lag_bytes_max = self.log.capacity_bytes() / 2;
         let published = Published { topic: label.topic, position, lag_bytes_max };
         self.subscribers.wake(self.log.tail(), Some(published));
-        if self.subscribers.check_complete().is_err() {
-            // The message is published. The next call claims nothing without asking, and returns the error.
+        if self.subscribers.needs_care() {
+            // The message is published. The next call claims nothing without asking: it returns the error, or goes on in another log.
             self.writer.forget_limit();
         }
         Ok(Position(position))

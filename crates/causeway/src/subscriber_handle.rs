@@ -38,6 +38,10 @@ pub struct SubscriberHandle {
     pub lacks_doorbell: bool,
     /// Whether the subscriber has found its place in the log. Known to the server only.
     pub placed: bool,
+    /// The log that it was given last, and messages up to the end of that once it was dropped. Known to the server only.
+    pub epoch: u64,
+    /// See `epoch`.
+    pub messages_through: u64,
     /// The highest cursor seen: a cursor that decreases is ignored.
     pub seen_cursor: u64,
     /// For which of its waits this process has notified it.
@@ -64,6 +68,8 @@ impl SubscriberHandle {
             server,
             lacks_doorbell,
             placed,
+            epoch: 0,
+            messages_through: 0,
             seen_cursor,
             notes,
         }

@@ -17,6 +17,7 @@ use causeway_os::process::poll;
 use crate::error::{Error, Result};
 use crate::foreign::ForeignSocket;
 use crate::log::layout::{SUBSCRIBERS_MAX, Tail};
+use crate::log::mapped::MappedLog;
 use crate::log::pages::{StatusPages, SubscriberPage};
 use crate::log::wait::{Published, WaitingSubscriber, note_cpu, wake_waiters};
 use crate::log::wake_word::WakeWord;
@@ -70,6 +71,12 @@ pub struct SubscriberSet {
     blocked: Option<Blocked>,
     /// How often the log was found full; modulo 2³².
     fulls: u32,
+    /// The epoch of the log in which this publisher publishes.
+    epoch: u64,
+    /// Whether it was another than the present one when the status pages were looked at.
+    is_behind: bool,
+    /// When the server was asked for the present log.
+    asked_for_log: Option<Instant>,
 }
 
 /// What a publisher must fetch from the server.
@@ -91,7 +98,12 @@ struct Blocked {
 impl SubscriberSet {
     /// The subscribers of the group whose server is at the other end of `socket`, which becomes non-blocking. Waits until all
     /// that are present are known: a publisher that began before could overwrite what they have not read.
-    pub fn new(socket: OwnedFd, status: StatusPages, wake_word: WakeWord) -> Result<SubscriberSet> {
+    pub fn new(
+        socket: OwnedFd,
+        status: StatusPages,
+        wake_word: WakeWord,
+        epoch: u64,
+    ) -> Result<SubscriberSet> {
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|error| Error::os("prepare", "a group's socket", error))?;
         let mut set = SubscriberSet {
@@ -110,6 +122,9 @@ impl SubscriberSet {
             cut_off: false,
             blocked: None,
             fulls: 0,
+            epoch,
+            is_behind: false,
+            asked_for_log: None,
         };
         let end = Instant::now() + ANSWER_TIME;
         loop {
@@ -173,6 +188,7 @@ impl SubscriberSet {
     #[cold]
     fn refresh(&mut self) {
         let changes = self.status.words().subscriber_changes.load(Ordering::SeqCst);
+        self.is_behind = self.present_epoch() != self.epoch;
         self.take_messages();
         let present = &self.status.words().subscribers;
         self.subscribers
@@ -284,6 +300,39 @@ impl SubscriberSet {
     #[inline(always)]
     pub fn check_complete(&self) -> Result<()> {
         if self.cut_off { Err(Error::ServerGone) } else { Ok(()) }
+    }
+
+    /// The number of the present log of the group. A publisher that finds the end of its log afterwards knows whether another follows.
+    pub fn present_epoch(&self) -> u64 {
+        self.status.words().epoch.load(Ordering::Acquire) // PAIR epoch
+    }
+
+    /// Whether the present log was another than that of this publisher when the status pages were last looked at.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Whether the next message must not be published without a look at [`SubscriberSet::check_complete`] and at the present epoch.
+    #[inline(always)]
+    pub fn needs_care(&self) -> bool {
+        self.cut_off | self.is_behind
+    }
+
+    /// This publisher goes on in another log.
+    pub fn continue_in(&mut self, log: &Arc<MappedLog>) {
+        self.wake_word.continue_in(Arc::clone(log));
+        self.epoch = log.epoch();
+        self.is_behind = self.present_epoch() != self.epoch;
+        (self.blocked, self.asked_for_log) = (None, None);
+    }
+
+    /// Asks the server for another log: this publisher has not mapped the present one in time. Asks again after a while.
+    pub fn ask_for_log(&mut self) {
+        if self.asked_for_log.is_none_or(|at| at.elapsed() >= FETCH_TIME)
+            && Message::new(Op::Roll, &[]).send(&self.socket, &[]).is_ok()
+        {
+            self.asked_for_log = Some(Instant::now());
+        }
     }
 
     /// Space was found: no subscriber blocks this publisher.

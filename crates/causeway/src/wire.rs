@@ -28,7 +28,7 @@ pub const FDS_MAX: usize = 6;
 pub enum Op {
     /// Request: a publisher's slot. `[fingerprint of the type, low half, high half]`
     Publish = 1,
-    /// Request: the publisher has mapped the log.
+    /// Request: the publisher has mapped the log, or could not. `[epoch, low half, high half]`
     Mapped = 2,
     /// Request: a subscriber's slot. `[policy, deadline in ms, fingerprint of the type, low half, high half]`
     Subscribe = 3,
@@ -53,6 +53,10 @@ pub enum Op {
     /// Notice of either end of a connection for calls: the descriptors that travel with a message.
     /// `[number of the call, low half, high half]`
     Descriptors = 13,
+    /// Request of a subscriber that has read its log to the end: the next one. `[epoch, low half, high half]`
+    Follow = 14,
+    /// Request of a publisher that did not map the present log in time: another one.
+    Roll = 15,
     /// Answer: granted. A publisher gets `[slot]`, a subscriber
     /// `[slot, generation, trust]`.
     Granted = 16,
@@ -68,6 +72,8 @@ pub enum Op {
     Waiting = 21,
     /// Answer to a publisher that fetches a doorbell. `[slot, generation]`
     Doorbell = 22,
+    /// Notice to a publisher's connection for logs: the next one. `[epoch, low half, high half]`
+    Log = 23,
     /// Request of a publisher: a pool of payload files. `[0 reused, 1 sealed, 2 as the trust of the group says, files]`
     Pool = 32,
     /// Request of a pool: a file. `[bytes, low half, high half]`
@@ -95,6 +101,8 @@ impl Op {
             Leave,
             Call,
             Descriptors,
+            Follow,
+            Roll,
             Granted,
             Refused,
             Joined,
@@ -102,6 +110,7 @@ impl Op {
             End,
             Waiting,
             Doorbell,
+            Log,
             Pool,
             Allocate,
             Forget,
@@ -113,7 +122,7 @@ impl Op {
 }
 
 /// The reasons for a refusal.
-const REFUSALS: [Refusal; 14] = {
+const REFUSALS: [Refusal; 15] = {
     use Refusal::*;
     [
         Forbidden,
@@ -130,6 +139,7 @@ const REFUSALS: [Refusal; 14] = {
         OtherType,
         PayloadsHeld,
         PayloadGone,
+        LogsHeld,
     ]
 };
 
@@ -149,6 +159,7 @@ fn code_of(refusal: Refusal) -> u32 {
         Refusal::OtherType => 12,
         Refusal::PayloadsHeld => 13,
         Refusal::PayloadGone => 14,
+        Refusal::LogsHeld => 15,
     }
 }
 
@@ -406,6 +417,7 @@ mod tests {
             (Refusal::OtherType, "another type"),
             (Refusal::PayloadsHeld, "payloads are held"),
             (Refusal::PayloadGone, "the payload is gone"),
+            (Refusal::LogsHeld, "earlier logs are held"),
         ];
         assert_eq!(said, known.map(|(refusal, words)| format!("{} {words}", code_of(refusal))));
         assert_eq!(known.len(), REFUSALS.len());

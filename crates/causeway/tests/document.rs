@@ -125,6 +125,7 @@ fn the_constants_of_a_log_lie_where_the_document_says() {
             place!("epoch", LogHeader.epoch),
             place!("logarithm of the capacity", LogHeader.capacity_log2),
             place!("first position", LogHeader.start),
+            place!("messages", LogHeader.messages),
         ],
     );
     assert!(DOCUMENT.contains(&format!("ABI number: **{ABI}**")));
@@ -208,6 +209,8 @@ fn the_status_page_is_as_the_document_says() {
             place!("`killed_publishers`", Status.killed_publishers),
             place!("one bit per subscriber", Status.present),
             place!("generation", Status.subscribers),
+            place!("`epoch`", Status.epoch),
+            place!("`log_start`", Status.log_start),
         ],
     );
     assert!(table.heading.contains(&format!("one memfd of {STATUS_BYTES} bytes")));

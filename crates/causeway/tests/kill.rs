@@ -117,6 +117,8 @@ enum Log {
     Full,
     /// A log of its own.
     Single,
+    /// A log of several publishers that has ended: the victim goes on in the next one first.
+    Ended,
 }
 
 /// A group whose remote publisher is the victim, with subscribers of every kind, and a publisher that survives.
@@ -138,6 +140,7 @@ impl Scene {
         let socket = dir.path().join("group");
         let options = GroupOptions::new().capacity_bytes(4096).remote_publishers(1);
         let options = if log == Log::Single { options } else { options.several_publishers() };
+        let options = if log == Log::Ended { options.late_publishers() } else { options };
         let group = Group::create("kill", options).unwrap();
         group.serve_at(&socket).unwrap();
         template.fork(&socket);
@@ -152,21 +155,25 @@ impl Scene {
         by_descriptor.sleep_on_descriptor(true);
         let [victim] = group.report().unwrap().publishers[..] else { panic!("one publisher has joined") };
         let (pid, victim_id) = (victim.pid as i32, victim.slot);
-        let victim = Traced::seize_stopped(pid);
+        let victim = Traced::seize_forked(pid);
         let survivor = (log != Log::Single).then(|| group.publisher().unwrap());
         assert_eq!(victim.run(), None);
         let mut scene = Scene { victim, victim_id, group, survivor, by_futex, by_descriptor, _dir: dir };
-        scene.prepare(log == Log::Full);
+        scene.prepare(log);
         scene
     }
 
-    /// Fills the log and empties it, so that the next publish must free space first; or leaves some space.
-    fn prepare(&mut self, full: bool) {
+    /// Fills the log and empties it, so that the next publish must free space first; or leaves some space; or ends it.
+    fn prepare(&mut self, log: Log) {
         // Long messages, so that few frames have to be passed.
         let Some(survivor) = &mut self.survivor else { return };
-        match full {
-            true => fill(survivor, &[0; 900]),
-            false => drop(survivor.try_publish(&[0; 900]).unwrap()),
+        match log {
+            Log::Full => fill(survivor, &[0; 900]),
+            _ => drop(survivor.try_publish(&[0; 900]).unwrap()),
+        }
+        if log == Log::Ended {
+            // The victim's own thread maps the next log; the victim itself is stopped.
+            self.group.resize(8192).unwrap();
         }
         drain(&mut self.by_futex);
         drain(&mut self.by_descriptor);
@@ -304,6 +311,11 @@ fn a_publisher_killed_after_any_instruction_of_freeing_space_leaves_the_group_in
 #[test]
 fn the_only_publisher_killed_after_any_instruction_has_published_to_all_or_to_none() {
     kill_all(Log::Single);
+}
+
+#[test]
+fn a_publisher_killed_after_any_instruction_on_its_way_into_the_next_log_leaves_the_group_in_order() {
+    kill_all(Log::Ended);
 }
 
 #[test]

@@ -264,11 +264,18 @@ fn a_lossy_subscriber_delays_nobody_and_is_told_what_it_lost() {
         let mut publisher = group.large_publisher(pool).unwrap();
         let mut lossy = group.large_subscribe(Policy::Lossy).unwrap();
         let (mut held, mut received, mut lost) = (Vec::new(), 0, 0);
+        // With one publisher, each message tells of all that was lost since the one before it.
+        let mut told = 0;
+        let mut check_told = |message: &LargeMessage, lost: u64| {
+            let since = u32::try_from(lost - std::mem::replace(&mut told, lost)).unwrap();
+            assert_eq!(message.lost_before, Some(since));
+        };
         for seed in 0..600 {
             send(&mut publisher, 64 * KIB, seed);
             if seed % 3 == 0 {
                 match lossy.recv_timeout(LONG) {
                     Ok(Received::Message(message)) => {
+                        check_told(&message, lost);
                         received += 1;
                         held.push(message);
                     }
@@ -282,13 +289,17 @@ fn a_lossy_subscriber_delays_nobody_and_is_told_what_it_lost() {
         held.clear();
         loop {
             match lossy.recv_timeout(Duration::ZERO) {
-                Ok(Received::Message(_)) => received += 1,
+                Ok(Received::Message(message)) => {
+                    check_told(&message, lost);
+                    received += 1;
+                }
                 Ok(Received::Lost { messages, .. }) => lost += messages,
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(error) => panic!("{error}"),
             }
         }
         assert_eq!(received + lost, 600, "every message is received or counted");
+        assert_eq!(lossy.get_mut().lost_messages(), lost);
         assert!(received > 0 && lost > 0, "{received} received, {lost} lost");
     }
 }

@@ -392,6 +392,38 @@ fn a_subscriber_that_joins_while_space_is_freed_is_not_overtaken() {
 
 /// A log that ends while a publisher publishes: a message is before the end for all, or it was refused.
 #[test]
+fn the_message_of_the_only_publisher_is_before_the_end_that_it_writes() {
+    model(3, || {
+        let shared = Shared::new(256, true, 0);
+        let publisher = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut writer = Writer::new(&shared.memory, Kind::Single, 0);
+                let Claimed::At(claim) = writer.claim(8, &mut Cursors(&shared)).unwrap() else {
+                    unreachable!("the log is empty")
+                };
+                writer.commit(claim, Label::default()).unwrap();
+                assert_eq!(writer.end_log(), 64);
+            })
+        };
+        let mut reader = Reader::join(&shared.memory).unwrap();
+        let mut received = 0;
+        loop {
+            match reader.peek().unwrap() {
+                Peek::Frame(frame) => {
+                    received += 1;
+                    reader.advance(&frame);
+                }
+                Peek::Sealed => break assert_eq!((received, reader.position()), (1, 64)),
+                Peek::Empty(_) => thread::yield_now(),
+                other => unreachable!("{other:?}"),
+            }
+        }
+        publisher.join().unwrap();
+    });
+}
+
+#[test]
 fn a_message_is_before_the_end_of_a_log_or_refused() {
     model(3, || {
         let shared = Shared::new(256, false, 0);

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
-use causeway::log::layout::{PAGE_BYTES, SUBSCRIBERS_MAX};
+use causeway::log::layout::{PAGE_BYTES, PREFIX_BYTES, SUBSCRIBERS_MAX};
 use causeway::{Group, Policy, Received, RecvTimeoutError, Subscriber, Trust, TryRecvError};
 use common::limits::allow_many_descriptors;
 use common::{LONG, Peer, drain, eventually_with, join, play, small};
@@ -216,10 +216,15 @@ fn descriptors() -> usize {
 
 /// Bytes of addresses of this process that belong to pages of subscribers.
 fn page_addresses() -> u64 {
+    addresses("memfd:causeway-subscriber")
+}
+
+/// Bytes of addresses of this process that belong to files with this name.
+fn addresses(name: &str) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-    let pages = maps.lines().filter(|line| line.contains("memfd:causeway-subscriber"));
-    pages
+    let files = maps.lines().filter(|line| line.contains(name));
+    files
         .map(|line| {
             let (from, to) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
             hex(to) - hex(from)
@@ -233,6 +238,8 @@ fn be_subscribers(path: &Path, count: u64) {
     let mut subscribers: Vec<_> = (0..count).map(|_| group.subscribe(Policy::Reliable).unwrap()).collect();
     assert_eq!(descriptors() - before, OWN * count as usize);
     assert_eq!(page_addresses(), PAGE_BYTES * count);
+    // The log: twice its capacity, and what is before it.
+    assert_eq!(addresses("memfd:causeway:costs"), (2 * 4096 + PREFIX_BYTES) * count);
     for subscriber in &mut subscribers {
         assert!(matches!(subscriber.recv_timeout(LONG).unwrap(), Received::Message(_)));
     }
@@ -275,6 +282,7 @@ fn a_subscriber_costs_the_descriptors_and_the_memory_that_the_document_says() {
         format!("| its own process | {OWN}: "),
         format!("| the server | {SERVER}: "),
         format!("a page of {PAGE_BYTES} bytes"),
+        format!("addresses of the log, twice the capacity and {} KiB", PREFIX_BYTES >> 10),
         format!("{} for {} subscribers", SERVER * SUBSCRIBERS_MAX, SUBSCRIBERS_MAX),
     ] {
         assert!(table.contains(&row), "{row:?} is not in the document");

@@ -228,6 +228,9 @@ pub struct Run {
     /// Measure every case alone, and not in turns with a hub (a case of the same kind that the same noise affects)
     #[arg(long, help_heading = "Precision and time")]
     pub alone: bool,
+    /// Count no system calls, which takes one more run of each case, with a tracer (ptrace)
+    #[arg(long, help_heading = "Precision and time")]
+    pub no_system_calls: bool,
     /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
@@ -357,9 +360,12 @@ pub struct Compare {
     /// Time for all sets together, as in 90s, 3m or 1h30m
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = values::duration, help_heading = "Precision and time")]
     pub budget: Duration,
-    /// Fewest and most sets of a case
-    #[arg(long, value_name = "N..M", default_value = "12..40", value_parser = values::units, help_heading = "Precision and time")]
-    pub units: RangeInclusive<usize>,
+    /// Fewest and most sets of a case [default: 12 to as many as the budget allows, between 40 and 300]
+    #[arg(long, value_name = "N..M", value_parser = values::units, help_heading = "Precision and time")]
+    pub units: Option<RangeInclusive<usize>>,
+    /// Count no system calls, which takes one more run of each case and side, with a tracer (ptrace)
+    #[arg(long, help_heading = "Precision and time")]
+    pub no_system_calls: bool,
     /// End with code 3 where a case is inconclusive
     #[arg(long, help_heading = "Precision and time")]
     pub strict: bool,

@@ -74,6 +74,18 @@ impl Destination {
         Ok(Destination { record: record.into(), writer, page, is_in_store: false, note: None })
     }
 
+    /// Makes sure that a record can be created, and leaves no file: what takes minutes before it has a line to write leaves nothing
+    /// behind when it is killed.
+    ///
+    /// # Errors
+    /// As of [`create`](Self::create), without a page.
+    pub fn check(out: Option<&Path>) -> Result<(), Failure> {
+        let Destination { record, .. } = Destination::create(out, Some(&Page::None))?;
+        std::fs::remove_file(&record).map_err(|error| {
+            Failure::new(format!("`{}` was created and cannot be removed: {error}", record.display()))
+        })
+    }
+
     fn without_name(page: WantedPage) -> Result<Destination, Failure> {
         let in_store = store::create_folder().and_then(|folder| {
             store::create_record(&folder)

@@ -36,8 +36,8 @@ Examples:
     Run(Box<Run>),
     /// Boot two kernels in turn, and say for each case whether B costs more than A
     #[command(after_help = "\
-A side is KERNEL or KERNEL,append=PARAMETERS, which are added to the kernel's command line. A side without a KERNEL has that of the \
-other. Each side is booted as often as --boots says, in random order, and the boot is the unit: four a side allow a verdict, six an \
+A side is a KERNEL, then its own modules, then what is added to the kernel's command line: KERNEL,module=DIR,append=PARAMETERS. A side \
+without a KERNEL has that of the other. Each side is booted as often as --boots says, in random order, and the boot is the unit: four a side allow a verdict, six an \
 interval, without which nothing is equivalent. `--format markdown` is a report for a mailing list.
 
 Exit code: 0 no case regressed, 1 a case regressed, 2 a mistake, or no record came from a guest, 3 a case is inconclusive and \
@@ -47,7 +47,7 @@ Examples:
   weighbridge guest compare --a ./linux-old --b ./linux-new 'roundtrip/*/1/same-cpu' --format markdown
   weighbridge guest compare --a host --b ,append=mitigations=off solo/getppid/0/same-cpu roundtrip/pipe/1/same-cpu")]
     Compare(Box<Compare>),
-    /// Measure a part of a kernel from within, and print its tables
+    /// Measure a part of a kernel in one boot, and print its tables
     #[command(after_help = "\
 slab: what time_bench, slab_test and qmempool measure: kmalloc, caches, pages and an object pool by size and context, locks, masks, \
 atomics, beside the figures of a published report. The module is in the folder kernel of the sources, and must be built for the kernel that \
@@ -56,7 +56,10 @@ is booted.
 net: packets through a veth pair into a drop, an accept and a forward, without a rule, by nftables and by iptables, with their share \
 of the time that 10 Gbit/s leave to a packet. The kernel's own modules are loaded: veth, pktgen, nf_tables, iptable_raw.
 
+ipc: round trips of 1 B and 4 KiB on one CPU by every mechanism of the suite quick, as multiples of a pipe's, beside kdbus of 2014.
+
 Examples:
+  weighbridge guest suite ipc --kernel host
   weighbridge guest suite slab --kernel deb:linux-image-6.1.0-56-amd64 --module kernel
   weighbridge guest suite net --kernel deb:linux-image-6.1.0-56-amd64")]
     Suite(Box<Suite>),
@@ -126,11 +129,11 @@ pub struct Compare {
     /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
-    /// The kernel of side A, with what is added to its command line
-    #[arg(long, value_name = "KERNEL[,append=…]", help_heading = "What is compared")]
+    /// The kernel of side A, with modules of its own and what is added to its command line
+    #[arg(long, value_name = "KERNEL[,module=…][,append=…]", help_heading = "What is compared")]
     pub a: String,
-    /// The kernel of side B, with what is added to its command line
-    #[arg(long, value_name = "KERNEL[,append=…]", help_heading = "What is compared")]
+    /// The kernel of side B, in the same form
+    #[arg(long, value_name = "KERNEL[,module=…][,append=…]", help_heading = "What is compared")]
     pub b: String,
     #[command(flatten)]
     pub machine: Machine,
@@ -187,6 +190,9 @@ pub struct Suite {
     pub append: String,
     #[command(flatten)]
     pub machine: Machine,
+    /// Runs of a case of the suite ipc; the tests of the others run once in a boot [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=40))]
+    pub runs: Option<u16>,
     /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
@@ -205,6 +211,8 @@ pub enum SuiteName {
     Slab,
     /// Packets into a drop, an accept and a forward
     Net,
+    /// Round trips between two processes on one CPU
+    Ipc,
 }
 
 /// What runs a guest's instructions.

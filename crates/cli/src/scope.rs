@@ -290,6 +290,7 @@ mod tests {
                 slow_share: None,
                 stopped_by: StoppedBy::MaxRuns,
                 per_op: PerOp::default(),
+                system_calls: None,
                 series: series.into(),
                 series_ci95: BTreeMap::new(),
                 beside: BTreeMap::new(),

@@ -117,10 +117,10 @@ pub fn precision(text: &str) -> Result<f64, String> {
 
 /// A number of sets from one to another: `12..40`, or one number.
 pub fn units(text: &str) -> Result<RangeInclusive<usize>, String> {
-    let form = "write the fewest and the most sets of a case, 1 to 40, as in 12..40";
+    let form = "write the fewest and the most sets of a case, 1 to 1000, as in 12..40";
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     match (least.parse(), most.parse()) {
-        (Ok(least), Ok(most)) if 1 <= least && least <= most && most <= 40 => Ok(least..=most),
+        (Ok(least), Ok(most)) if 1 <= least && least <= most && most <= 1000 => Ok(least..=most),
         _ => Err(format!("`{text}` is no number of sets; {form}")),
     }
 }

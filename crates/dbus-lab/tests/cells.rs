@@ -54,6 +54,7 @@ fn section(suite: &Suite, cases: &[CaseId]) -> Section {
             slow_share: None,
             stopped_by: StoppedBy::MaxRuns,
             per_op: PerOp::default(),
+            system_calls: None,
             beside: BTreeMap::from([("broker".to_owned(), broker)]),
             series: BTreeMap::from([("switches_per_message".to_owned(), 12.0)]),
             series_ci95: BTreeMap::new(),

@@ -147,7 +147,7 @@ impl Bloat {
     }
 }
 
-fn table<'a>(head: &str, changes: impl IntoIterator<Item = &'a Change>) -> String {
+pub(crate) fn table<'a>(head: &str, changes: impl IntoIterator<Item = &'a Change>) -> String {
     let mut text = format!("{head:<40} {:>9} {:>9} {:>9}\n", "old", "new", "delta");
     for Change { name, old, new, delta } in changes {
         let [old, new] = [old, new].map(|bytes| bytes.map_or("-".into(), |bytes| bytes.to_string()));
@@ -156,7 +156,8 @@ fn table<'a>(head: &str, changes: impl IntoIterator<Item = &'a Change>) -> Strin
     text
 }
 
-fn changes(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<Change> {
+/// What is of another size, and what is not, the one that grew most first.
+pub(crate) fn changes(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<Change> {
     let added = new.keys().filter(|name| !old.contains_key(*name));
     let change = |name: &String| {
         let (old, new) = (old.get(name).copied(), new.get(name).copied());

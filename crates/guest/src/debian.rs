@@ -16,6 +16,7 @@ const ARCHIVES: &str = "/var/cache/apt/archives";
 /// There is no such file, with the command that brings it; or it cannot be unpacked.
 pub fn unpacked(package: &str, cache: &Path) -> Result<PathBuf, Error> {
     let file = file(package)?;
+    sweep(cache);
     let stem = file.file_stem().unwrap_or_default();
     let folder = cache.join(stem);
     if folder.is_dir() {
@@ -23,7 +24,7 @@ pub fn unpacked(package: &str, cache: &Path) -> Result<PathBuf, Error> {
     }
     let cannot = |why: String| Error::new(format!("cannot unpack `{}`: {why}", file.display()));
     // Renamed when it is whole, so that an interrupted one is never taken for the package.
-    let partial = cache.join(format!("{}.{}.partial", stem.display(), std::process::id()));
+    let partial = cache.join(format!("{}.{}{PARTIAL}", stem.display(), std::process::id()));
     fs::create_dir_all(&partial).map_err(|error| cannot(error.to_string()))?;
     let output =
         Command::new("dpkg-deb").arg("--extract").args([&file, &partial]).stdin(Stdio::null()).output();
@@ -42,6 +43,23 @@ pub fn unpacked(package: &str, cache: &Path) -> Result<PathBuf, Error> {
     why.map_or(Ok(folder), |why| Err(cannot(why)))
 }
 
+/// The end of the name of a folder into which a package is being unpacked; before it stands the id of the process that does so.
+const PARTIAL: &str = ".partial";
+
+/// Removes what processes have left that were killed while they unpacked a package.
+fn sweep(cache: &Path) {
+    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process =
+            name.strip_suffix(PARTIAL).and_then(|name| name.rsplit_once('.')).map(|(_, id)| id.to_owned());
+        let Some(id) = process.and_then(|id| id.parse::<u32>().ok()) else { continue };
+        if !Path::new(&format!("/proc/{id}")).exists() {
+            // Best effort: a folder of another user stays, and nothing takes it for a package.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// The package's file; of several versions the one that was downloaded last.
 fn file(package: &str) -> Result<PathBuf, Error> {
     if package.ends_with(".deb") {
@@ -51,19 +69,35 @@ fn file(package: &str) -> Result<PathBuf, Error> {
             false => Err(Error::new(format!("there is no file `{package}`"))),
         };
     }
-    let prefix = format!("{package}_");
-    let of = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_it = |path: &PathBuf| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.starts_with(&prefix) && name.ends_with(".deb")
-    };
+    let here = packages(Path::new("."));
+    let found: Vec<(String, PathBuf)> = here.into_iter().chain(packages(Path::new(ARCHIVES))).collect();
     let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
-    of(".").chain(of(ARCHIVES)).filter(is_it).max_by_key(changed).ok_or_else(|| {
-        Error::new(format!(
-            "no file of the package {package} is in this folder or in {ARCHIVES}; `apt-get download {package}` brings it \
-             (a package such as linux-image-amd64 only names the one with the kernel: see `apt-cache depends {package}`)"
-        ))
-    })
+    let of_it = found.iter().filter(|(name, _)| name == package).map(|(_, path)| path);
+    of_it.max_by_key(|path| changed(path)).cloned().ok_or_else(|| missing(package, &found))
+}
+
+/// The names of the packages whose files are in a folder, with these files: `NAME_VERSION_ARCHITECTURE.deb`.
+fn packages(folder: &Path) -> Vec<(String, PathBuf)> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let package = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(".deb")?.split_once('_')?.0.to_owned();
+        Some((name, path))
+    };
+    files.filter_map(package).collect()
+}
+
+fn missing(package: &str, found: &[(String, PathBuf)]) -> Error {
+    let mut kernels: Vec<&str> =
+        found.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("linux-image-")).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    let here = match &kernels[..] {
+        [] => "a package such as linux-image-amd64 only names the one with the kernel: see `apt-cache depends linux-image-amd64`".into(),
+        kernels => format!("there is deb:{}", kernels.join(" and deb:")),
+    };
+    Error::new(format!(
+        "no file of the package {package} is in this folder or in {ARCHIVES}; `apt-get download {package}` brings it ({here})"
+    ))
 }
 
 #[cfg(test)]
@@ -76,5 +110,35 @@ mod tests {
         assert!(why.contains("apt-get download linux-image-9.9.9-none"), "{why}");
         let why = unpacked("/nothing/a.deb", Path::new("/nothing")).unwrap_err().to_string();
         assert_eq!(why, "there is no file `/nothing/a.deb`");
+    }
+
+    #[test]
+    fn a_package_that_only_names_another_is_told_which_kernels_are_here() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["linux-image-6.1.0-56-amd64_6.1.192-2_amd64.deb", "linux-headers-6.1_6.1_all.deb", "notes.txt"]
+        {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = packages(folder.path());
+        assert_eq!(found.len(), 2, "{found:?}");
+        let why = missing("linux-image-amd64", &found).to_string();
+        assert!(why.ends_with("brings it (there is deb:linux-image-6.1.0-56-amd64)"), "{why}");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_of_a_package_is_removed_and_what_a_living_one_unpacks_stays() {
+        let cache = tempfile::tempdir().unwrap();
+        let at = |name: String| cache.path().join(name);
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let dead = at(format!("linux-image_1_amd64.{}{PARTIAL}", child.id()));
+        let alive = at(format!("linux-image_1_amd64.{}{PARTIAL}", std::process::id()));
+        let whole = at("linux-image_1_amd64".into());
+        for folder in [&dead, &alive, &whole] {
+            fs::create_dir(folder).unwrap();
+        }
+        sweep(cache.path());
+        assert!(!dead.exists() && alive.exists() && whole.exists());
     }
 }

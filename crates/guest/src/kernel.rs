@@ -55,12 +55,18 @@ impl Kernel {
         self.version.split_whitespace().next().unwrap_or_default()
     }
 
+    /// The folder in which the kernel was built, where the image lies in it.
+    pub fn build_tree(&self) -> Option<PathBuf> {
+        let tree = self.image.ancestors().nth(4)?;
+        self.image.ends_with("arch/x86/boot/bzImage").then(|| tree.to_owned())
+    }
+
     fn of_host() -> Result<Kernel, Error> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let image = PathBuf::from(format!("/boot/vmlinuz-{release}"));
         if !image.exists() {
             return Err(Error::new(format!(
-                "the kernel that runs here, {release}, has no image `{}`; name another, such as deb:linux-image-amd64",
+                "the kernel that runs here, {release}, has no image `{}`, as in containers and some virtual machines; name another: {FORMS}",
                 image.display()
             )));
         }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `kernel.rs`, `debian.rs` | which kernel: a file, a folder, an unpacked package, the host's |
 //! | `config.rs` | in what two kernels differ: options, compilers |
-//! | `bloat.rs` | in what two ELF files differ: sizes of symbols and sections |
+//! | `bloat.rs`, `module_sizes.rs` | in what two ELF files differ: sizes of symbols and sections; the same of all modules |
 //! | `modules.rs` | modules of a kernel, in the order in which they must be loaded |
 //! | `program.rs`, `archive.rs` | the program with its libraries, as an initramfs |
 //! | `job.rs`, `port.rs` | what the guest shall do, and what it answers over its second serial port |
@@ -32,6 +32,7 @@ pub mod init;
 pub mod job;
 pub mod kernel;
 pub mod kernel_bench;
+pub mod module_sizes;
 pub mod modules;
 pub mod net_bench;
 mod pktgen;

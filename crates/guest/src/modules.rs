@@ -31,11 +31,52 @@ pub fn at(path: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// The name of a module file without `.ko` and what compresses it; nothing for other files.
-fn stem(path: &Path) -> Option<String> {
+pub(crate) fn stem(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let name = [".zst", ".xz", ".gz"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     // The kernel takes both signs for the same.
     name.strip_suffix(".ko").map(|stem| stem.replace('-', "_"))
+}
+
+/// Every module that was found with the kernel: of its folder of modules, or of its build tree, which lists them in `modules.order`.
+pub fn all(kernel: &Kernel) -> Vec<PathBuf> {
+    match Files::of(kernel) {
+        Some(Files { folder, known }) => known.values().map(|(path, _)| folder.join(path)).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// The modules of a kernel, and the folder below which their paths are.
+struct Files {
+    folder: PathBuf,
+    known: Known,
+}
+
+impl Files {
+    fn of(kernel: &Kernel) -> Option<Files> {
+        if let Some(folder) = &kernel.modules {
+            let dependencies = text(folder, "modules.dep");
+            // An unpacked package has none: `depmod` makes it where the package is installed.
+            let known = if dependencies.is_empty() { scanned(folder) } else { parsed(&dependencies) };
+            return Some(Files { folder: folder.clone(), known });
+        }
+        let tree = kernel.build_tree()?;
+        let known = ordered(&tree, &text(&tree, "modules.order"));
+        (!known.is_empty()).then_some(Files { folder: tree, known })
+    }
+}
+
+fn text(folder: &Path, file: &str) -> String {
+    fs::read_to_string(folder.join(file)).unwrap_or_default()
+}
+
+/// `modules.order` of a build tree: `kernel/fs/ext4/ext4.ko` up to Linux 6.2, `fs/ext4/ext4.o` from then on.
+fn ordered(tree: &Path, text: &str) -> Known {
+    let module = |line: &str| {
+        let path = tree.join(line.strip_prefix("kernel/").unwrap_or(line)).with_extension("ko");
+        Some((stem(&path)?, (path, None)))
+    };
+    text.lines().filter_map(module).collect()
 }
 
 /// Modules of the kernel by name, each after those that it depends on, each once. What is built into the kernel is left out.
@@ -43,21 +84,15 @@ fn stem(path: &Path) -> Option<String> {
 /// # Errors
 /// The kernel has no folder of modules, or not this module.
 pub fn by_name(kernel: &Kernel, names: &[&str]) -> Result<Vec<PathBuf>, Error> {
-    let Some(folder) = &kernel.modules else {
+    let Some(Files { folder, known }) = Files::of(kernel) else {
         return Err(Error::new(format!(
-            "the modules of `{}` were not found: there is no folder lib/modules/{} beside it",
+            "the modules of `{}` were not found: there is no folder lib/modules/{} beside it, and no build tree with modules.order",
             kernel.name,
             kernel.release()
         )));
     };
-    let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
-    let known = match text("modules.dep") {
-        // An unpacked package has none: `depmod` makes it where the package is installed.
-        dependencies if dependencies.is_empty() => scanned(folder),
-        dependencies => parsed(&dependencies),
-    };
     let built_in: Vec<String> =
-        text("modules.builtin").lines().filter_map(|line| stem(Path::new(line))).collect();
+        text(&folder, "modules.builtin").lines().filter_map(|line| stem(Path::new(line))).collect();
     let mut order = Vec::new();
     for name in names {
         let name = name.replace('-', "_");
@@ -212,6 +247,23 @@ mod tests {
         assert_eq!(names, ["x_tables", "ip_tables", "iptable_raw", "veth"]);
         let why = by_name(&kernel(folder.path()), &["none"]).unwrap_err().to_string();
         assert_eq!(why, "the kernel 6.1.0 has no module none, and it is not built in");
+    }
+
+    #[test]
+    fn a_build_tree_lists_its_modules_in_the_form_of_either_release() {
+        let tree = tempfile::tempdir().unwrap();
+        let boot = tree.path().join("arch/x86/boot");
+        fs::create_dir_all(&boot).unwrap();
+        let built = Kernel { image: boot.join("bzImage"), modules: None, ..kernel(tree.path()) };
+        assert!(all(&built).is_empty());
+        assert!(by_name(&built, &["veth"]).unwrap_err().to_string().contains("modules.order"));
+        let order = "kernel/drivers/net/veth.ko\nnet/core/pktgen.o\n";
+        fs::write(tree.path().join("modules.order"), order).unwrap();
+        let names = |paths: Vec<PathBuf>| paths.iter().filter_map(|path| stem(path)).collect::<Vec<_>>();
+        assert_eq!(names(all(&built)), ["pktgen", "veth"]);
+        let found = by_name(&built, &["veth", "pktgen"]).unwrap();
+        assert_eq!(found[0], tree.path().join("drivers/net/veth.ko"));
+        assert_eq!(names(found), ["veth", "pktgen"]);
     }
 
     #[test]

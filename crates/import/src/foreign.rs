@@ -53,6 +53,8 @@ pub struct Case {
     pub is_average: bool,
     /// Percentiles, where the tool gives them but not the observations.
     pub distribution: Option<Distribution>,
+    /// What this is one of several ways to do, where the tool compares them with each other: only such cases are compared in a report.
+    pub alternative_to: Option<String>,
     /// Why there is no figure, where the tool says that the benchmark failed.
     pub failed: Option<String>,
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use weighbridge_record::{
-    self as record, CaseId, Distribution, End, Header, Latencies, Line, Machine, Noise, PerOp, Regime,
-    SCHEMA, Skipped, StoppedBy, Summary, Tool,
+    self as record, ALTERNATIVE_TO, CaseId, Distribution, End, Header, Latencies, Line, Machine, Noise,
+    PerOp, Regime, SCHEMA, Skipped, StoppedBy, Summary, Tool,
 };
 use weighbridge_stats::{median, run_value, summarise};
 
@@ -251,6 +251,9 @@ fn completed(mut known: Machine, other: &Machine) -> Machine {
 fn case_line(id: &CaseId, case: &Case) -> record::Case {
     let mut facts = case.facts.clone();
     facts.insert("name".into(), case.name.clone());
+    if let Some(what) = &case.alternative_to {
+        facts.insert(ALTERNATIVE_TO.into(), what.clone());
+    }
     if !case.notes.is_empty() {
         facts.insert("note".into(), case.notes.join("; "));
     }
@@ -314,6 +317,7 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
         slow_share: None,
         stopped_by: StoppedBy::MaxRuns,
         per_op: PerOp { cpu_ns: median(&cpu_ns), ..PerOp::default() },
+        system_calls: None,
         series: BTreeMap::new(),
         series_ci95: BTreeMap::new(),
         beside: BTreeMap::new(),

@@ -101,6 +101,9 @@ fn hyperfine_gives_a_run_for_each_execution() {
     let found = foreign("hyperfine.json");
     let sleep = case(&found, "sleep 0.01");
     assert_eq!((sleep.runs.len(), sleep.unit.as_str()), (8, "ns/command"));
+    let alternatives = sleep.alternative_to.as_deref().expect("hyperfine compares its commands");
+    let same = |case: &Case| case.alternative_to.as_deref() == Some(alternatives);
+    assert!(found.cases.len() > 1 && found.cases.iter().all(same) && alternatives.contains("sleep 0.01"));
     close(sleep.runs[0].samples[0], 0.011909868e9);
     close(sleep.runs[0].cpu_ns.unwrap(), 0.00119375e9 + 0.000200875e9);
     assert_eq!(found.machine, None);

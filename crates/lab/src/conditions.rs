@@ -8,8 +8,10 @@
 //!
 //! A role cannot use more CPU time for an operation than the operation takes, and roles that share a CPU cannot do so
 //! together. The kernel counts the CPU time and each role its own operations, so figures that are too good because time is missing
-//! or because operations were counted twice break the law as soon as the roles are busy. It is looked at where all roles do the same
-//! batches one by one: the windows of streams and of concurrent roles begin and end in each role at another time.
+//! or because operations were counted twice break the law as soon as the roles are busy. It is looked at where roles count the
+//! operations of each sample: batches that all roles do one by one, the slices of streams, and of a stream alone its receiver. The windows
+//! of concurrent roles begin and end in each role at another time. Of a stream the messages that arrived are also compared with those that
+//! its sender counts.
 
 use crate::axis::{self, Peers, Wait};
 use crate::contract::{Caps, Prepared};
@@ -58,6 +60,7 @@ pub fn violations(case: &Prepared, measured: &Measured) -> Vec<String> {
     }
     found.extend(not_apart(case, measured));
     found.extend(uncounted(case, measured));
+    found.extend(unsent(case, measured));
     found.extend(overspent(case, measured));
     found.extend(awake(case, measured));
     found
@@ -71,8 +74,15 @@ fn misplaced(case: &Prepared, report: &RoleReport, name: &str) -> Option<String>
     Some(format!("{name} ran on CPU {} and may run on {:?}; its case says CPU {cpu}", at.cpu, at.allowed))
 }
 
-/// Policy or nice value, read back from the kernel.
+/// Policy, nice value, or another setting that has a fact of the same name, read back from the kernel.
 fn mislabelled(case: &Prepared, report: &RoleReport, name: &str) -> Option<String> {
+    let differs = |(axis, wanted): (&String, &String)| {
+        let is = report.facts.get(axis).filter(|_| axis != "nice" && wanted != axis::DEFAULT)?;
+        (is != wanted).then(|| format!("{name} has {axis} {is}; its case says {axis}={wanted}"))
+    };
+    if let Some(why) = case.params.axes.iter().find_map(differs) {
+        return Some(why);
+    }
     ["nice", "policy"].into_iter().find_map(|fact| {
         let axis = if fact == "policy" { "sched" } else { fact };
         let wanted = axis::of_role(case.params.axis(axis), report.role);
@@ -117,6 +127,25 @@ fn uncounted(case: &Prepared, measured: &Measured) -> Option<String> {
         names.get(report.role).copied().unwrap_or("a role"),
         report.counted.sampled.ops
     ))
+}
+
+/// Bytes, or messages of at most 32 bytes, that the buffers of a stream may hold when its sender begins to count.
+const IN_FLIGHT_BYTES: u64 = 4 << 20;
+
+/// More messages of a stream arrived than its sender says it sent.
+fn unsent(case: &Prepared, measured: &Measured) -> Option<String> {
+    let [sender, receiver] = &measured.roles[..] else { return None };
+    if case.pattern.id != "stream"
+        || case.target.time() == Time::Virtual
+        || case.target.caps.has(Caps::HARNESS)
+    {
+        return None;
+    }
+    let (sent, received) = (sender.counted.ops, receiver.counted.ops);
+    let in_flight = IN_FLIGHT_BYTES / (case.params.payload_bytes as u64).max(32) + 1;
+    (received as f64 > sent as f64 * (1.0 + CLOCKS_DIFFER_BY) + in_flight as f64).then(|| {
+        format!("the receiver has counted {received} messages, of which the sender has counted only {sent}")
+    })
 }
 
 /// What the clocks of CPU time and of elapsed time may differ by.

@@ -6,10 +6,12 @@
 
 mod running;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_os::counters::SystemNoise;
@@ -18,6 +20,7 @@ use causeway_os::{sched, socket};
 
 use crate::allocator;
 use crate::axis::{Idle, Peers};
+use crate::calls::{Calls, Watch};
 use crate::contract::{EndResources, Facts, Prepared};
 use crate::duet::{MAX_PARTIES, turnstile};
 use crate::idle::Spinners;
@@ -25,8 +28,9 @@ use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
-use crate::{catalogue, host::Host, interrupt::Interrupt};
+use crate::{calls, catalogue, host::Host, interrupt::Interrupt};
 use running::{Finished, Party, Peer, Running, State};
+use weighbridge_record as record;
 
 /// How long the coordinator waits before it calls a run a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +100,24 @@ pub enum SetOutcome {
     Interrupted,
 }
 
+/// What came of counting system calls.
+#[derive(Debug)]
+pub enum Counted {
+    /// The calls per operation.
+    Calls(record::SystemCalls),
+    /// The roles are threads of one process, whose calls are not told apart.
+    Threads,
+    /// The run failed, or tracing is refused.
+    Failed {
+        /// Where: the name of a [`Step`](crate::shared::Step), or `plan`.
+        step: String,
+        /// Why.
+        why: String,
+    },
+    /// By the user.
+    Interrupted,
+}
+
 /// Number, length and order of the slices of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceTiming {
@@ -125,7 +147,12 @@ pub struct PeerStart {
     pub preload: Option<PathBuf>,
     /// The control group (a folder of cgroupfs) into which the peers are moved before they begin.
     pub cgroup: Option<PathBuf>,
+    /// Whether a tracer counts their system calls.
+    pub traced: bool,
 }
+
+/// The samples of a run whose system calls are counted: some hundred operations of what takes a tracer 0.1 ms each.
+const TRACED: Timing = Timing { sample_ns: 2_000_000, samples: 8, least_samples: 2, run_ns: 16_000_000 };
 
 /// Everything a run gave.
 #[derive(Debug)]
@@ -136,6 +163,8 @@ pub struct Measured {
     pub roles: Vec<RoleReport>,
     /// Settings read back, of all roles.
     pub facts: Facts,
+    /// System calls of each role, where they were counted; the times are then those of the tracer.
+    pub system_calls: BTreeMap<usize, Calls>,
     /// Stolen time and interrupts of the whole machine meanwhile.
     pub noise: SystemNoise,
     /// From the decision to start until all were ready.
@@ -187,6 +216,24 @@ impl<'a> Coordinator<'a> {
 
     /// [`run`](Coordinator::run) with peers that are started otherwise.
     pub fn run_from(&mut self, case: &Prepared, start: &PeerStart, timing: Timing) -> Outcome {
+        self.run_alone(case, start, timing)
+    }
+
+    /// What each role calls for an operation, counted by a tracer in a short run whose figure means nothing.
+    pub fn count_calls(&mut self, case: &Prepared, start: &PeerStart) -> Counted {
+        if case.params.choice::<Peers>() == Peers::Thread {
+            return Counted::Threads;
+        }
+        match self.run_alone(case, &PeerStart { traced: true, ..start.clone() }, TRACED) {
+            Outcome::Measured(measured) => {
+                Counted::Calls(calls::per_op(case, &measured.roles, &measured.system_calls))
+            }
+            Outcome::Failed { step, why } => Counted::Failed { step, why },
+            Outcome::Interrupted => Counted::Interrupted,
+        }
+    }
+
+    fn run_alone(&mut self, case: &Prepared, start: &PeerStart, timing: Timing) -> Outcome {
         match self.run_parties(&[(case, start)], timing, None) {
             Finished::Measured(mut measured) => Outcome::Measured(Box::new(measured.remove(0))),
             Finished::Failed { step, why, .. } => Outcome::Failed { step, why },
@@ -272,7 +319,7 @@ impl<'a> Coordinator<'a> {
         place: Option<(&OwnedFd, turnstile::Party)>,
         running: &mut Running,
     ) -> io::Result<()> {
-        let shared = Shared::create()?;
+        let shared = Arc::new(Shared::create()?);
         shared.set_run_deadline(deadlines.run + Duration::from_nanos(timing.run_ns * 4));
         shared.deadline().set(deadlines.setup)?;
         let mut resources_by_role = (case.target.create)(self.host, &case.params)?;
@@ -306,7 +353,7 @@ impl<'a> Coordinator<'a> {
         (case, start): (&Prepared, &PeerStart),
         timing: Timing,
         place: Option<(&OwnedFd, turnstile::Party)>,
-        shared: &Shared,
+        shared: &Arc<Shared>,
         roles: Vec<(usize, EndResources)>,
         role_count: usize,
     ) -> io::Result<Peer> {
@@ -339,6 +386,8 @@ impl<'a> Coordinator<'a> {
                 )
             })?;
         }
+        // Before it knows what it is to do, so that no call is missed.
+        let watch = start.traced.then(|| Watch::begin(child.pid(), roles[0].0, shared)).transpose()?;
         let assignment = Assignment {
             case: case.params.id.clone(),
             cpus: case.params.cpus.clone(),
@@ -357,7 +406,7 @@ impl<'a> Coordinator<'a> {
         peer::send_assignment(control.as_fd(), assignment, shared, turnstile, &resources_by_role)?;
         // From here on only the peer holds its ends, so that its death is seen at the other end.
         drop(resources_by_role);
-        Ok(Peer { child, control, party: 0, roles: indices, state: State::Working })
+        Ok(Peer { child, control, party: 0, roles: indices, state: State::Working, watch })
     }
 
     /// The CPUs that run a spinner while no role runs on them.

@@ -218,6 +218,7 @@ mod tests {
             slow_share: None,
             stopped_by: StoppedBy::MaxRuns,
             per_op: PerOp::default(),
+            system_calls: None,
             series: Default::default(),
             distribution: None,
             series_ci95: Default::default(),

@@ -13,6 +13,7 @@ pub mod all_to_all;
 pub mod allocator;
 pub mod axis;
 pub mod buffer;
+pub mod calls;
 pub mod catalogue;
 pub mod compare;
 pub mod conditions;

@@ -22,7 +22,7 @@ use weighbridge_stats::{Decision, Stop, StoppingRule};
 
 use crate::conditions;
 use crate::contract::Prepared;
-use crate::coordinator::{Coordinator, Outcome};
+use crate::coordinator::{Coordinator, Counted, Outcome, PeerStart};
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
@@ -49,6 +49,8 @@ pub struct Settings {
     pub first_round: u32,
     /// Do cases take turns with a hub, where they can?
     pub duet: bool,
+    /// Are system calls counted, in one more run of each case?
+    pub count_calls: bool,
 }
 
 /// What a session tells while it goes on. Nothing is told during a run.
@@ -334,9 +336,31 @@ impl<'a> Session<'a> {
                 let run = record::Run { slices, ..run };
                 sink.line(Line::Run(run.clone()))?;
                 open.keep(run, turns);
+                let is_first = open.runs.len() == 1;
                 if open.is_open() {
                     self.decide(index);
                 }
+                if is_first && self.settings.count_calls {
+                    return self.count_calls(index, sink);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts the system calls of a case. Where that is refused at once, it will be for all cases, and is said once. `false` when the user
+    /// has had enough.
+    fn count_calls(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<bool> {
+        let open = &mut self.cases[index];
+        match self.coordinator.count_calls(&open.case, &PeerStart::default()) {
+            Counted::Interrupted => return Ok(false),
+            Counted::Calls(calls) => open.system_calls = Some(calls),
+            Counted::Threads => {}
+            Counted::Failed { step, why } => {
+                let case = open.case.params.id.clone();
+                let why = format!("its system calls were not counted: {why}");
+                self.settings.count_calls = self.cases.iter().any(|open| open.system_calls.is_some());
+                sink.line(Line::Skipped(record::Skipped { case, step, why }))?;
             }
         }
         Ok(true)
@@ -414,6 +438,7 @@ impl<'a> Session<'a> {
             let correlation = self.correlation(open.hub.is_ok());
             let mut line = figures::summary(open, stopped_by, &self.hubs, correlation);
             line.attempts = Some(open.attempts);
+            line.system_calls.clone_from(&open.system_calls);
             if let record::Attempts { begun, failed: failed @ 1.. } = open.attempts {
                 line.anomalies.push(format!(
                     "{failed} of {begun} runs gave no number; see the lines skipped of the record"

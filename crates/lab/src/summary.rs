@@ -140,6 +140,7 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
     let ops = runs.iter().map(|run| run.roles.iter().map(|role| role.ops).max().unwrap_or(0) as f64);
     let mut shape = counter_check::check(case, &per_op, stats::median(&ops.collect::<Vec<_>>()));
     shape.extend(repeated_flags(runs));
+    // Of runs that are timed singly only where they are slow, the percentiles would be those of slow runs.
     let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
     Summary {
         case: case.params.id.clone(),
@@ -157,9 +158,10 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
         stopped_by,
         beside: medians_beside(case, runs),
         per_op,
+        system_calls: None,
         series: median_series(runs),
         series_ci95: record::derive::series_intervals(runs),
-        distribution: Distribution::of(&timed),
+        distribution: if timed.len() == runs.len() { Distribution::of(&timed) } else { None },
         anomalies: shape,
         regimes: summary.regimes.into_iter().map(Regime::from).collect(),
     }

@@ -6,6 +6,8 @@
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
+#[path = "conformance/calls.rs"]
+mod calls;
 #[path = "conformance/carrying.rs"]
 mod carrying;
 #[path = "conformance/conditions.rs"]
@@ -44,7 +46,9 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
-    for (name, test) in TESTS.iter().chain(conditions::TESTS).chain(idle::TESTS).chain(warm::TESTS) {
+    for (name, test) in
+        TESTS.iter().chain(calls::TESTS).chain(conditions::TESTS).chain(idle::TESTS).chain(warm::TESTS)
+    {
         trials.push(runs::trial(*name, move || test(host)));
     }
     trials
@@ -67,6 +71,7 @@ const TESTS: &[Test] = &[
     ),
     ("a_failure_at_attach_death_and_a_stall_are_told_apart", faults::mock_faults),
     ("single_round_trips_are_timed_and_counted", each::timed),
+    ("round_trips_are_timed_singly_where_that_costs_next_to_nothing", each::auto),
     ("an_open_loop_counts_from_when_a_request_was_due", each::open_loop),
     ("round_trips_that_the_clock_cannot_tell_are_refused", each::too_short),
     ("a_search_by_measuring_ends_around_the_known_crossing", search::ends_around_the_crossing),

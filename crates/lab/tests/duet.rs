@@ -122,6 +122,7 @@ fn hubs_meet(host: &Host) {
         max_runs: 9,
         first_round: 0,
         duet: true,
+        count_calls: false,
     };
     let interrupt = Interrupt::install().unwrap();
     let coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::calls::SystemCalls;
 use crate::run::{PerOp, SliceSeries};
 use crate::{CaseId, Line};
 
@@ -99,6 +100,12 @@ pub struct CaseVerdict {
     /// Median over the sets of each count of B.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b_per_op: Option<PerOp>,
+    /// What the roles of A called, counted in a run of its own; absent where that was not done or refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a_system_calls: Option<SystemCalls>,
+    /// The same of B.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b_system_calls: Option<SystemCalls>,
     /// What else has to be said of this case, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -208,6 +215,8 @@ pub(crate) mod tests {
             b_value: Some(1.0),
             a_per_op: Some(PerOp::default()),
             b_per_op: Some(PerOp::default()),
+            a_system_calls: Some(SystemCalls { per_op: 2.0, roles: Vec::new() }),
+            b_system_calls: Some(SystemCalls { per_op: 3.0, roles: Vec::new() }),
             remarks: vec!["x".into()],
         };
         let claims = Claims {

@@ -167,6 +167,7 @@ mod tests {
             slow_share: None,
             stopped_by: StoppedBy::Precision,
             per_op: PerOp::default(),
+            system_calls: None,
             series: BTreeMap::new(),
             series_ci95: BTreeMap::new(),
             beside: BTreeMap::new(),

@@ -6,6 +6,7 @@
 //!
 //! `docs/record.md` describes every field with its unit; a test compares that document with these types.
 
+mod calls;
 mod case_id;
 mod check;
 mod compare;
@@ -23,6 +24,7 @@ mod ratio;
 mod run;
 mod summary;
 
+pub use calls::{RoleCalls, SystemCalls};
 pub use case_id::{CaseId, ParseCaseIdError, Place};
 pub use check::{Check, Meaning, Turn};
 pub use compare::{CaseVerdict, Claims, ComparedSet, Control, SideOfSet};
@@ -33,7 +35,7 @@ pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{End, Line, Skipped};
 pub use ratio::{Comparison, Crossover, Published, Ratio};
-pub use run::{Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
+pub use run::{ALTERNATIVE_TO, Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.

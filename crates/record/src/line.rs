@@ -184,6 +184,14 @@ mod tests {
                 stopped_by: StoppedBy::MaxRuns,
                 beside: BTreeMap::from([("broker".into(), per_op.clone())]),
                 per_op,
+                system_calls: Some(SystemCalls {
+                    per_op: 2.0,
+                    roles: vec![RoleCalls {
+                        role: "client".into(),
+                        ops: 1,
+                        calls: BTreeMap::from([("read".into(), 1.0)]),
+                    }],
+                }),
                 series: BTreeMap::from([("events_per_call".into(), 1.0)]),
                 series_ci95: BTreeMap::from([("events_per_call".into(), [1.0, 1.0])]),
                 distribution: Some(Distribution {
@@ -278,6 +286,7 @@ mod tests {
             "sysctls",
             "series",
             "series_ci95",
+            "calls",
         ];
         match value {
             Value::Object(fields) => {

@@ -39,6 +39,10 @@ pub struct Case {
     pub facts: BTreeMap<String, String>,
 }
 
+/// The fact of an imported case that says what it is one of several ways to do: cases with the same text are compared with each other, and
+/// imported cases without it with none.
+pub const ALTERNATIVE_TO: &str = "alternative_to";
+
 /// Counts per operation, summed over the roles. Absent is what could not be counted here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerOp {

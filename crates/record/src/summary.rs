@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::CaseId;
+use crate::calls::SystemCalls;
 use crate::hub::ToHub;
 use crate::latency::Distribution;
 use crate::run::PerOp;
@@ -102,6 +103,9 @@ pub struct Summary {
     pub stopped_by: StoppedBy,
     /// Median over the runs of each count.
     pub per_op: PerOp,
+    /// What the roles called, counted in a run of its own; absent where that was not done or refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_calls: Option<SystemCalls>,
     /// The same of a process beside the roles that takes part in each operation, such as a broker, by its name; it is part of `per_op`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub beside: BTreeMap<String, PerOp>,

@@ -10,7 +10,7 @@ use crate::model::{Measured, Report, Sourced};
 use crate::section::percentile_name as name;
 
 /// Names of the columns. `…_in_unit` is in the unit of the same row; `…_share` is a part of the median.
-const COLUMNS: [&str; 40] = [
+const COLUMNS: [&str; 41] = [
     "record",
     "case",
     "pattern",
@@ -42,6 +42,7 @@ const COLUMNS: [&str; 40] = [
     "migrations_per_op",
     "cycles_per_op",
     "instructions_per_op",
+    "system_calls_per_op",
     "series_medians",
     "percentiles_ns",
     "anomalies",
@@ -179,6 +180,7 @@ fn row(
         count(|per_op| per_op.migrations),
         count(|per_op| per_op.cycles),
         count(|per_op| per_op.instructions),
+        text(summary.and_then(|summary| summary.system_calls.as_ref()).map(|calls| calls.per_op.to_string())),
         text(summary.map(|summary| pairs(&summary.series))),
         text(summary.and_then(|summary| summary.distribution.as_ref()).map(percentiles)),
         text(summary.map(|summary| joined(summary.anomalies.clone()))),

@@ -18,6 +18,7 @@
 //! ```
 
 mod axis;
+mod calls;
 mod chart;
 mod coverage;
 mod csv;

@@ -308,8 +308,16 @@ fn contests(cases: &[Measured]) -> (Vec<Contest>, Option<Findings>) {
     let measured = cases.iter().filter(|case| case.summary.is_some());
     let entries: Vec<derive::Entry<'_>> = measured
         .filter_map(|case| {
-            let higher_is_better = case.higher_is_better();
-            Some(derive::Entry { case: &case.id, unit: case.unit()?, higher_is_better, runs: &case.runs })
+            let facts = case.case.as_ref().map(|case| &case.facts);
+            Some(derive::Entry {
+                case: &case.id,
+                unit: case.unit()?,
+                higher_is_better: case.higher_is_better(),
+                alternative_to: facts
+                    .and_then(|facts| facts.get(weighbridge_record::ALTERNATIVE_TO))
+                    .map(String::as_str),
+                runs: &case.runs,
+            })
         })
         .collect();
     derive::contests(&entries)

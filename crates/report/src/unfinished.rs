@@ -32,6 +32,7 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
         slow_share: None,
         stopped_by: StoppedBy::Interrupted,
         per_op: per_op(&runs),
+        system_calls: None,
         beside: BTreeMap::new(),
         series: series(&runs),
         distribution: distribution(&runs),

@@ -239,6 +239,47 @@ fn scaling_has_a_row_for_each_number_of_streams() {
 }
 
 #[test]
+fn round_trips_of_a_guest_as_multiples_of_a_pipe_beside_those_of_kdbus() {
+    let unit = "instructions/roundtrip";
+    let cases = [
+        ("roundtrip/noop/1/same-cpu", unit, 120.0),
+        ("roundtrip/pipe/1/same-cpu", unit, 13_000.0),
+        ("roundtrip/pipe/4096/same-cpu", unit, 14_000.0),
+        ("roundtrip/pipe/1/same-cpu/wait=poll", unit, 15_000.0),
+        ("roundtrip/pipe/4096/same-cpu/wait=poll", unit, 16_000.0),
+        ("roundtrip/causeway-sw/1/same-cpu", unit, 12_000.0),
+        ("roundtrip/causeway-sw/4096/same-cpu", unit, 12_800.0),
+        ("roundtrip/memfd-pass/1/same-cpu", unit, 30_000.0),
+    ];
+    let skipped = [
+        ("roundtrip/mq-posix/1/same-cpu", "this kernel has no POSIX message queues"),
+        ("roundtrip/mq-posix/4096/same-cpu", "this kernel has no POSIX message queues"),
+    ];
+    let mut reading = record("kernel-ipc", &cases, &skipped);
+    let Line::Header(header) = &mut reading.lines[0] else { panic!("a header") };
+    header.machine.clock.source = weighbridge_record::CLOCK_OF_INSTRUCTIONS.into();
+    let report = Report::from_reading(reading.clone());
+    let section = sections(&report).remove(0);
+    let [all, kdbus]: [Vec<Vec<String>>; 2] = tables(&section).try_into().unwrap();
+    let row = |rows: &[Vec<String>], first: &str| {
+        let found = rows.iter().find(|row| row[0] == first);
+        found.unwrap_or_else(|| panic!("{first} is not among {rows:?}")).clone()
+    };
+    assert_eq!(row(&all, "pipe"), ["pipe", "13000", "", "14000", ""]);
+    assert_eq!(row(&all, "causeway-sw"), ["causeway-sw", "12000", "0.923", "12800", "0.914"]);
+    assert_eq!(row(&all, "memfd-pass"), ["memfd-pass", "30000", "2.308", "not measured", ""]);
+    assert_eq!(row(&all, "mq-posix"), ["mq-posix", "skipped", "", "skipped", ""]);
+    let order: Vec<&str> = all.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(order, ["noop", "causeway-sw", "pipe", "pipe wait=poll", "memfd-pass", "mq-posix"]);
+    // 185287 round trips of a pipe in a second and 136586 of kdbus: 1.36 times its time.
+    assert_eq!(kdbus[0], ["kdbus, copy", "1 B", "136586", "1.36", "causeway-sw", "0.80", "0.590"]);
+    assert_eq!(kdbus[3][4..6], ["memfd-pass", "not measured"]);
+    let published = derived(&report).into_iter().filter(|line| matches!(line, Line::Published(_))).count();
+    assert_eq!(published, 3, "each figure beside a published one is a line");
+    assert_data_eq!(text(reading), file!["snapshots/suite-kernel-ipc-100.txt"].raw());
+}
+
+#[test]
 fn every_format_has_the_section_and_other_records_have_none() {
     let report = || Report::from_reading(record("akbench", &[("solo/getpid/0/free", "ns/op", 119.0)], &[]));
     assert!(markdown(&report()).contains("| latency\\_getpid | 95.559 | 21.436 | 119.449 | 119 |"));

@@ -6,7 +6,7 @@ use crate::evidence::Evidence;
 use crate::interval::Interval;
 use crate::normal::two_sided_z;
 use crate::regime::gap_test;
-use crate::sequential::{LOOKS, confidences};
+use crate::sequential::Looks;
 
 /// Margin within which costs are the same, unless the user says otherwise: 2 %.
 pub const DEFAULT_MARGIN: f64 = 0.02;
@@ -111,20 +111,20 @@ impl Resolution {
         asked.max((2.0 * self.with_sets(sets).exp_m1()).min(WIDEST_MARGIN))
     }
 
-    /// At how many sets two equal sides will be called equivalent within `margin` with 80 % probability: the first of [`LOOKS`]
+    /// At how many sets two equal sides will be called equivalent within `margin` with 80 % probability: the first of `looks`
     /// at which z_look + z_0.9 standard errors fit into ln(1 + margin) (two one-sided tests at no difference; Phillips 1990).
     /// `None` where the last look does not suffice.
     ///
     /// # Panics
     /// If `margin` is not positive.
-    pub fn sets_needed(self, margin: f64) -> Option<usize> {
+    pub fn sets_needed(self, margin: f64, looks: &Looks) -> Option<usize> {
         assert!(margin > 0.0, "a margin of {margin}");
         let deviation = self.half_width / two_sided_z(0.05) * (self.sets as f64).sqrt();
         let fits = |(sets, confidence): (usize, f64)| {
             let errors = two_sided_z(1.0 - confidence) + two_sided_z(0.2);
             (errors * deviation <= margin.ln_1p() * (sets as f64).sqrt()).then_some(sets)
         };
-        LOOKS.into_iter().zip(confidences()).find_map(fits)
+        looks.iter().find_map(fits)
     }
 }
 
@@ -285,7 +285,7 @@ mod tests {
         assert!((still.with_sets(48) - still.half_width / 2.0).abs() < 1e-12);
         assert!(Resolution::of(&control(0.05)).unwrap().has_moved);
         assert_eq!(Resolution::of(&Evidence::Paired(vec![0.0; 5])), None);
-        let needed = [0.2, 0.02, 0.01, 0.002].map(|margin| still.sets_needed(margin));
+        let needed = [0.2, 0.02, 0.01, 0.002].map(|margin| still.sets_needed(margin, &Looks::default()));
         assert_eq!(needed[0], Some(8));
         assert!(needed[1] > needed[0] && needed[3].is_none(), "{needed:?}");
     }

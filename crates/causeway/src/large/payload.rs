@@ -30,6 +30,9 @@ pub struct LargeMessage {
     pub sequence: u32,
     /// The topic that the publisher set; 0 by default.
     pub topic: u32,
+    /// Messages of this publisher that this subscriber lost before this one, as [`Message::lost_before`](crate::Message::lost_before)
+    /// says; those whose payloads were gone count, too.
+    pub lost_before: Option<u32>,
 }
 
 /// A payload where its publisher wrote it. Until it is dropped, a publisher that waits for this subscriber leaves it alone. It may be kept

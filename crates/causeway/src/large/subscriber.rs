@@ -12,7 +12,7 @@ use crate::log::{Frame, Position};
 use crate::message::Received;
 use crate::outcome::{RecvTimeoutError, TryRecvError};
 use crate::subscriber::{Subscriber, Waited};
-use crate::wire::{ANSWER_TIME, Message, Op, answer, ask, take_fds};
+use crate::wire::{Message, Op, take_fds};
 
 /// Receives payloads by reference. [`Group::large_subscribe`](crate::Group::large_subscribe) makes one.
 ///
@@ -133,14 +133,14 @@ impl Files {
         let Some(frame) = subscriber.copy_next()? else { return subscriber.loss_or_empty() };
         if frame.correlation != CORRELATION {
             let payload = LargePayload::copied(subscriber.copied(&frame));
-            subscriber.pass(&frame);
-            return Ok(Received::Message(message(&frame, payload)));
+            let lost_before = subscriber.pass(&frame);
+            return Ok(Received::Message(message(&frame, payload, lost_before)));
         }
         let Some(reference) = Reference::from_bytes(subscriber.copied(&frame)) else {
             subscriber.pass(&frame);
             return Err(Error::invalid("message", "it is no reference to a payload").into());
         };
-        let (_, page, log) = subscriber.connection();
+        let (page, log) = subscriber.page_and_log();
         // Before the cursor passes the message: from there on publishers look at the reference. PAIR payload-reference
         let Some(announced) = Announced::new(page, log, reference.file) else {
             return Err(Error::TooManyReferences.into());
@@ -148,14 +148,13 @@ impl Files {
         let is_only = announced.is_only();
         match self.find(subscriber, reference, frame.publisher, announced) {
             Ok(payload) => {
-                subscriber.pass(&frame);
-                Ok(Received::Message(message(&frame, payload)))
+                let lost_before = subscriber.pass(&frame);
+                Ok(Received::Message(message(&frame, payload, lost_before)))
             }
             Err(Miss::Held) if !is_only => Err(Error::TooManyReferences.into()),
             Err(Miss::Gone | Miss::Held) => {
-                subscriber.pass(&frame);
                 self.lost += 1;
-                Ok(Received::Lost { messages: 1, bytes: frame.end - frame.position })
+                Ok(Received::lost(subscriber.pass_as_lost(&frame)))
             }
             Err(Miss::Failed(error)) => {
                 if matches!(error, Error::Invalid { .. }) {
@@ -215,25 +214,15 @@ impl Files {
     }
 }
 
-fn message(frame: &Frame, payload: LargePayload) -> LargeMessage {
+fn message(frame: &Frame, payload: LargePayload, lost_before: Option<u32>) -> LargeMessage {
     let Frame { position, publisher, sequence, topic, .. } = *frame;
-    LargeMessage { payload, position: Position(position), publisher, sequence, topic }
+    LargeMessage { payload, position: Position(position), publisher, sequence, topic, lost_before }
 }
-
-/// Answers that a server may have left unread; it has no space for more.
-const LATE_ANSWERS_MAX: usize = 16;
 
 /// The descriptor of a file, from the server.
 fn fetch(subscriber: &Subscriber, reference: Reference) -> Result<std::os::fd::OwnedFd> {
-    let (socket, ..) = subscriber.connection();
-    // Answers that came too late for earlier requests.
-    for _ in 0..LATE_ANSWERS_MAX {
-        if matches!(answer(socket, Some(Duration::ZERO)), Err(Error::NoAnswer | Error::ServerGone)) {
-            break;
-        }
-    }
     let wanted = reference.pool_and_index();
-    let (granted, fds) = ask(socket, Message::new(Op::Payload, &wanted), Some(ANSWER_TIME))?;
+    let (granted, fds) = subscriber.ask_server(Message::new(Op::Payload, &wanted))?;
     if granted.op != Op::Granted || granted.words[..2] != wanted {
         return Err(Error::invalid("answer", format!("{:?} to a request for a payload", granted.op)));
     }

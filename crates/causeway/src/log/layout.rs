@@ -11,7 +11,7 @@ use super::word::PUBLISHERS_MAX;
 /// First eight bytes of a log: `CAUSEWY1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CAUSEWY1");
 /// Changes whenever the meaning of any byte changes. A process that finds another number refuses the log.
-pub const ABI: u32 = 5;
+pub const ABI: u32 = 6;
 /// Smallest and largest capacity, as powers of two: 4 KiB and 1 GiB.
 pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 /// Subscribers that one group can have.
@@ -56,9 +56,14 @@ pub struct LogHeader {
     pub epoch: QuietU64,
     /// Binary logarithm of the capacity.
     pub capacity_log2: QuietU64,
-    /// Position of the first frame; a multiple of the capacity.
+    /// Position of the first frame, where the log before it ended; [`NOT_BEGUN`] until that is known.
     pub start: QuietU64,
+    /// The number at which messages are counted from `start` on: those before it, as far as they were decided then.
+    pub messages: QuietU64,
 }
+
+/// The first position of a log that publishers may map, and not yet use: the log before it has not ended.
+pub const NOT_BEGUN: u64 = u64::MAX;
 
 /// What one publisher tells the server. A cache line of its own, which nobody else writes.
 #[derive(Debug, Default)]
@@ -167,6 +172,10 @@ pub struct Status {
     pub present: [AtomicU64; PRESENT_WORDS],
     /// Per subscriber slot: the generation that uses it, 0 for none.
     pub subscribers: [AtomicU32; SUBSCRIBERS_MAX],
+    /// Number of the present log, stored before the log before it ends.
+    pub epoch: AtomicU64,
+    /// First position of the present log, stored when it begins.
+    pub log_start: AtomicU64,
 }
 
 impl Status {
@@ -261,6 +270,8 @@ impl Default for Status {
             killed_publishers: AtomicU64::new(0),
             present: std::array::from_fn(|_| AtomicU64::new(0)),
             subscribers: std::array::from_fn(|_| AtomicU32::new(0)),
+            epoch: AtomicU64::new(0),
+            log_start: AtomicU64::new(0),
         }
     }
 }
@@ -276,6 +287,7 @@ mod checked {
     const _: () = assert!(offset_of!(LogHeader, epoch) == 0x20);
     const _: () = assert!(offset_of!(LogHeader, capacity_log2) == 0x28);
     const _: () = assert!(offset_of!(LogHeader, start) == 0x30);
+    const _: () = assert!(offset_of!(LogHeader, messages) == 0x38);
 
     const _: () = assert!(offset_of!(Tail, limit) == 0x000);
     const _: () = assert!(offset_of!(Tail, floor) == 0x080);
@@ -316,6 +328,8 @@ mod checked {
     const _: () = assert!(offset_of!(Status, phase) == 0x110);
     const _: () = assert!(offset_of!(Status, present) == 0x120);
     const _: () = assert!(offset_of!(Status, subscribers) == 0x1a0);
+    const _: () = assert!(offset_of!(Status, epoch) == 0x11a0);
+    const _: () = assert!(offset_of!(Status, log_start) == 0x11a8);
     const _: () = assert!(size_of::<Status>() as u64 <= STATUS_BYTES);
 }
 

@@ -18,8 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use causeway_os::memory::{self, Access, Mapping, Seals};
 
 use super::copy::{copy_in, copy_out};
-use super::layout::{ABI, CAPACITY_LOG2, LogHeader, MAGIC, PREFIX_BYTES, TAIL_OFFSET, Tail};
+use super::layout::{ABI, CAPACITY_LOG2, LogHeader, MAGIC, NOT_BEGUN, PREFIX_BYTES, TAIL_OFFSET, Tail};
 use super::memory::Memory;
+use super::server;
 use super::word::{FREE_KEY_MASK, GRANULE_BYTES, HEADER_BYTES};
 use super::writer::{Claim, Kind, Writer};
 use crate::error::{Error, Result};
@@ -52,6 +53,7 @@ pub struct MappedLog {
     lap_shift: u32,
     kind: Kind,
     key: u32,
+    epoch: u64,
 }
 
 impl MappedLog {
@@ -61,6 +63,24 @@ impl MappedLog {
         kind: Kind,
         capacity_bytes: u64,
         group_id: [u64; 2],
+    ) -> Result<(OwnedFd, MappedLog)> {
+        let (fd, log) = MappedLog::create_epoch(name, kind, capacity_bytes, group_id, 0)?;
+        log.begin(None, 0);
+        Ok((fd, log))
+    }
+
+    /// As [`MappedLog::create`], for the log that will come after this one. Publishers may map it; it is used once it has begun.
+    pub fn create_next(&self, name: &str, capacity_bytes: u64) -> Result<(OwnedFd, MappedLog)> {
+        let group_id = self.header_page().group_id.each_ref().map(|half| half.load(Ordering::Relaxed));
+        MappedLog::create_epoch(name, self.kind, capacity_bytes, group_id, self.epoch + 1)
+    }
+
+    fn create_epoch(
+        name: &str,
+        kind: Kind,
+        capacity_bytes: u64,
+        group_id: [u64; 2],
+        epoch: u64,
     ) -> Result<(OwnedFd, MappedLog)> {
         let log2 = capacity_bytes.checked_ilog2().unwrap_or(0);
         if !capacity_bytes.is_power_of_two() || !CAPACITY_LOG2.contains(&log2) {
@@ -85,14 +105,31 @@ impl MappedLog {
             word.store(value, Ordering::Relaxed);
         }
         header.capacity_log2.store(u64::from(log2), Ordering::Relaxed);
-        let log = MappedLog { key: key_of(group_id[0]), ..log };
-        log.header(0).store(log.free(0).0, Ordering::Relaxed);
+        header.epoch.store(epoch, Ordering::Relaxed);
+        header.start.store(NOT_BEGUN, Ordering::Relaxed);
+        let log = MappedLog { key: key_of(group_id[0]), epoch, ..log };
         log.header_page().magic.store(MAGIC, Ordering::Release);
-        if kind == Kind::Single {
-            log.tail().limit.store(u64::MAX, Ordering::Release);
-        }
         memory::add_seals(&fd, Seals::SHRINK | Seals::GROW)?;
         Ok((fd, log))
+    }
+
+    /// Makes a new log the continuation of `previous`, which ends at `position`.
+    pub fn begin(&self, previous: Option<&MappedLog>, position: u64) {
+        let messages = server::begin(self, self.kind, previous, position);
+        self.header_page().messages.store(messages, Ordering::Relaxed);
+        self.header_page().start.store(position, Ordering::Release); // PAIR log-start
+    }
+
+    /// The first position of this log, and the number at which it counts messages; `None` until it has begun.
+    pub fn start(&self) -> Option<(u64, u64)> {
+        let start = self.header_page().start.load(Ordering::Acquire); // PAIR log-start
+        let messages = self.header_page().messages.load(Ordering::Relaxed);
+        (start != NOT_BEGUN).then_some((start, messages))
+    }
+
+    /// The number of this log in the life of its group.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Seals a log: from now on no process can map it writable or change its length.
@@ -125,12 +162,13 @@ impl MappedLog {
             return Err(Error::invalid("log descriptor", "it has holes: its memory is not reserved"));
         }
         let log = MappedLog::map(fd, Kind::Single, capacity, access)?;
-        let kind = log.check_header(log2)?;
+        let kind = log.check_header(log2, access)?;
         // Mapped page by page now, and not while messages wait.
         log.prefix.prefault()?;
         log.ring.prefault()?;
         let key = key_of(log.header_page().group_id[0].load(Ordering::Relaxed));
-        Ok(MappedLog { kind, key, ..log })
+        let epoch = log.header_page().epoch.load(Ordering::Relaxed);
+        Ok(MappedLog { kind, key, epoch, ..log })
     }
 
     fn map(fd: &OwnedFd, kind: Kind, capacity: u64, access: Access) -> Result<MappedLog> {
@@ -140,10 +178,10 @@ impl MappedLog {
         prefix.dont_fork()?;
         ring.dont_fork()?;
         let (granule_mask, lap_shift) = ((capacity - 1) & !(GRANULE_BYTES - 1), capacity.trailing_zeros());
-        Ok(MappedLog { prefix, ring, capacity, granule_mask, lap_shift, kind, key: 1 })
+        Ok(MappedLog { prefix, ring, capacity, granule_mask, lap_shift, kind, key: 1, epoch: 0 })
     }
 
-    fn check_header(&self, capacity_log2: u32) -> Result<Kind> {
+    fn check_header(&self, capacity_log2: u32, access: Access) -> Result<Kind> {
         let header = self.header_page();
         let invalid = |what: String| Err(Error::invalid("log header", what));
         let magic = header.magic.load(Ordering::Acquire);
@@ -163,10 +201,10 @@ impl MappedLog {
                 "it states a capacity of 2^{stated} bytes in a file for 2^{capacity_log2}"
             ));
         }
-        if header.start.load(Ordering::Relaxed) != 0 {
-            return invalid(
-                "it starts in the middle of a group's life, which this version does not support".into(),
-            );
+        let start = header.start.load(Ordering::Acquire);
+        let may_wait = access == Access::ReadWrite && start == NOT_BEGUN;
+        if !may_wait && (start >= u64::MAX / 2 || !start.is_multiple_of(GRANULE_BYTES)) {
+            return invalid(format!("it begins at position {start:#x}"));
         }
         match kind {
             0 => Ok(Kind::Single),
@@ -386,14 +424,15 @@ mod tests {
     #[test]
     fn a_header_with_impossible_values_is_refused() {
         type Damage = fn(&LogHeader);
-        let damages: [(Damage, &str); 4] = [
+        let damages: [(Damage, &str); 5] = [
             (|header| header.abi_and_kind.store(7, Ordering::Relaxed), "ABI 7"),
             (
                 |header| header.abi_and_kind.store((9 << 32) | u64::from(ABI), Ordering::Relaxed),
                 "unknown kind 9",
             ),
             (|header| header.capacity_log2.store(64, Ordering::Relaxed), "2^64"),
-            (|header| header.start.store(64, Ordering::Relaxed), "middle"),
+            (|header| header.start.store(65, Ordering::Relaxed), "0x41"),
+            (|header| header.start.store(NOT_BEGUN, Ordering::Relaxed), "0xffff"),
         ];
         for (damage, expected) in damages {
             let (fd, log) = MappedLog::create("test", Kind::Single, 4096, [0, 0]).unwrap();

@@ -96,6 +96,11 @@ impl<M: Memory> Reader<M> {
         Ok(reader)
     }
 
+    /// A reader at the beginning of a log, whose first position and number of messages are these.
+    pub fn begin(memory: M, position: u64, messages: u64) -> Reader<M> {
+        Reader { memory, position, messages, limit: 0 }
+    }
+
     /// The memory that this reader reads.
     pub fn memory(&self) -> &M {
         &self.memory

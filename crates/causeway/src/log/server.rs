@@ -48,9 +48,9 @@ pub fn settle<M: Memory>(memory: &M, owner: u8) -> Result<usize, Corrupt> {
     }
 }
 
-/// Ends a shared log: every publisher and subscriber that reaches its end finds it sealed. Frames claimed before stay valid
-/// and lie before the end.
-pub fn end_log<M: Memory>(memory: &M) -> Result<(), Corrupt> {
+/// Ends a log that has several publishers, or none: every publisher and subscriber that reaches its end finds it sealed. Frames
+/// claimed before stay valid and lie before the end. Returns where that is.
+pub fn end_log<M: Memory>(memory: &M) -> Result<u64, Corrupt> {
     let tail = memory.tail();
     let mut position = tail.hint.load(Ordering::Acquire);
     loop {
@@ -58,20 +58,79 @@ pub fn end_log<M: Memory>(memory: &M) -> Result<(), Corrupt> {
         let sealed = free.with_state(State::Sealed);
         let header = memory.header(position);
         let found = match header.compare_exchange(free.0, sealed.0, Ordering::SeqCst, Ordering::Acquire) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(position),
             Err(found) => Word(found),
         };
         fence(Ordering::Acquire); // PAIR floor-payload
         if tail.floor.load(Ordering::Relaxed) > position {
             position = tail.hint.load(Ordering::Acquire);
         } else if found == sealed {
-            return Ok(());
+            return Ok(position);
         } else if found.lap() != memory.lap(position) || found.span_bytes() == 0 {
             return Err(Corrupt { position, word: found });
         } else {
             position += found.span_bytes();
         }
     }
+}
+
+/// Makes an empty log the continuation of `previous`, which ends at `position`: numbers of messages and subscribers that were
+/// demoted go over. Returns how many messages the publishers have counted so far. The caller then shows the log to others.
+pub fn begin<M: Memory>(memory: &M, kind: Kind, previous: Option<&M>, position: u64) -> u64 {
+    let tail = memory.tail();
+    if let Some(previous) = previous {
+        carry_counts(previous, memory);
+        let demoted = previous.tail().demoted.iter().map(|word| word.load(Ordering::Relaxed));
+        tail.demoted
+            .iter()
+            .zip(demoted)
+            .for_each(|(word, generation)| word.store(generation, Ordering::Relaxed));
+        tail.given_up.store(previous.tail().given_up.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let messages = published(memory);
+    memory.header(position).store(memory.free(position).0, Ordering::Relaxed);
+    tail.marks[0].position.store(position, Ordering::Relaxed);
+    tail.marks[0].messages.store(messages, Ordering::Relaxed);
+    tail.hint.store(position, Ordering::Release);
+    tail.floor.store(position, Ordering::Release);
+    let limit = if kind == Kind::Single { u64::MAX } else { position };
+    tail.limit.store(limit, Ordering::Release); // PAIR log-limit
+    messages
+}
+
+/// Takes over the numbers of messages of publishers that have published to `previous` after `next` began: with frames that they had
+/// claimed before.
+pub fn carry_counts<M: Memory>(previous: &M, next: &M) {
+    for (old, new) in previous.tail().publishers.iter().zip(&next.tail().publishers) {
+        new.published.fetch_max(old.published.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Messages of all epochs up to that of `memory`, as far as their publishers have counted them.
+pub fn published<M: Memory>(memory: &M) -> u64 {
+    let counts = memory.tail().publishers.iter().map(|words| words.published.load(Ordering::Relaxed));
+    counts.fold(0, u64::wrapping_add)
+}
+
+/// Whether no publisher has an unfinished frame in a log that has ended. A log that publishers have corrupted counts as finished:
+/// nothing in it is decided any more.
+pub fn is_finished<M: Memory>(memory: &M) -> bool {
+    let tail = memory.tail();
+    tail.publishers.iter().enumerate().all(|(owner, words)| {
+        let position = words.claim.load(Ordering::Relaxed);
+        if !position.is_multiple_of(GRANULE_BYTES) || tail.floor.load(Ordering::Acquire) > position {
+            return true;
+        }
+        let word = Word(memory.header(position).load(Ordering::Acquire)); // PAIR log-commit
+        let is_its = word.lap() == memory.lap(position) && usize::from(word.owner()) == owner;
+        let sequence = (memory.meta(position)[1].load(Ordering::Relaxed) >> 32) as u32;
+        match word.state() {
+            Some(State::Busy) => !is_its,
+            // Not counted yet.
+            Some(State::Done) => !is_its || sequence != words.published.load(Ordering::Relaxed) as u32,
+            _ => true,
+        }
+    })
 }
 
 /// Frames that may lie between the hint and the end: what fits between two updates of the hint, and what publishers add
@@ -106,12 +165,12 @@ pub fn end_of<M: Memory>(memory: &M, kind: Kind) -> Result<(u64, u64), Corrupt> 
             _ => return Err(Corrupt { position, word }),
         }
     }
-    let published = tail.publishers.iter().map(|words| words.published.load(Ordering::Relaxed));
+    let published = published(memory);
     let messages = match kind {
-        Kind::Shared => published.fold(0, u64::wrapping_add),
+        Kind::Shared => published,
         Kind::Single => {
             let marked = tail.marks.each_ref().map(|mark| mark.messages.load(Ordering::Relaxed));
-            let known = published.fold(0, u64::wrapping_add).max(marked[0]).max(marked[1]);
+            let known = published.max(marked[0]).max(marked[1]);
             let since = last_sequence.map_or(0, |last| last.wrapping_add(1).wrapping_sub(known as u32));
             known.wrapping_add(u64::from(since))
         }

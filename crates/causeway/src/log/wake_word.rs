@@ -43,6 +43,11 @@ impl WakeWord {
         })
     }
 
+    /// The word for the next log of the group.
+    pub fn continue_in(&mut self, log: Arc<MappedLog>) {
+        self.log = log;
+    }
+
     /// Wakes the threads that sleep on the word with one of these bits. Returns whether the kernel did it.
     pub fn wake(&self, bits: u32) -> bool {
         match bits {

@@ -91,6 +91,24 @@ impl<M: Memory> Writer<M> {
         Writer { memory, kind, owner, next, limit: 0, published, hint_shift, stamped: u64::MAX }
     }
 
+    /// Goes on in the log after this one, which has begun. To be called without a claim.
+    pub fn continue_in(&mut self, memory: M) {
+        let published = self.published;
+        *self = Writer::new(memory, self.kind, self.owner);
+        self.published = published;
+        self.own_words().published.store(published, Ordering::Relaxed);
+    }
+
+    /// Ends a log of one publisher. Returns where.
+    pub fn end_log(&mut self) -> u64 {
+        assert!(self.kind == Kind::Single, "other publishers may claim the next frame");
+        self.own_words().published.store(self.published, Ordering::Relaxed);
+        let sealed = self.memory.free(self.next).with_state(State::Sealed);
+        self.memory.header(self.next).store(sealed.0, Ordering::Release); // PAIR log-commit
+        full_fence(); // PAIR log-armed: the fence in `Waiter::arm`
+        self.next
+    }
+
     /// The memory that this writer writes to.
     pub fn memory(&self) -> &M {
         &self.memory

@@ -16,6 +16,7 @@ use causeway_os::futex;
 use causeway_os::socket::{refuse_descriptors, stream_pair};
 use rustix::net::sockopt;
 
+use super::epochs::GETS_LOGS;
 use super::places::Share;
 use super::state::{Answer, Connection, Role, State};
 use crate::error::{Refusal, Result};
@@ -35,19 +36,23 @@ pub(super) const NOTICES_BYTES: usize = 2304;
 const LATE_TIME: Duration = Duration::from_secs(60);
 
 impl State {
-    pub(super) fn grant_publisher(&mut self, token: u64) -> Answer {
+    pub(super) fn grant_publisher(&mut self, epoll: &OwnedFd, token: u64) -> Answer {
         let connection = self.connections.get(&token).ok_or(Refusal::NotUnderstood)?;
         let local = connection.local;
         if !local && !self.options.publishers.admits(connection.peer) {
             return Err(Refusal::Forbidden);
         }
         let status = self.status.words();
-        let taken = status.publishers.load(Ordering::Relaxed);
+        let taken = status.publishers.load(Ordering::Relaxed) | self.joiners();
         let ended = status.phase.load(Ordering::Relaxed) == 2;
         let slots = if self.options.kind == Kind::Single { 1 } else { PUBLISHERS_MAX as u32 };
         let remote_taken = (taken & !status.local_publishers.load(Ordering::Relaxed)).count_ones();
         if !local && (self.is_sealed() || remote_taken >= self.options.remote_publishers) {
-            return Err(Refusal::PublishersFixed);
+            return match self.options.late_publishers && self.admits_local_publishers && !ended {
+                true => self.grant_late_publisher(epoll, token),
+                false if self.options.late_publishers => Err(Refusal::Ended),
+                false => Err(Refusal::PublishersFixed),
+            };
         }
         let slot = (!taken).trailing_zeros();
         match self.options.kind {
@@ -56,15 +61,21 @@ impl State {
             Kind::Shared if slot >= slots => return Err(Refusal::TooMany),
             Kind::Single | Kind::Shared => {}
         }
-        self.admit_publisher(token, slot as u8, local)
+        self.admit_publisher(epoll, token, slot as u8, local)
     }
 
-    fn admit_publisher(&mut self, token: u64, slot: u8, local: bool) -> Answer {
+    fn admit_publisher(&mut self, epoll: &OwnedFd, token: u64, slot: u8, local: bool) -> Answer {
+        let logs = match self.options.late_publishers && !local {
+            true => Some(self.connect_for_logs(epoll, token, slot)?),
+            false => None,
+        };
         let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
         let [status, log, lifeline] = [&self.status_fd, &self.log_fd, &self.lifeline.alive].map(AsFd::as_fd);
         let mut fds = if local { vec![status, lifeline] } else { vec![status, log, lifeline] };
         fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
-        let granted = Message::new(Op::Granted, &[u32::from(slot)]);
+        fds.extend(logs.as_ref().map(AsFd::as_fd));
+        let flags = if logs.is_some() { GETS_LOGS } else { 0 };
+        let granted = Message::new(Op::Granted, &[u32::from(slot), flags]);
         granted.send(&connection.socket, &fds).map_err(|_| Refusal::PublisherStuck)?;
         // Notices that the publisher has not read take descriptors of this user; it fetches those that do not fit.
         let _ = sockopt::set_socket_send_buffer_size(&connection.socket, NOTICES_BYTES);
@@ -163,8 +174,9 @@ impl State {
         ];
         fds.extend(self.wake_page_fd.as_ref().map(AsFd::as_fd));
         let _ = Message::new(Op::Granted, &[slot as u32, generation, trust]).send(&connection.socket, &fds);
-        let subscriber =
+        let mut subscriber =
             SubscriberHandle::new(slot, generation, policy, Arc::new(page), Some(doorbell), None);
+        subscriber.epoch = self.log.epoch();
         self.joining.insert(token, (subscriber, page_fd));
         Ok(())
     }
@@ -179,12 +191,24 @@ impl State {
         Some(index * 64 + taken[index].trailing_ones() as usize)
     }
 
+    /// Whether all publishers of other processes can map another log.
+    pub(super) fn can_resize(&self) -> bool {
+        let status = self.status.words();
+        let remote =
+            status.publishers.load(Ordering::Relaxed) & !status.local_publishers.load(Ordering::Relaxed);
+        (self.options.late_publishers || remote == 0) && self.awaited_publishers == 0
+    }
+
     /// The subscriber has mapped its page and sealed it: from here on publishers know it.
     pub(super) fn register(&mut self, token: u64, slot: usize) -> Answer {
         let (subscriber, page_fd) = self.joining.remove(&token).ok_or(Refusal::NotUnderstood)?;
         let connection = self.connections.get_mut(&token).ok_or(Refusal::NotUnderstood)?;
         connection.role = Role::Client;
         SubscriberPage::check_sealed(&page_fd).map_err(|_| Refusal::NotUnderstood)?;
+        if subscriber.epoch != self.log.epoch() {
+            // The log that it was given has ended meanwhile, and was not kept for it: it tries again.
+            return Err(Refusal::TooLate);
+        }
         // An initial cursor at the oldest message: the subscriber moves it to where it begins.
         let start = Reader::join(&*self.log).map_err(|_| Refusal::NotUnderstood)?.position();
         subscriber.words().cursor.store(start, Ordering::Release);
@@ -244,27 +268,29 @@ impl State {
 
     pub(super) fn remove_publisher(&mut self, slot: u8) {
         if self.options.kind == Kind::Shared {
-            // A log that publishers have corrupted cannot be repaired; its subscribers report that.
-            let _ = server::settle(&*self.log, slot);
+            self.settle_ended_logs(slot);
         } else {
+            self.cancel_roll();
             self.log.tail().publishers_waiting.fetch_and(!(1 << slot), Ordering::Relaxed);
         }
         let status = self.status.words();
         status.local_publishers.fetch_and(!(1 << slot), Ordering::Relaxed);
         let left = status.publishers.fetch_and(!(1 << slot), Ordering::AcqRel) & !(1 << slot);
-        let none_can_join = self.options.remote_publishers > 0 || !self.admits_local_publishers;
-        let no_more = self.options.kind == Kind::Single || (none_can_join && left == 0);
+        let has_all = self.options.remote_publishers > 0 && !self.options.late_publishers;
+        let none_can_join = has_all || !self.admits_local_publishers;
+        let no_more = self.options.kind == Kind::Single || (none_can_join && left | self.joiners() == 0);
         if no_more && self.is_sealed() {
             status.phase.store(2, Ordering::Release);
         }
         // It may have died after its commit and before it woke the subscribers.
         self.wake_all_subscribers();
+        self.drop_ended_logs();
     }
 
     pub(super) fn admit_no_more_local_publishers(&mut self) {
         self.admits_local_publishers = false;
         let status = self.status.words();
-        if self.is_sealed() && status.publishers.load(Ordering::Relaxed) == 0 {
+        if self.is_sealed() && status.publishers.load(Ordering::Relaxed) | self.joiners() == 0 {
             status.phase.store(2, Ordering::Release);
             self.wake_all_subscribers();
         }
@@ -291,6 +317,7 @@ impl State {
             }
         }
         self.pages.remove(&slot);
+        self.drop_ended_logs();
     }
 
     /// Disconnects the subscriber in a slot. Returns whether there was one.
@@ -310,6 +337,7 @@ impl State {
         // The evicted publisher may still write to what becomes padding. The log is ended first, so that the memory is never
         // claimed for another message. If that fails, everything stays as it is.
         server::end_log(&*self.log)?;
+        self.cancel_roll();
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.role = Role::Client;
         }
@@ -349,7 +377,7 @@ mod tests {
                 *state.connections.keys().next_back().unwrap()
             };
             let publisher = connect(&mut state);
-            state.grant_publisher(publisher).unwrap();
+            state.grant_publisher(&epoll, publisher).unwrap();
             for slot in 0..SUBSCRIBERS {
                 let token = connect(&mut state);
                 state.grant_subscriber(token, Policy::Lossy).unwrap();

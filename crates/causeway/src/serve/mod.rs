@@ -4,6 +4,7 @@
 //! [`state`] and [`admission`].
 
 mod admission;
+mod epochs;
 mod listener;
 mod payload_files;
 mod payloads;
@@ -11,6 +12,7 @@ mod places;
 mod report;
 mod state;
 
+pub use epochs::{GETS_LOGS, IS_LATE};
 pub use listener::{Listener, absolute, connect_to};
 pub use places::{Places, Share};
 pub use report::{PublisherReport, Report, SubscriberReport};
@@ -18,9 +20,9 @@ pub use report::{PublisherReport, Report, SubscriberReport};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_os::socket::seqpacket_pair;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -30,6 +32,7 @@ use rustix::net::{SocketFlags, accept_with};
 use rustix::time::Timespec;
 
 use crate::error::{Error, Result};
+use crate::log::Writer;
 use crate::log::mapped::MappedLog;
 use crate::options::GroupOptions;
 use crate::wire::receive;
@@ -43,6 +46,9 @@ const STOP: u64 = 3;
 
 /// Threads that may read requests at the same time, on kernels where a read can block. A request beyond them ends its connection.
 const READERS_MAX: usize = 64;
+
+/// How long one wait for a log that is being made lasts; its end is announced.
+const MAKING_SLICE: Duration = Duration::from_secs(1);
 
 /// A group that this process serves. Its drop ends the connections to all peers.
 #[derive(Debug)]
@@ -58,6 +64,8 @@ struct Shared {
     stop: OwnedFd,
     /// Threads that read one request each: see [`Shared::read`].
     readers: AtomicUsize,
+    /// A roll is over.
+    rolled: Condvar,
 }
 
 impl Host {
@@ -73,6 +81,7 @@ impl Host {
             epoll,
             stop,
             readers: AtomicUsize::new(0),
+            rolled: Condvar::new(),
         });
         let served = Arc::clone(&shared);
         let thread = crate::reservation::spawn("causeway-serve", move || served.run())
@@ -127,6 +136,34 @@ impl Host {
         self.shared.lock().disconnect_subscriber(&self.shared.epoll, subscriber)
     }
 
+    /// See [`Group::resize`](crate::Group::resize).
+    pub fn resize(&self, capacity_bytes: u64) -> Result<()> {
+        let mut state = self.shared.wait_while_rolling(self.shared.lock());
+        if !state.can_resize() {
+            return Err(Error::invalid(
+                "call",
+                "the publishers of this group are in other processes, which were not prepared for another log; create it with \
+                 GroupOptions::late_publishers",
+            ));
+        }
+        state.want_log(capacity_bytes).map_err(Error::Refused)?;
+        if let Some(wanted) = state.take_wanted_log() {
+            drop(state);
+            let made = wanted.make();
+            state = self.shared.lock();
+            let added = state.add_log(&self.shared.epoll, made);
+            self.shared.rolled.notify_all();
+            added?;
+        }
+        drop(self.shared.wait_while_rolling(state));
+        Ok(())
+    }
+
+    /// Ends the log of one publisher, which is `writer`, and returns the one to go on in.
+    pub fn begin_next(&self, writer: &mut Writer<Arc<MappedLog>>) -> Result<Arc<MappedLog>> {
+        self.shared.lock().begin_next(|_| Ok(writer.end_log()))
+    }
+
     /// See [`Group::evict`](crate::Group::evict).
     pub fn evict(&self, publisher: u8) -> Result<bool> {
         self.shared.lock().evict(publisher)
@@ -146,6 +183,18 @@ impl Drop for Host {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while a log is made, and until all publishers have mapped it or have had the time for it.
+    fn wait_while_rolling<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.is_making_log() || state.roll_deadline().is_some() {
+            let left = state
+                .roll_deadline()
+                .map_or(MAKING_SLICE, |end| end.saturating_duration_since(Instant::now()));
+            (state, _) = self.rolled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state.end_late_rolls(&self.epoll);
+        }
+        state
     }
 
     fn run(self: &Arc<Self>) {
@@ -171,9 +220,13 @@ impl Shared {
                     _ => self.read(token),
                 }
             }
+            let mut state = self.lock();
             if left.is_some() {
-                self.lock().end_visits(&self.epoll);
+                state.end_visits(&self.epoll);
+                state.end_late_rolls(&self.epoll);
             }
+            drop(state);
+            self.rolled.notify_all();
         }
     }
 
@@ -183,7 +236,8 @@ impl Shared {
         let mut state = self.lock();
         let Some(socket) = state.socket(token) else { return };
         if socket.refuses_descriptors() {
-            return state.serve(&self.epoll, token, receive(&*socket, 0));
+            state.serve(&self.epoll, token, receive(&*socket, 0));
+            return self.make_wanted_log(state);
         }
         let shared = Arc::clone(self);
         let read = move || {
@@ -192,6 +246,8 @@ impl Shared {
             let mut state = shared.lock();
             state.serve(&shared.epoll, token, incoming);
             state.watch_again(&shared.epoll, token);
+            shared.rolled.notify_all();
+            shared.make_wanted_log(state);
             shared.readers.fetch_sub(1, Ordering::Relaxed);
         };
         // Relaxed: the number guards nothing but itself.
@@ -199,6 +255,21 @@ impl Shared {
         if !may_start || crate::reservation::spawn("causeway-read", read).is_err() {
             self.readers.fetch_sub(1, Ordering::Relaxed);
             state.disconnect(&self.epoll, token);
+        }
+    }
+
+    /// Makes the log that a publisher has asked for, in a thread of its own: the server goes on meanwhile.
+    fn make_wanted_log(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let Some(wanted) = state.take_wanted_log() else { return };
+        let shared = Arc::clone(self);
+        let make = move || {
+            let made = wanted.make();
+            // Those who wait for it are told.
+            let _ = shared.lock().add_log(&shared.epoll, made);
+            shared.rolled.notify_all();
+        };
+        if let Err(error) = crate::reservation::spawn("causeway-log", make) {
+            let _ = state.add_log(&self.epoll, Err(Error::os("start", "the thread that makes a log", error)));
         }
     }
 
@@ -213,7 +284,7 @@ impl Shared {
             }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                 drop(state);
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
             }
             Err(_) => {}
         }

@@ -95,7 +95,12 @@ impl Report {
                         lost_messages: words.lost_messages.load(Ordering::Relaxed),
                     });
                 }
-                Role::Client | Role::Waiting | Role::Joining { .. } | Role::Pool { .. } => {}
+                Role::Client
+                | Role::LatePublisher { .. }
+                | Role::Mapper { .. }
+                | Role::Waiting
+                | Role::Joining { .. }
+                | Role::Pool { .. } => {}
             }
         }
         report.publishers.sort_unstable_by_key(|publisher| publisher.slot);

@@ -11,6 +11,7 @@ use causeway_os::socket::{Credentials, peer_credentials, peer_pidfd, seqpacket_p
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::epochs::Epochs;
 use super::listener::Listener;
 use super::payload_files::PayloadFiles;
 use super::places::{Places, Share};
@@ -43,9 +44,11 @@ const REQUESTS_OF_DEAD_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct State {
+    pub(super) name: String,
     pub(super) options: GroupOptions,
     pub(super) log: Arc<MappedLog>,
     pub(super) log_fd: OwnedFd,
+    pub(super) epochs: Epochs,
     pub(super) status: StatusPages,
     pub(super) status_fd: OwnedFd,
     listeners: BTreeMap<u64, Listener>,
@@ -129,6 +132,15 @@ pub(super) enum Role {
         slot: u8,
         mapped: bool,
     },
+    /// A publisher that joins with the next log.
+    LatePublisher {
+        slot: u8,
+    },
+    /// A publisher's connection for the logs to come; it is busy with one.
+    Mapper {
+        slot: u8,
+        is_busy: bool,
+    },
     /// A subscriber that waits for publishers.
     Waiting,
     /// A subscriber that is not ready yet.
@@ -145,7 +157,7 @@ pub(super) enum Role {
 }
 
 /// The result of a request.
-pub(super) type Answer = std::result::Result<(), Refusal>;
+pub(super) type Answer<T = ()> = std::result::Result<T, Refusal>;
 
 impl State {
     pub(super) fn new(name: &str, options: GroupOptions) -> Result<State> {
@@ -167,6 +179,8 @@ impl State {
         let mut state = State {
             awaited_publishers: options.remote_publishers,
             admits_local_publishers: true,
+            name: name.to_owned(),
+            epochs: Epochs::default(),
             options,
             log,
             log_fd,
@@ -221,7 +235,7 @@ impl State {
     }
 
     /// Adds a connection, if the rules admit its user and there is a place for it. A refused peer is told the reason.
-    pub(super) fn connect(&mut self, epoll: &OwnedFd, socket: OwnedFd, origin: Origin) -> Result<()> {
+    pub(super) fn connect(&mut self, epoll: &OwnedFd, socket: OwnedFd, origin: Origin) -> Result<u64> {
         let socket = ForeignSocket::new(socket);
         let failed = |error: Errno| Error::os("watch", "a connection", error);
         rustix::io::ioctl_fionbio(&socket, true).map_err(failed)?;
@@ -265,7 +279,7 @@ impl State {
         let (socket, role) = (Arc::new(socket), Role::Client);
         let connection = Connection { socket, pidfd, peer, local, share, deadline, mistakes: 0, role };
         self.connections.insert(token, connection);
-        Ok(())
+        Ok(token)
     }
 
     /// Asks the rules whether this user may join in any way, and whether there is a place for another connection.
@@ -283,7 +297,8 @@ impl State {
 
     /// When the next visitor's time is over.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.connections.values().filter_map(Connection::visit_ends).min()
+        let visits = self.connections.values().filter_map(Connection::visit_ends);
+        visits.chain(self.roll_deadline()).min()
     }
 
     /// Disconnects the visitors whose time is over.
@@ -327,8 +342,15 @@ impl State {
         let answer = match (message.op, connection.role) {
             (Op::Publish, Role::Client) => self
                 .check_type([message.words[0], message.words[1]], true)
-                .and_then(|()| self.grant_publisher(token)),
+                .and_then(|()| self.grant_publisher(epoll, token)),
             (Op::Mapped, Role::Publisher { slot, mapped: false }) => self.publisher_mapped(token, slot),
+            (Op::Mapped, Role::LatePublisher { .. } | Role::Mapper { .. }) => {
+                return self.note_mapped(token, from_halves([message.words[0], message.words[1]]));
+            }
+            (Op::Roll, Role::Publisher { .. }) => return self.roll_for(token),
+            (Op::Follow, Role::Subscriber { slot }) => {
+                self.send_next_log(token, slot, from_halves([message.words[0], message.words[1]]))
+            }
             (Op::Subscribe, Role::Client | Role::Waiting) => self
                 .check_type([message.words[2], message.words[3]], false)
                 .and_then(|()| self.subscribe(token, [message.words[0], message.words[1]])),
@@ -470,7 +492,17 @@ impl State {
                     self.status.words().killed_publishers.fetch_add(1, Ordering::Relaxed);
                 }
                 self.remove_publisher(slot);
+                if let Some(mapper) = self.mapper_of(slot) {
+                    self.disconnect(epoll, mapper);
+                }
             }
+            Role::LatePublisher { slot } => {
+                self.forget_joiner(token);
+                if let Some(mapper) = self.mapper_of(slot) {
+                    self.disconnect(epoll, mapper);
+                }
+            }
+            Role::Mapper { .. } => self.await_no_longer(token),
             Role::Pool { number } => self.end_pool(number),
             Role::Joining { .. } => drop(self.joining.remove(&token)),
             Role::Subscriber { slot } => self.remove_subscriber(slot, connection.share),
@@ -478,6 +510,7 @@ impl State {
     }
 
     pub(super) fn wake_all_subscribers(&mut self) {
+        self.change_wake_words_of_ended_logs();
         std::sync::atomic::fence(Ordering::SeqCst); // PAIR log-armed: as a publisher after its commit
         let State { wake_word, subscribers, .. } = self;
         wake_waiters(wake_word, subscribers, None, |bits| wake_word.wake(bits));

@@ -1,13 +1,13 @@
 //! What a subscriber of large payloads needs of its [`Subscriber`]: to look at a message, and to pass it later.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::{COPY_ATTEMPTS_MAX, Subscriber};
+use super::Subscriber;
+use super::receive::COPY_ATTEMPTS_MAX;
 use crate::error::{Error, Result};
-use crate::log::Frame;
 use crate::log::mapped::MappedLog;
 use crate::log::pages::SubscriberPage;
+use crate::log::{Frame, Loss};
 use crate::message::Received;
 use crate::outcome::TryRecvError;
 
@@ -28,9 +28,21 @@ impl Subscriber {
         &self.buffer[..frame.payload_bytes as usize]
     }
 
-    /// Advances past that message.
-    pub(crate) fn pass(&mut self, frame: &Frame) {
+    /// Advances past that message. Returns how many of its publisher were lost before it, as
+    /// [`Message::lost_before`](crate::Message::lost_before) does.
+    pub(crate) fn pass(&mut self, frame: &Frame) -> Option<u32> {
         self.advance_past(frame);
+        self.lost_before
+    }
+
+    /// Advances past that message, whose payload is gone: it counts as lost, as those that were overwritten.
+    pub(crate) fn pass_as_lost(&mut self, frame: &Frame) -> Loss {
+        self.sequences.lose(frame);
+        self.reader.advance_to(frame.end);
+        let loss = Loss { messages: 1, bytes: frame.end - frame.position };
+        self.count_loss(loss);
+        self.publish_cursor();
+        loss
     }
 
     /// What a poll returns when [`Subscriber::copy_next`] found no message.
@@ -38,9 +50,9 @@ impl Subscriber {
         self.no_message()
     }
 
-    /// The connection to the server, the page and the log.
-    pub(crate) fn connection(&self) -> (&OwnedFd, &Arc<SubscriberPage>, &Arc<MappedLog>) {
-        (&self.socket, &self.page, &self.log)
+    /// The page and the present log.
+    pub(crate) fn page_and_log(&self) -> (&Arc<SubscriberPage>, &Arc<MappedLog>) {
+        (&self.page, &self.log)
     }
 
     /// One bit for each publisher that has not left.

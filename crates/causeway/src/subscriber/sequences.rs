@@ -69,6 +69,15 @@ impl Sequences {
         }
     }
 
+    /// Takes note of a message that counts as lost although its frame was there.
+    pub fn lose(&mut self, frame: &Frame) {
+        let due = &mut self.due[index_of(frame)];
+        if *due == UNKNOWN && !self.any_lost {
+            *due = u64::from(frame.sequence);
+        }
+        self.any_lost = true;
+    }
+
     /// Takes note of a loss.
     pub fn note_loss(&mut self) {
         self.any_lost = true;
@@ -111,6 +120,19 @@ mod tests {
         assert_eq!(sequences.receive(&frame(0, 8)), Some(0));
         assert_eq!(sequences.receive(&frame(0, 5)), None, "a number that goes back");
         assert_eq!(sequences.receive(&frame(200, 6)), None, "no such publisher, and no panic");
+    }
+
+    #[test]
+    fn a_message_whose_payload_is_gone_is_lost_before_the_next_of_its_publisher() {
+        let mut sequences = Sequences::default();
+        sequences.lose(&frame(1, 40));
+        sequences.lose(&frame(1, 41));
+        assert_eq!(sequences.receive(&frame(1, 42)), Some(2));
+        sequences.lose(&frame(1, 43));
+        sequences.lose(&frame(2, 7));
+        assert_eq!(sequences.receive(&frame(1, 44)), Some(1));
+        assert_eq!(sequences.receive(&frame(2, 8)), None, "others may have been lost before");
+        assert_eq!(sequences.lost_of(1), 3);
     }
 
     #[test]

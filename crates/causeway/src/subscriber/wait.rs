@@ -141,11 +141,16 @@ impl Subscriber {
             }
             // Before the log is checked, which takes account of it.
             let seen = self.watch.as_ref().map_or(0, |watch| watch.watched().gone());
+            let epoch = self.log.epoch();
             let armed = self.waiter.arm(&self.wake_word, self.page.words(), target);
             let ready = self.poll_ready();
+            // A wait that was announced in one log does not hold in the next, which may have another wake word.
+            let may_sleep = self.log.epoch() == epoch;
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slept = match ready {
-                Ok(false) if left.is_none_or(|left| !left.is_zero()) => self.sleep(target, armed, left, seen),
+                Ok(false) if may_sleep && left.is_none_or(|left| !left.is_zero()) => {
+                    self.sleep(target, armed, left, seen)
+                }
                 _ => Ok(()),
             };
             self.waiter.disarm(self.page.words());

@@ -52,7 +52,20 @@ impl Traced {
             stopped = in_stop.filter_map(|task| task.file_name().to_str()?.parse().ok()).max();
             stopped.is_some()
         });
-        let thread = Pid::from_raw(stopped.unwrap());
+        Traced::seize(pid, stopped.unwrap())
+    }
+
+    /// As [`Traced::seize_stopped`], for a forked child: there the first thread stops itself, and others are the library's.
+    pub fn seize_forked(pid: i32) -> Traced {
+        eventually("the forked process does not stop", || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("State:\tT")
+        });
+        Traced::seize(pid, pid)
+    }
+
+    fn seize(pid: i32, thread: i32) -> Traced {
+        let thread = Pid::from_raw(thread);
         ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
         let traced = Traced { thread, process: Pid::from_raw(pid), gone: Cell::new(false) };
         match traced.wait() {

@@ -79,6 +79,7 @@ fn measure(
         max_runs: scope.max_runs,
         first_round: 0,
         duet: scope.suite.in_turn && !args.alone,
+        count_calls: !args.no_system_calls,
     };
     let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
     let ended = opening.and_then(|()| match scope.suite.crossover {

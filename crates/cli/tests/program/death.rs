@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_record::{Line, StoppedBy};
 
 use crate::emulator::Emulator;
-use crate::{folder, start, text, valid_record, wait_for, weighbridge};
+use crate::{files, folder, start, text, valid_record, wait_for, weighbridge};
 
 /// The second of two peers stalls while it attaches, until its deadline.
 const STALLED: &[&str] = &["run", "roundtrip/mock/1/free/fault=stalls", "--out", "r.jsonl", "--html", "none"];
@@ -149,6 +149,7 @@ fn a_guest_ends_with_the_program_whatever_kills_it() {
     kill(program.id(), Signal::KILL);
     program.wait().unwrap();
     emulator.is_gone();
+    assert_eq!(files(folder.path()), ["emulator"], "not even an empty record is left");
 }
 
 #[test]

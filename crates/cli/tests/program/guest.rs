@@ -11,6 +11,7 @@ use weighbridge_guest::program;
 use weighbridge_guest::qemu::{self, Accel, Machine};
 use weighbridge_record::Line;
 
+use crate::emulator::Emulator;
 use crate::{files, folder, valid_record, weighbridge};
 
 /// A kernel to boot: the one that this variable names, or the newest of /boot.
@@ -102,6 +103,40 @@ fn a_kernel_is_booted_and_its_instructions_are_counted() {
     // A system call is hundreds of instructions, a round trip with two switches thousands: not nanoseconds of this machine.
     assert!((100.0..3000.0).contains(&median("getppid")), "{}", median("getppid"));
     assert!((3000.0..100_000.0).contains(&median("pipe")), "{}", median("pipe"));
+}
+
+#[test]
+fn the_suite_of_round_trips_boots_once_with_every_mechanism_and_shows_its_tables() {
+    let folder = folder();
+    let does = "cp /proc/self/fd/5 \"$(dirname \"$0\")/image\"; cat \"$(dirname \"$0\")/answer\" >&4; exec sleep 1000";
+    let emulator = Emulator::that(folder.path(), does);
+    let mock = ["run", "roundtrip/mock/1/free", "--out", "m.jsonl", "--html", "none", "-q"];
+    assert!(weighbridge(folder.path()).args(mock).output().unwrap().status.success());
+    emulator.answers(&std::fs::read(folder.path().join("m.jsonl")).unwrap());
+    let suite = |name: &str, args: &[&str]| {
+        let output = weighbridge(folder.path())
+            .args(["guest", "suite", name, "--kernel", &emulator.kernel])
+            .args(args)
+            .env("PATH", &emulator.path)
+            .output()
+            .unwrap();
+        let texts: [String; 2] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), texts)
+    };
+    let (code, [stdout, stderr]) = suite("ipc", &["--out", "r.jsonl", "--format", "markdown"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("Round trips on one CPU") && stdout.contains("| mock | 1000 |"), "{stdout}");
+    assert!(stdout.contains("instructions per round trip") && stdout.contains("kdbus, memfd"), "{stdout}");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let Some(Line::Header(header)) = lines.first() else { panic!("no header") };
+    assert_eq!(header.settings["suite"], "kernel-ipc");
+    let image = std::fs::read(folder.path().join("emulator/image")).unwrap();
+    for case in ["roundtrip/mq-posix/4096/same-cpu", "roundtrip/pipe/1/same-cpu/wait=poll"] {
+        let is_asked = image.windows(case.len()).any(|bytes| bytes == case.as_bytes());
+        assert!(is_asked, "the guest is not asked for {case}");
+    }
+    let (code, [_, stderr]) = suite("net", &["--runs", "3"]);
+    assert!(code == Some(2) && stderr.contains("--runs is for the suite ipc"), "{stderr}");
 }
 
 #[test]

@@ -35,7 +35,11 @@ struct Entry {
 
 fn read(input: Input<'_>) -> Result<Foreign, Problem> {
     let file: File = parse(input.text, "hyperfine")?;
-    let cases = file.results.into_iter().map(case).collect();
+    // The commands of one invocation are alternatives: hyperfine itself says how many times faster the fastest of them is.
+    let commands: Vec<&str> = file.results.iter().map(|entry| entry.command.as_str()).collect();
+    let alternative_to = (commands.len() > 1).then(|| format!("one of: {}", commands.join("; ")));
+    let cases = file.results.into_iter();
+    let cases = cases.map(|entry| Case { alternative_to: alternative_to.clone(), ..case(entry) }).collect();
     Ok(Foreign { rules: vec![RULE], cases, ..Foreign::default() })
 }
 

@@ -23,6 +23,15 @@ const RULES: [&str; 1] = [
 const DEFAULTS: [(&str, &str); 4] =
     [("context", "process"), ("count", "256"), ("bulk", "16"), ("order", "0")];
 
+/// Tests whose parts are ways to do the same with objects of the same size, and what that is. All others are work of their own.
+const ALTERNATIVES: [(&str, &[&str]); 5] = [
+    ("an object is allocated and freed", &["kmalloc-reuse", "kmem-cache-reuse", "pool-reuse"]),
+    ("many objects are allocated, then freed", &["kmalloc-pattern", "kmem-cache-pattern", "pool-pattern"]),
+    ("a packet is dropped by a rule", &["nftables-drop", "iptables-drop"]),
+    ("a packet is accepted by a rule", &["nftables-accept", "iptables-accept"]),
+    ("a packet is forwarded by a rule", &["nftables-forward", "iptables-forward"]),
+];
+
 /// A test while it is read: its name, the size of its objects, and the samples of each part.
 struct Open {
     name: String,
@@ -107,7 +116,10 @@ impl Open {
             }
         }
         let unit = if part == "packet" { "ns/packet" } else { "ns/op" };
-        let mut case = Case::new(name, unit);
+        let conditions = name.strip_prefix(&self.name).unwrap_or_default();
+        let what = ALTERNATIVES.iter().find(|(_, tests)| tests.contains(&self.name.as_str()));
+        let alternative_to = what.map(|(what, _)| format!("{what}: {conditions}"));
+        let mut case = Case { alternative_to, ..Case::new(name, unit) };
         case.payload_bytes = self.setting("size").and_then(|size| size.parse().ok()).unwrap_or(0);
         case.facts = self.settings.iter().cloned().collect();
         case
@@ -167,6 +179,21 @@ mod tests {
         assert_eq!((alloc.payload_bytes, alloc.runs.len(), alloc.runs[0].ops_per_sample), (64, 2, 10_000));
         assert_eq!(alloc.runs[0].samples, [50.0, 52.0]);
         assert_eq!(alloc.notes, ["the loop without the operation: 2.00 of the unit"]);
+    }
+
+    #[test]
+    fn ways_to_do_the_same_under_the_same_conditions_are_alternatives_and_a_loop_is_none() {
+        let text = "weighbridge-bench 1\n\
+            test kmem-cache-reuse size=256 context=softirq\nsample op 10 100\nend\n\
+            test pool-reuse size=256 context=softirq\nsample op 10 50\nend\n\
+            test pool-reuse size=256 context=process\nsample op 10 50\nend\n\
+            test pool-pattern size=256 context=softirq\nsample alloc 10 50\nsample free 10 50\nend\n\
+            test noop\nsample op 10 20\nend\ntest spin-lock\nsample op 10 20\nend\n";
+        let cases = of(text).cases;
+        let of = |index: usize| cases[index].alternative_to.as_deref();
+        assert!(of(0).is_some() && of(0) == of(1), "{:?}", of(0));
+        assert!(of(1) != of(2) && of(1) != of(3) && of(3) != of(4), "context and part are conditions");
+        assert_eq!([of(5), of(6)], [None, None]);
     }
 
     #[test]

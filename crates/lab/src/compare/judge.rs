@@ -1,10 +1,10 @@
 //! From the ratios of all sets to verdicts: pure, and the same for what was measured now and for records.
 
-use weighbridge_record::{CaseId, CaseVerdict, Claims, ComparedSet, Control, PerOp};
+use weighbridge_record::{CaseId, CaseVerdict, Claims, ComparedSet, Control, PerOp, SystemCalls};
 use weighbridge_stats::discovery::{self, Claim, benjamini_hochberg};
 use weighbridge_stats::evidence::Evidence;
 use weighbridge_stats::interval::Interval;
-use weighbridge_stats::sequential::{LOOKS, Look, confidences, interval_at, look};
+use weighbridge_stats::sequential::{Look, Looks, interval_at};
 use weighbridge_stats::verdict::{CONTROL_CONFIDENCE, Resolution, Size, Verdict, shape_changed, verdict};
 use weighbridge_stats::{median, verdict::DEFAULT_MARGIN};
 
@@ -39,12 +39,16 @@ pub struct Judged {
     pub unit: String,
     /// Of the cost of B over that of A.
     pub evidence: Evidence,
+    /// Confidence of the interval of the ratio, which allows for having looked before.
+    pub confidence: f64,
     /// Of the cost of a second A over that of the first.
     pub control: Evidence,
     /// The figures of A and of B, one for each set.
     pub values: [Vec<f64>; 2],
     /// Median counts per operation of A and of B.
     pub per_op: [Option<PerOp>; 2],
+    /// System calls of A and of B.
+    pub system_calls: [Option<SystemCalls>; 2],
     /// Sets that gave no ratio.
     pub failed_sets: usize,
     /// What else has to be said.
@@ -52,7 +56,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// From the sets of a case.
+    /// From the sets of a case, of forty at most.
     pub fn of_sets(
         case: CaseId,
         labels: [String; 2],
@@ -78,9 +82,11 @@ impl Judged {
             labels,
             unit,
             evidence: Evidence::Paired(sets.iter().map(|set| set.log_ratio).collect()),
+            confidence: Looks::default().confidence_at(sets.len()),
             control: Evidence::Paired(sets.iter().filter_map(|set| set.control_log_ratio).collect()),
             values: [0, 1].map(|side| of_side(side).map(|of| of.value).collect()),
             per_op: [per_op(0), per_op(1)],
+            system_calls: [None, None],
             failed_sets,
             remarks,
         }
@@ -102,18 +108,11 @@ impl Judged {
     }
 }
 
-/// The confidence of the interval at this number of sets: that of the last look there was, which holds between looks too, because
-/// it is larger than that of the next.
-fn confidence_at(sets: usize) -> f64 {
-    let passed = LOOKS.into_iter().filter(|look| *look <= sets).count();
-    confidences()[passed.max(1) - 1]
-}
-
 /// May one stop measuring a case, one of so many? Only at a look; a difference must hold whatever the other cases come to, and
 /// costs must be the same within the margin that was asked for.
-pub(super) fn is_clear(case: &Judged, rules: Rules, cases: usize) -> bool {
+pub(super) fn is_clear(case: &Judged, rules: Rules, looks: &Looks, cases: usize) -> bool {
     let sets = case.evidence.units();
-    let Look::At { confidence, .. } = look(sets) else { return false };
+    let Look::At { confidence, .. } = looks.look(sets) else { return false };
     let margin = case.margin(rules.margin);
     match verdict(interval_at(&case.evidence, confidence), margin, sets) {
         Verdict::Equivalent => margin <= rules.margin,
@@ -176,7 +175,7 @@ fn case_verdict(
     let sets = case.evidence.units();
     let margin = case.margin(rules.margin);
     let mut remarks = case.remarks.clone();
-    let looked = (sets >= FEWEST_SETS).then(|| interval_at(&case.evidence, confidence_at(sets))).flatten();
+    let looked = (sets >= FEWEST_SETS).then(|| interval_at(&case.evidence, case.confidence)).flatten();
     let holds = claim.is_some_and(|claim| claim.holds);
     let interval = match claim.and_then(|claim| claim.interval) {
         Some(widened) if holds => looked.map(|looked| Interval {
@@ -251,6 +250,8 @@ fn case_verdict(
         b_value: middle(&case.values[1]),
         a_per_op: case.per_op[0].clone(),
         b_per_op: case.per_op[1].clone(),
+        a_system_calls: case.system_calls[0].clone(),
+        b_system_calls: case.system_calls[1].clone(),
         remarks,
     }
 }
@@ -268,9 +269,11 @@ mod tests {
             labels: ["a".into(), "b".into()],
             unit: "ns/roundtrip".into(),
             evidence: Evidence::Paired((0..sets).map(|i| ratio.ln() + noise(i)).collect()),
+            confidence: Looks::default().confidence_at(sets),
             control: Evidence::Paired((0..sets).map(|i| control.ln() + noise(i + 3)).collect()),
             values: [values(1.0), values(ratio)],
             per_op: [None, None],
+            system_calls: [None, None],
             failed_sets: 0,
             remarks: Vec::new(),
         }
@@ -320,10 +323,16 @@ mod tests {
 
     #[test]
     fn a_case_is_clear_at_a_look_only_and_among_many_only_if_it_holds_there() {
-        let rules = Rules::default();
-        assert!(is_clear(&case(1.2, 12, 1.0), rules, 1) && !is_clear(&case(1.2, 13, 1.0), rules, 1));
-        assert!(!is_clear(&case(1.2, 8, 1.0), rules, 90) && is_clear(&case(1.2, 18, 1.0), rules, 90));
-        assert!(is_clear(&case(1.0, 40, 1.0), rules, 1));
+        let (rules, looks) = (Rules::default(), Looks::default());
+        assert!(
+            is_clear(&case(1.2, 12, 1.0), rules, &looks, 1)
+                && !is_clear(&case(1.2, 13, 1.0), rules, &looks, 1)
+        );
+        assert!(
+            !is_clear(&case(1.2, 8, 1.0), rules, &looks, 90)
+                && is_clear(&case(1.2, 18, 1.0), rules, &looks, 90)
+        );
+        assert!(is_clear(&case(1.0, 40, 1.0), rules, &looks, 1));
     }
 
     #[test]

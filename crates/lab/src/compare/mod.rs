@@ -2,7 +2,7 @@
 //!
 //! A set is fresh peers of A and of B that take turns in slices; in some sets there is a second A, the control: what A against
 //! itself shows is what this machine cannot tell apart. Each case is looked at when it has as many sets as
-//! [`weighbridge_stats::sequential::LOOKS`] says, and is closed when its verdict is clear.
+//! [`Looks`] says, and is closed when its verdict is clear.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -21,9 +21,10 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use weighbridge_record::{self as record, CaseId, ComparedSet, Line};
+use weighbridge_stats::sequential::Looks;
 
 use crate::contract::Prepared;
-use crate::coordinator::{Coordinator, PeerStart};
+use crate::coordinator::{Coordinator, Counted, PeerStart};
 use crate::duet::Random;
 use crate::interrupt::Interrupt;
 use crate::planner::Timing;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub sets: RangeInclusive<usize>,
     /// Length of a set.
     pub timing: Timing,
+    /// Are system calls counted, in one more run of each case and side?
+    pub count_calls: bool,
     /// Seed of every order that is drawn.
     pub seed: u64,
     /// What differs between the programs of both sides, a sentence each.
@@ -92,7 +95,11 @@ struct Open {
     failed: [usize; 2],
     last_failure: Option<String>,
     is_open: bool,
+    /// Was it the budget that ended it?
+    is_out_of_time: bool,
     cost: Option<Duration>,
+    /// What the roles of A and of B call.
+    system_calls: [Option<record::SystemCalls>; 2],
 }
 
 impl Open {
@@ -116,6 +123,7 @@ pub struct Comparison<'a> {
     random: Random,
     began: Instant,
     sets: usize,
+    looks: Looks,
 }
 
 impl<'a> Comparison<'a> {
@@ -133,10 +141,13 @@ impl<'a> Comparison<'a> {
             failed: [0; 2],
             last_failure: None,
             is_open: true,
+            is_out_of_time: false,
             cost: None,
+            system_calls: [None, None],
         };
         Comparison {
             random: Random::new(settings.seed),
+            looks: Looks::up_to(*settings.sets.end()),
             cases: pairs.into_iter().map(open).collect(),
             settings,
             sides,
@@ -192,6 +203,7 @@ impl<'a> Comparison<'a> {
             let cost = self.cases[index].cost.unwrap_or_default();
             if self.began.elapsed() + cost > self.settings.budget {
                 self.cases[index].is_open = false;
+                self.cases[index].is_out_of_time = true;
                 if self.cases[index].attempts() == 0 {
                     let case = self.cases[index].pair.case.clone();
                     let why = "the budget was used up before its first set; raise it with --budget".into();
@@ -241,13 +253,34 @@ impl<'a> Comparison<'a> {
                 sink.line(Line::ComparedSet(set.clone()))?;
                 open.sets.push(*set);
                 let (sets, range) = (open.sets.len(), &self.settings.sets);
-                let judged = judged(open, &self.sides);
-                let is_clear = sets >= *range.start() && judge::is_clear(&judged, self.settings.rules, count);
+                let judged = judged(open, &self.sides, &self.looks);
+                let is_clear = sets >= *range.start()
+                    && judge::is_clear(&judged, self.settings.rules, &self.looks, count);
                 open.is_open = sets < *range.end() && !is_clear;
             }
         }
         open.cost = open.cost.max(Some(began.elapsed()));
-        Ok(true)
+        match open.sets.len() {
+            1 if open.is_open => Ok(self.count_calls(index)),
+            _ => Ok(true),
+        }
+    }
+
+    /// Counts the system calls of both sides of a case, where the sides can run at the same time. `false` when the user has had enough.
+    fn count_calls(&mut self, index: usize) -> bool {
+        let open = &mut self.cases[index];
+        if !self.settings.count_calls || self.machine.is_some() || open.system_calls[0].is_some() {
+            return true;
+        }
+        for (side, case) in [&open.pair.a, &open.pair.b].into_iter().enumerate() {
+            match self.coordinator.count_calls(case, &self.sides[side].start) {
+                Counted::Interrupted => return false,
+                Counted::Calls(calls) => open.system_calls[side] = Some(calls),
+                // A difference has no calls beside it then.
+                Counted::Threads | Counted::Failed { .. } => {}
+            }
+        }
+        true
     }
 
     fn progress(&self, index: usize, round: u32) -> Progress<'_> {
@@ -270,7 +303,7 @@ impl<'a> Comparison<'a> {
 
     fn conclude(&self, sink: &mut dyn Sink) -> io::Result<()> {
         let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
-        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides)).collect();
+        let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
         let (verdicts, mut claims) = judge(&judged, self.settings.rules);
         verdicts.into_iter().try_for_each(|verdict| sink.line(verdict.into()))?;
         claims.differences.clone_from(&self.settings.differences);
@@ -283,7 +316,7 @@ pub fn expected_set(timing: Timing) -> Duration {
     Duration::from_nanos(set::expected_ns(timing))
 }
 
-fn judged(open: &Open, sides: &[Side; 2]) -> Judged {
+fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
     let mut remarks = Vec::new();
     let in_turn = match sides.iter().all(|side| side.sysctls.is_empty()) {
         true => set::slice_ns(&open.pair),
@@ -298,17 +331,22 @@ fn judged(open: &Open, sides: &[Side; 2]) -> Judged {
     }
     let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
     let [a, b] = [&sides[0].label, &sides[1].label].map(String::clone);
-    Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks)
+    let judged = Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks);
+    let sets = open.sets.len();
+    let confidence = match open.is_out_of_time && sets > 0 {
+        true => looks.ended_at(sets).confidence_at(sets),
+        false => looks.confidence_at(sets),
+    };
+    Judged { confidence, system_calls: open.system_calls.clone(), ..judged }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_stats::sequential::LOOKS;
 
     #[test]
     fn every_look_has_a_control_with_an_interval() {
-        let pairs = LOOKS.map(|sets| (0..sets).filter(|set| has_control(*set)).count());
-        assert_eq!(pairs, [7, 8, 10, 13, 18]);
+        let pairs = |(sets, _)| (0..sets).filter(|set| has_control(*set)).count();
+        assert_eq!(Looks::default().iter().map(pairs).collect::<Vec<_>>(), [7, 8, 10, 13, 18]);
     }
 }

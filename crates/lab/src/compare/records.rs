@@ -268,6 +268,8 @@ impl OfCase {
             b_value: Some(value(b)),
             a_per_op: None,
             b_per_op: None,
+            a_system_calls: None,
+            b_system_calls: None,
             remarks,
         }
     }

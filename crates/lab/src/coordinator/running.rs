@@ -1,14 +1,17 @@
 //! Peers at work: waiting for them without waking, and finding out what failed first.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_os::counters::SystemNoise;
 use causeway_os::process::{self, Child, Exit};
 
 use super::Measured;
+use crate::calls::{Calls, Watch};
 use crate::contract::Facts;
 use crate::idle::Spinners;
 use crate::interrupt::Interrupt;
@@ -23,6 +26,8 @@ pub(super) struct Peer {
     pub(super) party: usize,
     pub(super) roles: Vec<usize>,
     pub(super) state: State,
+    /// Where its system calls are counted.
+    pub(super) watch: Option<Watch>,
 }
 
 #[derive(Debug)]
@@ -36,7 +41,7 @@ pub(super) enum State {
 /// A case of a run: most runs have one, a set has several.
 #[derive(Debug)]
 pub(super) struct Party {
-    pub(super) shared: Shared,
+    pub(super) shared: Arc<Shared>,
     pub(super) role_names: Vec<&'static str>,
     // Dropped after the peers, which may hold what these take away.
     #[expect(dead_code, reason = "held to be dropped")]
@@ -82,6 +87,10 @@ impl Running {
         if let Err(error) = self.spinners.check() {
             return Finished::Failed { party: 0, step: Step::Batches.name().into(), why: error.to_string() };
         }
+        let system_calls = match self.end_watches() {
+            Ok(calls) => calls,
+            Err(error) => return self.failed(format!("system calls cannot be counted: {error}")),
+        };
         let noise = SystemNoise::read().since(&self.noise);
         let elapsed = began.elapsed();
         let now_ns = causeway_os::clock::now_ns();
@@ -99,11 +108,27 @@ impl Running {
                 facts: merge_facts(&roles, &party.role_names),
                 roles,
                 noise,
+                system_calls: system_calls.clone(),
                 startup_ms: (elapsed.as_secs_f64() - since_start_ns as f64 / 1e9) * 1e3,
                 elapsed_ms: elapsed.as_secs_f64() * 1e3,
             }
         };
         Finished::Measured(self.parties.iter().zip(roles).map(measured).collect())
+    }
+
+    /// Waits until the peers whose system calls are counted have ended.
+    fn end_watches(&mut self) -> io::Result<BTreeMap<usize, Calls>> {
+        let mut calls = BTreeMap::new();
+        for peer in &mut self.peers {
+            let Some(watch) = peer.watch.take() else { continue };
+            // One that does not end after its report is killed, so that its tracer ends.
+            if peer.child.wait(Some(Duration::from_secs(10)))?.is_none() {
+                peer.child.kill(libc::SIGKILL)?;
+            }
+            let (role, of_role) = watch.end()?;
+            calls.insert(role, of_role);
+        }
+        Ok(calls)
     }
 
     /// Sleeps until a peer has something to say, and notes what; until the deadline of the run, or until `until`.

@@ -19,13 +19,15 @@ use crate::params::CaseParams;
 choice! {
     /// What is timed.
     pub enum TimedUnit {
+        /// Each operation by itself where that costs next to nothing, else a batch.
+        Auto = "auto",
         /// A batch of operations.
         Batch = "batch",
         /// Each operation by itself.
         Each = "each",
     }
-    axis "time", default Batch: "two readings of the clock for a batch, or for each round trip: then there are percentiles \
-        (service time)"
+    axis "time", default Auto: "two readings of the clock for a batch, or for each round trip: then there are percentiles \
+        (service time); auto: each where the readings take at most 0.5 % of a round trip, else batch"
 }
 
 /// Is the loop open?
@@ -39,6 +41,10 @@ pub const RATE: Axis = Axis {
 
 /// Smallest length of an operation, in readings of the clock: a shorter one cannot be told from the readings.
 const CLOCK_READS: f64 = 20.0;
+/// With `time=auto`, from this length on, in readings of the clock, each operation is timed: two readings are 0.5 % of it.
+const NEXT_TO_NOTHING: f64 = 400.0;
+/// Operations of a batch whose times are kept then: more than a slice of the longest has of the shortest.
+const MOST_PENDING: usize = 4096;
 /// The longest time that can be told; longer ones count as this, and the longest is kept apart.
 const MOST_NS: u64 = 60_000_000_000;
 /// Significant digits of a time.
@@ -49,6 +55,14 @@ const DIGITS: u8 = 2;
 struct Stopwatch {
     time: Time,
     clock_read_ns: f64,
+    /// Does the length of operations decide whether each is timed?
+    is_auto: bool,
+    /// Is each operation of the next batch timed?
+    is_on: bool,
+    /// Where that is decided by their length: times of this batch, kept if it becomes a sample. Little memory, so that it stays in the
+    /// nearest cache.
+    pending: Vec<u64>,
+    has_samples: bool,
     /// Nanoseconds from one operation to the next, in an open loop.
     interval_ns: Option<f64>,
     /// When the first was due.
@@ -63,11 +77,19 @@ impl Stopwatch {
     fn new(params: &CaseParams, time: Time) -> io::Result<Stopwatch> {
         let mut histogram = Histogram::new_with_bounds(1, MOST_NS, DIGITS)
             .map_err(|error| io::Error::other(error.to_string()))?;
-        // Writes to all of it, so that no page of it is touched for the first time between two operations.
+        let unit = params.choice::<TimedUnit>();
+        let (has_rate, is_real) = (params.number(RATE.name).is_some(), time == Time::Raw);
+        // Writes to all of it, and to all of `pending`, so that no page of it is touched for the first time between two operations.
         histogram.reset();
+        let mut pending = vec![u64::MAX; MOST_PENDING];
+        pending.clear();
         Ok(Stopwatch {
             time,
             clock_read_ns: clock_read_ns(time),
+            is_auto: unit == TimedUnit::Auto && !has_rate && is_real,
+            is_on: unit == TimedUnit::Each || has_rate,
+            pending,
+            has_samples: false,
             interval_ns: params.number(RATE.name).map(|per_s| 1e9 / per_s as f64),
             began_ns: None,
             histogram,
@@ -101,6 +123,12 @@ impl Stopwatch {
     #[inline]
     fn end(&mut self, began_ns: u64) {
         let ns = now_ns(self.time) - began_ns;
+        if self.is_auto {
+            if self.pending.len() < MOST_PENDING {
+                self.pending.push(ns);
+            }
+            return;
+        }
         self.sum_ns += ns;
         self.max_ns = self.max_ns.max(ns);
         self.histogram.saturating_record(ns);
@@ -110,6 +138,10 @@ impl Stopwatch {
     fn note(&mut self, noted: Noted) -> io::Result<u64> {
         let sum_ns = std::mem::take(&mut self.sum_ns);
         let each_ns = noted.elapsed_ns as f64 / noted.batch.ops.max(1) as f64;
+        if self.is_auto {
+            self.keep_pending(noted, each_ns);
+            return Ok(noted.elapsed_ns);
+        }
         if self.interval_ns.is_none() && noted.is_sample && each_ns < CLOCK_READS * self.clock_read_ns {
             return Err(io::Error::other(format!(
                 "a round trip takes {each_ns:.0} ns and a reading of the clock {:.0} ns: timed one by one, round trips shorter \
@@ -124,16 +156,32 @@ impl Stopwatch {
         Ok(if self.interval_ns.is_some() { sum_ns } else { noted.elapsed_ns })
     }
 
-    fn latencies(&self) -> Latencies {
+    /// Keeps the times of a sample. Before the first one it is decided whether operations are long enough.
+    fn keep_pending(&mut self, noted: Noted, each_ns: f64) {
+        if noted.is_sample {
+            for ns in &self.pending {
+                self.max_ns = self.max_ns.max(*ns);
+                self.histogram.saturating_record(*ns);
+            }
+        }
+        self.pending.clear();
+        self.has_samples |= noted.is_sample;
+        if !self.has_samples {
+            self.is_on = each_ns >= NEXT_TO_NOTHING * self.clock_read_ns;
+        }
+    }
+
+    fn latencies(&self) -> Option<Latencies> {
+        self.is_on.then_some(())?;
         let middle = |value| self.histogram.median_equivalent(value);
         let recorded = self.histogram.iter_recorded();
-        Latencies {
+        Some(Latencies {
             counts: recorded
                 .map(|step| (middle(step.value_iterated_to()), step.count_since_last_iteration()))
                 .collect(),
             max_ns: self.max_ns,
             clock_read_ns: self.clock_read_ns,
-        }
+        })
     }
 }
 
@@ -152,12 +200,13 @@ fn clock_read_ns(time: Time) -> f64 {
 }
 
 impl Ctx<'_> {
-    /// Does the case want each operation timed?
+    /// May operations of this run be timed by themselves?
     pub fn times_each(&self) -> bool {
-        self.params.choice::<TimedUnit>() == TimedUnit::Each || self.params.number(RATE.name).is_some()
+        self.params.choice_if_declared::<TimedUnit>().is_some_and(|unit| unit != TimedUnit::Batch)
+            || self.params.number(RATE.name).is_some()
     }
 
-    /// As [`Ctx::lead_batches`], with each operation timed by itself: `op` does the one with the given sequence number.
+    /// As [`Ctx::lead_batches`], with each operation timed by itself, or as many as the case says: `op` does the one with the given sequence number.
     ///
     /// # Errors
     /// As [`Ctx::lead`], and a sentence where operations are too short for that.
@@ -170,6 +219,12 @@ impl Ctx<'_> {
         let work = |batch: Batch| {
             let mut stopwatch = stopwatch.borrow_mut();
             let mut tally = Tally::default();
+            if !stopwatch.is_on {
+                for sequence in batch.sequences() {
+                    op(sequence, &mut tally)?;
+                }
+                return Ok(tally);
+            }
             for sequence in batch.sequences() {
                 let began_ns = stopwatch.begin(sequence);
                 op(sequence, &mut tally)?;
@@ -178,7 +233,7 @@ impl Ctx<'_> {
             Ok(tally)
         };
         self.lead_batches(work, expect, |noted| stopwatch.borrow_mut().note(noted))?;
-        self.counted.latencies = Some(stopwatch.into_inner().latencies());
+        self.counted.latencies = stopwatch.into_inner().latencies();
         Ok(())
     }
 }

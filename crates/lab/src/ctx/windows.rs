@@ -47,7 +47,7 @@ impl Ctx<'_> {
         let mut windows = Vec::with_capacity(timing.samples + 1);
         self.shared.set_phase(Phase::Timed);
         self.begin_counting()?;
-        windows.push((receive(window_chunks)?, 0, 0));
+        windows.push((receive(window_chunks)?, 0, ThreadCounters::default()));
         let mut began_ns = self.now_ns();
         let end_ns = began_ns + timing.run_ns;
         let mut counters = ThreadCounters::read();
@@ -56,25 +56,25 @@ impl Ctx<'_> {
             let now_ns = self.now_ns();
             // One reading a window: windows follow each other without a gap, so it cannot stand outside of them.
             let now_counters = ThreadCounters::read();
-            let preemptions = now_counters.since(&counters).involuntary_switches;
+            windows.push((received, now_ns - began_ns, now_counters.since(&counters)));
             counters = now_counters;
-            windows.push((received, now_ns - began_ns, preemptions));
             if now_ns > end_ns && windows.len() > timing.least_samples {
                 break;
             }
             began_ns = now_ns;
         }
         self.shared.set_phase(Phase::Over);
-        for (index, ((batch, tally), elapsed_ns, preemptions)) in windows.into_iter().enumerate() {
+        for (index, ((batch, tally), elapsed_ns, spent)) in windows.into_iter().enumerate() {
             check(batch, tally, expect(batch))?;
             self.count(batch.ops, tally.bytes);
             if index > 0 {
+                self.count_sample(batch.ops, spent.cpu_ns, 0);
                 let sample = Sample {
                     start_ns: 0,
                     elapsed_ns,
                     ops: batch.ops,
                     bytes: tally.bytes,
-                    preemptions,
+                    preemptions: spent.involuntary_switches,
                     extra: 0,
                 };
                 self.shared.push_sample(sample);
@@ -140,13 +140,14 @@ impl Ctx<'_> {
         let mut current = plan.decide(self);
         self.shared.publish_batch(0, current);
         self.barrier()?;
-        let (mut index, mut chunks) = (0, 0);
+        let (mut index, mut chunks, mut slice_began_ns) = (0, 0, 0);
         while let Planned::Batch { ops: count, counted, timed, parks } = current {
             let next =
                 if index + 4 < Shared::max_batches() || !parks { plan.decide(self) } else { Planned::End };
             self.shared.publish_batch(index + 1, next);
             if parks {
                 self.take_turn()?;
+                slice_began_ns = self.now_ns();
                 self.shared.begin_slice(index)?;
             }
             index += 1;
@@ -157,7 +158,7 @@ impl Ctx<'_> {
             let before = ThreadCounters::read();
             let start_ns = self.now_ns();
             let (tally, elapsed_ns) = self.sample(|| work(batch))?;
-            let preemptions = ThreadCounters::read().since(&before).involuntary_switches;
+            let spent = ThreadCounters::read().since(&before);
             plan.learn(count, elapsed_ns);
             check(batch, tally, expect(batch))?;
             if counted {
@@ -165,12 +166,14 @@ impl Ctx<'_> {
             }
             if timed {
                 let ops = batch.ops;
+                // The sender may be ahead by all that it has sent since the slice began.
+                self.count_sample(ops, spent.cpu_ns, start_ns - slice_began_ns);
                 self.shared.push_sample(Sample {
                     start_ns,
                     elapsed_ns,
                     ops,
                     bytes: tally.bytes,
-                    preemptions,
+                    preemptions: spent.involuntary_switches,
                     extra: 0,
                 });
             }
@@ -188,7 +191,7 @@ impl Ctx<'_> {
         self.barrier()?;
         let mut chunks = 0;
         for index in 0.. {
-            let Planned::Batch { ops: count, counted, parks, .. } = self.await_batch(index) else { break };
+            let Planned::Batch { ops: count, counted, timed, parks } = self.await_batch(index) else { break };
             if parks {
                 self.pause_counting()?;
                 self.shared.await_slice(index)?;
@@ -196,8 +199,12 @@ impl Ctx<'_> {
             if counted {
                 self.begin_counting()?;
             }
+            let before = ThreadCounters::read();
             work(Batch { first: chunks * chunk_ops, ops: count * chunk_ops })?;
             chunks += count;
+            if timed {
+                self.count_sample(count * chunk_ops, ThreadCounters::read().since(&before).cpu_ns, 0);
+            }
             if counted {
                 self.count(count * chunk_ops, 0);
             }

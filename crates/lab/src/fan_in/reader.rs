@@ -212,6 +212,16 @@ fn facts(ends: &[OwnedFd], params: &CaseParams) -> io::Result<Facts> {
         "pipe" => extremes("pipe_bytes", &|end| Ok(fcntl_getpipe_size(end)?)),
         _ => extremes("rcvbuf_bytes", &|end| Ok(sockopt::socket_recv_buffer_size(end)?)),
     }?;
+    if params.id.mechanism == "tcp" {
+        let delays =
+            ends.iter().map(|end| Ok(!sockopt::tcp_nodelay(end)?)).collect::<io::Result<Vec<bool>>>()?;
+        let nodelay = match delays.contains(&true) {
+            true if delays.contains(&false) => "of some streams only",
+            true => "no",
+            false => "yes",
+        };
+        facts.insert("nodelay".into(), nodelay.into());
+    }
     if params.choice::<StreamWait>() == StreamWait::Uring {
         facts.insert("uring".into(), "multishot poll for each stream, then read".into());
     }

@@ -21,6 +21,7 @@ pub(super) struct Open {
     /// Of each of these: is it of a set with slices of double length?
     pub(super) doubled: Vec<bool>,
     pub(super) attempts: record::Attempts,
+    pub(super) system_calls: Option<record::SystemCalls>,
     /// Void runs since the last valid one.
     pub(super) void_in_a_row: u32,
     /// What the dearest run took, so that the budget holds.
@@ -54,6 +55,7 @@ impl Open {
             evidence: Vec::new(),
             doubled: Vec::new(),
             attempts: record::Attempts::default(),
+            system_calls: None,
             void_in_a_row: 0,
             dearest: expected,
             spent: Duration::ZERO,

@@ -14,6 +14,8 @@ pub const TESTS: &[crate::Test] = &[
     ("conditions/a_role_on_another_cpu_makes_a_run_void", elsewhere),
     ("conditions/threads_in_place_of_processes_make_a_run_void", not_apart),
     ("conditions/another_policy_or_nice_value_makes_a_run_void", mislabelled),
+    ("conditions/a_setting_that_one_end_lacks_makes_a_run_void", delayed_at_one_end),
+    ("conditions/messages_of_a_stream_that_nobody_sent_make_a_run_void", unsent),
     ("conditions/operations_that_nobody_counted_make_a_run_void", uncounted),
     ("conditions/operations_that_the_other_role_did_not_count_make_a_run_void", counted_by_one),
     ("conditions/cpu_time_without_room_in_the_reported_time_makes_a_run_void", overspent),
@@ -77,6 +79,35 @@ fn mislabelled(host: &Host) {
     }
 }
 
+/// Nagle's algorithm is off at one end only.
+fn delayed_at_one_end(host: &Host) {
+    for id in ["roundtrip/tcp/1/same-cpu", "stream/tcp/4096/same-cpu", "fan-in/tcp/64/free/streams=3"] {
+        let case = case(host, id);
+        let mut measured = measured(host, &case, SHORT);
+        assert_eq!(violations(&case, &measured), [] as [&str; 0], "{id}");
+        let report = measured.roles.iter_mut().rfind(|report| report.facts.contains_key("nodelay"));
+        report.expect("a role that tells").facts.insert("nodelay".into(), "no".into());
+        let found = violations(&case, &measured);
+        assert!(
+            matches!(&found[..], [why] if why.contains("nodelay no; its case says nodelay=yes")),
+            "{id}: {found:?}"
+        );
+    }
+}
+
+/// A receiver that counts a tenth too much.
+fn unsent(host: &Host) {
+    const LONGER: Timing =
+        Timing { sample_ns: 4_000_000, samples: 20, least_samples: 20, run_ns: 80_000_000 };
+    let case = case(host, "stream/pipe/65536/same-cpu");
+    let mut measured = measured(host, &case, LONGER);
+    assert_eq!(violations(&case, &measured), [] as [&str; 0]);
+    let sent = measured.roles[0].counted.ops;
+    measured.roles[1].counted.ops = sent + sent / 10 + 100;
+    let found = violations(&case, &measured);
+    assert!(found.iter().any(|why| why.contains("of which the sender has counted only")), "{found:?}");
+}
+
 fn uncounted(host: &Host) {
     let case = case(host, "roundtrip/pipe/1/same-cpu");
     let mut measured = measured(host, &case, SHORT);
@@ -101,7 +132,12 @@ fn counted_by_one(host: &Host) {
 /// Times that are too short by more than a loaded machine takes from the roles.
 fn overspent(host: &Host) {
     const LONGER: Timing = Timing { sample_ns: 4_000_000, samples: 8, least_samples: 8, run_ns: 32_000_000 };
-    for id in ["roundtrip/pipe/1/same-cpu", "solo/getppid/0/same-cpu", "pingpong/atomic/0/two-cpus"] {
+    for id in [
+        "roundtrip/pipe/1/same-cpu",
+        "solo/getppid/0/same-cpu",
+        "pingpong/atomic/0/two-cpus",
+        "stream/pipe/65536/two-cpus",
+    ] {
         let Some(case) = runs::prepare_or_skip(host, &id.parse().unwrap()) else { continue };
         // A role that other programs keep from its CPU uses little of it; then once more.
         let is_void = || {

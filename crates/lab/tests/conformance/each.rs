@@ -55,3 +55,25 @@ pub fn too_short(host: &Host) {
         other => panic!("{other:?}"),
     }
 }
+
+/// Without being asked: of a megabyte each round trip is timed, of a byte on one CPU none is.
+pub fn auto(host: &Host) {
+    let latencies = |bytes: u64, unit: &str| {
+        let id = CaseId::new("roundtrip", "pipe", bytes, "same-cpu");
+        let case = prepare(host, &if unit.is_empty() { id } else { id.with("time", unit) })
+            .expect("every machine has it");
+        match run(host, &case, SHORT) {
+            Outcome::Measured(measured) => {
+                let ops: u64 = measured.samples.iter().map(|sample| sample.ops).sum();
+                (measured.roles[0].counted.latencies.clone(), ops)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let (timed, ops) = latencies(1 << 20, "");
+    let timed = timed.expect("two readings of the clock are nothing to it");
+    assert_eq!(timed.counts.iter().map(|(_, count)| count).sum::<u64>(), ops, "samples, and nothing else");
+    assert_eq!(latencies(1 << 20, "batch").0, None);
+    // Beside a load a round trip may take long.
+    assert!((0..20).any(|_| latencies(1, "").0.is_none()), "a byte is timed singly each time");
+}

@@ -42,6 +42,7 @@ pub fn ends_around_the_crossing(host: &Host) {
         max_runs: 6,
         first_round: 0,
         duet: false,
+        count_calls: false,
     };
     let interrupt = Interrupt::install().unwrap();
     let coordinator = || Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
@@ -86,6 +87,7 @@ pub fn stall_uses_the_budget(host: &Host) {
         max_runs: 6,
         first_round: 0,
         duet: false,
+        count_calls: false,
     };
     let interrupt = Interrupt::install().unwrap();
     let coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1)

@@ -13,9 +13,11 @@
 mod child;
 mod launch;
 mod signals;
+mod trace;
 
 pub use child::{Child, Exit, Spawn, Stderr};
 pub use signals::{block_signals, read_signal, without_signals};
+pub use trace::Tracer;
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

@@ -29,6 +29,9 @@ const OF_THE_MECHANISM: [&str; 10] = [
 /// Patterns whose cases are different work, and not different ways to do the same.
 const DIFFERENT_WORK: [&str; 2] = ["solo", "parallel"];
 
+/// The pattern of what other tools measured: different work, but for cases that say to what they are alternatives.
+const IMPORTED: &str = "imported";
+
 /// Mechanisms that are no mechanism: the harness itself.
 const NO_MECHANISM: &str = "noop";
 
@@ -41,6 +44,8 @@ pub struct Entry<'a> {
     pub unit: &'a str,
     /// Is a larger value better?
     pub higher_is_better: bool,
+    /// Of an imported case, what it is one of several ways to do; see [`ALTERNATIVE_TO`](crate::ALTERNATIVE_TO).
+    pub alternative_to: Option<&'a str>,
     /// Its runs.
     pub runs: &'a [Run],
 }
@@ -96,7 +101,11 @@ fn grouped<'a>(entries: &[Entry<'a>]) -> Vec<Vec<Costs<'a>>> {
     let mut groups: Vec<Vec<Costs<'a>>> = Vec::new();
     for entry in entries {
         let id = entry.case;
-        if DIFFERENT_WORK.contains(&id.pattern.as_str()) || id.mechanism == NO_MECHANISM {
+        let is_comparable = match id.pattern.as_str() {
+            IMPORTED => entry.alternative_to.is_some(),
+            pattern => !DIFFERENT_WORK.contains(&pattern) && id.mechanism != NO_MECHANISM,
+        };
+        if !is_comparable {
             continue;
         }
         let costs = Costs::of(entry);
@@ -109,7 +118,8 @@ fn grouped<'a>(entries: &[Entry<'a>]) -> Vec<Vec<Costs<'a>>> {
             .filter(|(name, _)| !OF_THE_MECHANISM.contains(&name.as_str()))
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        let key = (id.pattern.as_str(), id.payload_bytes, id.placement.as_str(), entry.unit, conditions);
+        let work = (id.pattern.as_str(), entry.alternative_to, id.payload_bytes);
+        let key = (work, id.placement.as_str(), entry.unit, conditions);
         let place = *places.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
@@ -250,12 +260,13 @@ mod tests {
     fn found(cases: &[(CaseId, f64)], unit: &str) -> (Vec<Contest>, Option<Findings>) {
         let runs: Vec<Vec<Run>> =
             cases.iter().enumerate().map(|(own, (id, level))| runs(id, *level, own)).collect();
-        let entries: Vec<Entry<'_>> = cases
-            .iter()
-            .zip(&runs)
-            .map(|((case, _), runs)| Entry { case, unit, higher_is_better: unit.ends_with("/s"), runs })
-            .collect();
+        let entries: Vec<Entry<'_>> =
+            cases.iter().zip(&runs).map(|((case, _), runs)| entry(case, unit, runs)).collect();
         contests(&entries)
+    }
+
+    fn entry<'a>(case: &'a CaseId, unit: &'a str, runs: &'a [Run]) -> Entry<'a> {
+        Entry { case, unit, higher_is_better: unit.ends_with("/s"), alternative_to: None, runs }
     }
 
     fn case(mechanism: &str) -> CaseId {
@@ -293,6 +304,35 @@ mod tests {
         let (lines, _) =
             found(&[(case("pipe"), 1.0), (case("pipe").with("wait", "poll"), 9.0)], "ns/roundtrip");
         assert_eq!(lines.len(), 1, "a way to wait is a choice");
+    }
+
+    #[test]
+    fn imported_cases_are_compared_where_they_are_called_alternatives_to_one_thing() {
+        let id = |name: &str| CaseId::new("imported", &format!("kernel-bench:{name}"), 256, "unknown");
+        let cases = [
+            ("noop:op", None),
+            ("spin-lock:op", None),
+            ("kmalloc-reuse:op", Some("reuse")),
+            ("pool-reuse:op", Some("reuse")),
+            ("pool-pattern:alloc", Some("pattern")),
+        ];
+        let measured: Vec<(CaseId, Vec<Run>)> = cases
+            .iter()
+            .enumerate()
+            .map(|(own, (name, _))| (id(name), runs(&id(name), 1.0 + own as f64, own)))
+            .collect();
+        let entries: Vec<Entry<'_>> = measured
+            .iter()
+            .zip(cases)
+            .map(|((case, runs), (_, alternative_to))| Entry { alternative_to, ..entry(case, "ns/op", runs) })
+            .collect();
+        let (lines, findings) = contests(&entries);
+        let contestants: Vec<Vec<&str>> = lines
+            .iter()
+            .map(|line| line.contestants.iter().map(|one| one.case.mechanism.as_str()).collect())
+            .collect();
+        assert_eq!(contestants, [["kernel-bench:kmalloc-reuse:op", "kernel-bench:pool-reuse:op"]]);
+        assert_eq!(findings.unwrap().contests, 1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use weighbridge_record::{StoppedBy, Summary};
 
+use crate::calls;
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::figure::{interval, marks};
 use crate::model::{Measured, Report};
@@ -9,7 +10,7 @@ use crate::units::{Scale, count, significant, size, with_unit};
 use crate::words::many;
 
 /// Heading, and whether it holds text.
-const COLUMNS: [(&str, bool); 19] = [
+const COLUMNS: [(&str, bool); 20] = [
     ("mechanism", true),
     ("pattern", true),
     ("payload", false),
@@ -28,6 +29,7 @@ const COLUMNS: [(&str, bool); 19] = [
     ("voluntary switches/op", false),
     ("involuntary switches/op", false),
     ("minor faults/op", false),
+    ("system calls/op", false),
     ("CPU/op", false),
 ];
 
@@ -54,7 +56,6 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
     let scale = Scale::alone(&summary.unit, summary.median);
     let width = summary.ci95.map(|[low, high]| (high - low) / summary.median);
     let per_op = &summary.per_op;
-    let number = |value: f64, text: &str| Cell::Sorted { text: text.into(), unit: String::new(), value };
     let percent = |share: f64| number(share, &format!("{:.2} %", share * 100.0));
     // Imported output names no roles; a count that was not made is blank and not 0.
     let is_counted = case.case.as_ref().is_none_or(|case| !case.roles.is_empty());
@@ -89,11 +90,25 @@ fn row(report: &Report, case: &Measured, summary: &Summary) -> Vec<Cell> {
         counted(per_op.voluntary_switches),
         counted(per_op.involuntary_switches),
         counted(per_op.minor_faults),
+        calls_of(summary),
         match per_op.cpu() {
             (cpu, unit) if is_counted || cpu > 0.0 => number(cpu, &with_unit(unit, cpu)),
             _ => Cell::from(""),
         },
     ]
+}
+
+/// Calls per operation, and which.
+fn calls_of(summary: &Summary) -> Cell {
+    summary.system_calls.as_ref().map_or(Cell::from(""), |calls| {
+        let which = calls::by_role(calls);
+        let which = if which.is_empty() { which } else { format!(" ({which})") };
+        number(calls.per_op, &format!("{}{which}", count(calls.per_op)))
+    })
+}
+
+fn number(value: f64, text: &str) -> Cell {
+    Cell::Sorted { text: text.into(), unit: String::new(), value }
 }
 
 fn stopped(by: StoppedBy) -> &'static str {

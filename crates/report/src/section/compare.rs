@@ -4,6 +4,7 @@
 use weighbridge_record::{CaseVerdict, Claims, PerOp};
 
 use crate::axis::{Axis, LogAxis};
+use crate::calls;
 use crate::chart::{Chart, Drawing, Line, Point};
 use crate::document::{Block, Cell, Item, Section, Table};
 use crate::look::Look;
@@ -181,9 +182,14 @@ fn what_changed(of: &CaseVerdict) -> Item {
         });
         items.extend(moved.map(|(name, a, b)| Item::from(format!("{name}: {} → {}", count(a), count(b)))));
     }
+    if let (Some(a), Some(b)) = (&of.a_system_calls, &of.b_system_calls) {
+        items.extend(calls::changed(a, b).into_iter().map(Item::from));
+    }
     if items.is_empty() {
         items.push(
-            "switches, faults and CPU time per operation did not change by more than 2 %".to_owned().into(),
+            "switches, faults, system calls and CPU time per operation did not change by more than 2 %"
+                .to_owned()
+                .into(),
         );
     }
     items.push(format!("look closer: weighbridge run {} --set counters=events", of.case).into());

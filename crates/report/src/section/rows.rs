@@ -119,6 +119,7 @@ fn counts(report: &Report, matrix: &Matrix<'_>) -> Vec<Cells> {
             per_op("voluntary switches/op", |per_op| per_op.voluntary_switches),
             per_op("involuntary switches/op", |per_op| per_op.involuntary_switches),
             per_op("minor faults/op", |per_op| per_op.minor_faults),
+            over("system calls/op".into(), &|summary| Some(summary.system_calls.as_ref()?.per_op), &count),
         ]);
     }
     // One unit for the whole and its parts.

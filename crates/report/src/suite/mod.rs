@@ -8,6 +8,7 @@ mod akbench;
 mod chart;
 mod dbus;
 mod epoll_bench;
+mod kernel_ipc;
 mod kernel_net;
 mod kernel_slab;
 mod published;
@@ -78,6 +79,7 @@ const SUITES: &[Suite] = &[
     ("slab_test", slab_test::section),
     ("kernel-slab", kernel_slab::section),
     ("kernel-net", kernel_net::section),
+    ("kernel-ipc", kernel_ipc::section),
     ("akbench", akbench::section),
     ("scaling", scaling::section),
     ("dbus-ping-pong", dbus::ping_pong),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::{
     Cache, Case, CaseId, Clock, Comparison, Cpu, End, Header, Latencies, Line, Machine, Node, Noise, PerOp,
-    Problem, Reading, Regime, RegimeKind, Run, Skipped, StoppedBy, Summary, ToHub, Tool,
+    Problem, Reading, Regime, RegimeKind, RoleCalls, Run, Skipped, StoppedBy, Summary, SystemCalls, ToHub,
+    Tool,
 };
 
 pub const SIZES: [u64; 6] = [1, 64, 4096, 65536, 1 << 20, 1 << 22];
@@ -148,6 +149,16 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
             kernel_ns: (!on_one_cpu).then_some(cpu_ns * 0.75),
             ..PerOp::default()
         },
+        system_calls: on_one_cpu.then(|| SystemCalls {
+            per_op: 4.0,
+            roles: ["client", "server"]
+                .map(|role| RoleCalls {
+                    role: role.into(),
+                    ops: 160,
+                    calls: BTreeMap::from([("read".into(), 1.0), ("write".into(), 1.0)]),
+                })
+                .into(),
+        }),
         series: BTreeMap::new(),
         series_ci95: BTreeMap::new(),
         beside: BTreeMap::new(),

@@ -4,8 +4,9 @@ mod program;
 mod resolution;
 mod sides;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weighbridge_lab::compare::machine::MachineSettings;
 use weighbridge_lab::compare::{
@@ -14,9 +15,11 @@ use weighbridge_lab::compare::{
 use weighbridge_lab::coordinator::Coordinator;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::machine;
+use weighbridge_lab::planner::Timing;
 use weighbridge_lab::session::{Ended, Sink};
 use weighbridge_record::{CaseVerdict, End, Header, Line, Reading, SCHEMA, Skipped, Tool};
 use weighbridge_report::{self as report, Report};
+use weighbridge_stats::sequential::{Looks, USUAL_MOST};
 
 use super::run::{random_seed, write_page};
 use super::{THIS_PROGRAM, look_at_host};
@@ -65,28 +68,30 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     }
     selected.left_out_note().iter().chain(&destination.note).for_each(|note| output::warn(note));
     warn_of_skipped(&skipped);
-    let expected = expected_set(suite.timing) * (pairs.len() * args.units.start()) as u32;
+    let units = args.units.clone().unwrap_or_else(|| units(args.budget / pairs.len() as u32, suite.timing));
+    let expected = expected_set(suite.timing) * (pairs.len() * units.start()) as u32;
     if expected > args.budget {
         output::warn(&format!(
             "{} sets of each of {} cases take about {}, more than the budget of {}; raise --budget, or select fewer cases",
-            args.units.start(),
+            units.start(),
             pairs.len(),
             spoken(expected),
             spoken(args.budget)
         ));
     }
-    let header = header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed));
+    let header = header(args, machine::describe(&host), args.seed.unwrap_or_else(random_seed), Some(&units));
     if !args.quiet {
         let placements = pairs.iter().map(|pair| pair.case.placement.as_str());
-        resolution::foretold(&header.machine, placements, rules.margin)
+        resolution::foretold(&header.machine, placements, rules.margin, &Looks::up_to(*units.end()))
             .iter()
             .for_each(|said| output::say(said));
     }
     let settings = Settings {
         rules,
         budget: args.budget,
-        sets: args.units.clone(),
+        sets: units,
         timing: suite.timing,
+        count_calls: !args.no_system_calls,
         seed: header.seed,
         differences: sides::differences(&a, &b),
     };
@@ -136,6 +141,14 @@ fn warn_of_skipped(skipped: &[Skipped]) {
     }
 }
 
+/// Fewest and most sets of a case that has so much time. Few cases get more sets than forty: what is planned and not made costs power, and
+/// what is made and not planned cannot be used.
+fn units(time: Duration, timing: Timing) -> RangeInclusive<usize> {
+    const MOST: usize = 300;
+    let fit = time.as_secs_f64() * 0.9 / expected_set(timing).as_secs_f64();
+    12..=(fit as usize).clamp(USUAL_MOST, MOST)
+}
+
 fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
     if args.selection.globs.is_empty() {
         return Err(Failure::new("--with names the new records; name the old ones before it"));
@@ -151,7 +164,7 @@ fn records(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         Line::Header(header) => Some(header.machine.clone()),
         _ => None,
     });
-    let header = header(args, machine.unwrap_or_default(), 0);
+    let header = header(args, machine.unwrap_or_default(), 0, None);
     let (verdicts, claims) = compare_records(old, new, rules, args.across_machines).map_err(Failure::new)?;
     let end = End { complete: true, elapsed_s: 0.0 };
     let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
@@ -243,7 +256,13 @@ pub(super) fn conclude(
     Ok(Exit::Fine)
 }
 
-fn header(args: &Compare, machine: weighbridge_record::Machine, seed: u64) -> Header {
+/// `units` are the fewest and most sets of a case, where sets are measured.
+fn header(
+    args: &Compare,
+    machine: weighbridge_record::Machine,
+    seed: u64,
+    units: Option<&RangeInclusive<usize>>,
+) -> Header {
     let paths =
         |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",");
     let settings = [
@@ -254,7 +273,7 @@ fn header(args: &Compare, machine: weighbridge_record::Machine, seed: u64) -> He
         ("margin", args.margin.to_string()),
         ("fdr", args.fdr.to_string()),
         ("budget", format!("{}s", args.budget.as_secs_f64())),
-        ("units", format!("{}..{}", args.units.start(), args.units.end())),
+        ("units", units.map_or(String::new(), |units| format!("{}..{}", units.start(), units.end()))),
     ];
     Header {
         schema: SCHEMA,

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use weighbridge_record::{CaseVerdict, Header, Machine};
 use weighbridge_stats::median;
+use weighbridge_stats::sequential::Looks;
 use weighbridge_stats::verdict::Resolution;
 
 use crate::store;
@@ -29,6 +30,7 @@ pub fn foretold<'a>(
     machine: &Machine,
     placements: impl Iterator<Item = &'a str>,
     margin: f64,
+    looks: &Looks,
 ) -> Vec<String> {
     let kept = store::folder().map(|folder| read(&folder)).unwrap_or_default();
     let mut said = Vec::new();
@@ -36,7 +38,7 @@ pub fn foretold<'a>(
         let name = name(machine);
         let found = kept.iter().find(|kept| kept.machine == name && kept.placement == placement);
         if let Some(kept) = found {
-            let sentence = sentence(kept, margin);
+            let sentence = sentence(kept, margin, looks);
             if !said.contains(&sentence) {
                 said.push(sentence);
             }
@@ -45,7 +47,7 @@ pub fn foretold<'a>(
     said
 }
 
-fn sentence(kept: &Kept, margin: f64) -> String {
+fn sentence(kept: &Kept, margin: f64, looks: &Looks) -> String {
     let resolution = Resolution { half_width: kept.half_width, sets: SETS, has_moved: false };
     let seconds = kept.seconds_a_set * SETS as f64;
     let shown = format!(
@@ -54,7 +56,7 @@ fn sentence(kept: &Kept, margin: f64) -> String {
         kept.placement
     );
     let margin_shown = 100.0 * margin;
-    match resolution.sets_needed(margin) {
+    match resolution.sets_needed(margin, looks) {
         Some(sets) => format!("{shown}; a margin of {margin_shown} % needs {sets} sets"),
         None => format!("{shown}; a margin of {margin_shown} % needs more sets than a comparison has"),
     }
@@ -161,9 +163,10 @@ mod tests {
         let damaged = read(&folder);
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!((again, damaged), (vec![kept.clone()], vec![]));
-        let said = sentence(&kept, 0.02);
+        let looks = Looks::default();
+        let said = sentence(&kept, 0.02, &looks);
         assert!(said.starts_with("this machine resolves 0.40 % in 3.6 s a case at same-cpu; "), "{said}");
         assert!(said.ends_with("a margin of 2 % needs 8 sets"), "{said}");
-        assert!(sentence(&kept, 0.0001).contains("more sets than"));
+        assert!(sentence(&kept, 0.0001, &looks).contains("more sets than"));
     }
 }

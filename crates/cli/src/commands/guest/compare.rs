@@ -1,7 +1,7 @@
 //! `weighbridge guest compare`: two kernels, booted in random order, and the verdicts of `weighbridge compare` on their
 //! instructions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use weighbridge_guest::config;
@@ -18,7 +18,6 @@ use super::{patch_report, run};
 use crate::args::{CompareFormat, PROFILE};
 use crate::destination::Destination;
 use crate::guest_args::Compare;
-use crate::values::Page;
 use crate::{Exit, Failure, output};
 
 /// Two kernels and what they measured.
@@ -29,39 +28,32 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     let command = run::command(&args.globs, args.machine.cpus, args.runs)?;
     let typed = sides(&args.a, &args.b)?;
     let mut guests = Vec::new();
-    for (kernel, append) in &typed {
-        guests.push(Guest::new(kernel, append, &args.machine)?);
+    for side in &typed {
+        let mut guest = Guest::new(&side.kernel, &side.append, &args.machine)?;
+        for module in &side.modules {
+            guest.add_modules_at(module).map_err(|error| super::failure(&error))?;
+        }
+        guests.push(guest);
     }
-    let destination = Destination::create(args.out.as_deref(), Some(&Page::None))?;
+    Destination::check(args.out.as_deref())?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
-    let remove = || _ = std::fs::remove_file(&destination.record);
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(super::super::run::random_seed);
-    let boots = match booted(args, &guests, &command, seed, &interrupt) {
-        Ok(Some(boots)) => boots,
-        Ok(None) => {
-            remove();
-            output::say("interrupted: the guest was ended, and there is no comparison");
-            return Ok(Exit::Interrupted);
-        }
-        Err(failure) => {
-            remove();
-            return Err(failure);
-        }
+    let Some(boots) = booted(args, &guests, &command, seed, &interrupt)? else {
+        output::say("interrupted: the guest was ended, and there is no comparison");
+        return Ok(Exit::Interrupted);
     };
-    let labels = typed.map(|(kernel, append)| label(&kernel, &append));
+    let labels = typed.map(|side| side.label());
     let rules = Rules { margin: args.margin, fdr: args.fdr };
-    let (header, verdicts, claims) = judged(boots, &guests, labels, rules, seed).inspect_err(|_| remove())?;
+    let (header, verdicts, claims) = judged(boots, &guests, labels, rules, seed)?;
     let end = End { complete: true, elapsed_s: began.elapsed().as_secs_f64() };
     let lines: Vec<Line> = std::iter::once(Line::Header(Box::new(header)))
         .chain(verdicts.iter().cloned().map(Line::from))
         .chain([Line::Claims(claims.clone()), Line::End(end)])
         .collect();
-    let Destination { record, mut writer, .. } = destination;
-    let written = lines.iter().try_for_each(|line| writer.write(line));
-    let shown = Report::from_reading(Reading { lines, problems: Vec::new() });
+    let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     // What was measured is shown, also where it cannot be kept.
     output::print(match args.format {
         CompareFormat::Table => report::text(&shown, output::style()),
@@ -69,39 +61,50 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
         CompareFormat::Json => report::verdicts_json(&shown),
         CompareFormat::Junit => report::junit(&shown),
     })?;
-    written.map_err(|error| {
-        Failure::new(format!(
-            "cannot write to `{}`: {error}; choose another place with --out",
-            record.display()
-        ))
-    })?;
-    if !args.quiet {
-        output::say(&format!("record: {}", record.display()));
-    }
+    let record = run::write(&lines, args.out.as_deref(), args.quiet)?;
     super::super::compare::conclude(args.strict, Ended::Complete, &verdicts, Some(&record))
 }
 
-/// The kernel and the parameters of each side. One that names no kernel has that of the other.
-fn sides(a: &str, b: &str) -> Result<[(String, String); 2], Failure> {
-    let [mut a, mut b] = [a, b].map(|text| {
-        let (kernel, append) = text.split_once(",append=").unwrap_or((text, ""));
-        (kernel.to_owned(), append.to_owned())
-    });
-    match (a.0.is_empty(), b.0.is_empty()) {
+/// One side, as it was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Side {
+    kernel: String,
+    /// Modules of this side only.
+    modules: Vec<PathBuf>,
+    /// What is added to the kernel's command line.
+    append: String,
+}
+
+impl Side {
+    /// `KERNEL[,module=DIR]…[,append=PARAMETERS]`: parameters are last, because they may hold commas.
+    fn read(text: &str) -> Side {
+        let (front, append) = text.split_once(",append=").unwrap_or((text, ""));
+        let mut parts = front.split(",module=");
+        let kernel = parts.next().unwrap_or_default();
+        Side { kernel: kernel.into(), modules: parts.map(PathBuf::from).collect(), append: append.into() }
+    }
+
+    fn label(&self) -> String {
+        let modules = self.modules.iter().map(|path| format!("module={}", path.display()));
+        let append = (!self.append.is_empty()).then(|| self.append.clone());
+        std::iter::once(self.kernel.clone()).chain(modules).chain(append).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Both sides. One that names no kernel has that of the other.
+fn sides(a: &str, b: &str) -> Result<[Side; 2], Failure> {
+    let [mut a, mut b] = [a, b].map(Side::read);
+    match (a.kernel.is_empty(), b.kernel.is_empty()) {
         (true, true) => {
             return Err(Failure::new(
                 "neither side names a kernel; write --a KERNEL --b ',append=PARAMETERS'",
             ));
         }
-        (true, false) => a.0.clone_from(&b.0),
-        (false, true) => b.0.clone_from(&a.0),
+        (true, false) => a.kernel.clone_from(&b.kernel),
+        (false, true) => b.kernel.clone_from(&a.kernel),
         (false, false) => {}
     }
     Ok([a, b])
-}
-
-fn label(kernel: &str, append: &str) -> String {
-    if append.is_empty() { kernel.into() } else { format!("{kernel} {append}") }
 }
 
 /// Boots each side as often as asked, in blocks of one boot of each whose order is random. Nothing where the user has had enough.
@@ -195,13 +198,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_side_is_a_kernel_with_parameters_that_may_hold_commas() {
+    fn a_side_is_a_kernel_with_modules_and_parameters_that_may_hold_commas() {
         let of = |a: &str, b: &str| sides(a, b).unwrap();
+        let side = |kernel: &str, modules: &[&str], append: &str| Side {
+            kernel: kernel.into(),
+            modules: modules.iter().map(PathBuf::from).collect(),
+            append: append.into(),
+        };
         let [a, b] = of("old,append=slub_debug=F,kmalloc-64", "new");
-        assert_eq!((a.0.as_str(), a.1.as_str()), ("old", "slub_debug=F,kmalloc-64"));
-        assert_eq!((b.0.as_str(), b.1.as_str()), ("new", ""));
-        let [a, b] = of("host", ",append=mitigations=off");
-        assert_eq!((a.0, b.0, b.1), ("host".into(), "host".into(), "mitigations=off".into()));
+        assert_eq!([&a, &b], [&side("old", &[], "slub_debug=F,kmalloc-64"), &side("new", &[], "")]);
+        let [a, b] = of("host,module=before", ",module=after,module=x.ko,append=mitigations=off");
+        assert_eq!(a, side("host", &["before"], ""));
+        assert_eq!(b, side("host", &["after", "x.ko"], "mitigations=off"));
+        assert_eq!(b.label(), "host module=after module=x.ko mitigations=off");
         assert!(sides("", ",append=x").is_err());
     }
 }

@@ -48,25 +48,44 @@ impl<'a> Guest<'a> {
         let found = || -> Result<Guest<'a>, Error> {
             let qemu = qemu::find()?;
             let kernel = Kernel::find(kernel, &unpacked_packages()?)?;
-            let mut all = Vec::new();
+            let mut guest = Guest { kernel, append: append.into(), args, qemu, modules: Vec::new() };
             for path in &args.module {
-                all.extend(modules::at(path)?);
+                guest.add_modules_at(path)?;
             }
-            for module in &all {
-                if let Some(release) =
-                    modules::built_for(module).filter(|release| release != kernel.release())
-                {
-                    return Err(Error::new(format!(
-                        "the module `{}` was built for {release}, and the kernel is {}; build it against the headers of that \
-                         kernel",
-                        module.display(),
-                        kernel.release()
-                    )));
-                }
-            }
-            Ok(Guest { kernel, append: append.into(), args, qemu, modules: all })
+            Ok(guest)
         };
         found().map_err(|error| super::failure(&error))
+    }
+
+    /// Gives the guest a module file, or those of a folder.
+    ///
+    /// # Errors
+    /// There is none, it was built for another kernel, or the guest has another file of its name.
+    pub fn add_modules_at(&mut self, path: &Path) -> Result<(), Error> {
+        for module in modules::at(path)? {
+            let release = self.kernel.release();
+            if let Some(built) = modules::built_for(&module).filter(|built| built != release) {
+                return Err(Error::new(format!(
+                    "the module `{}` was built for {built}, and the kernel is {release}; build it against the headers of that kernel",
+                    module.display()
+                )));
+            }
+            let in_guest = job::module_path(&module);
+            if let Some(other) = self.modules.iter().find(|other| job::module_path(other) == in_guest) {
+                return Err(Error::new(format!(
+                    "`{}` and `{}` have one name, and a guest has a place for one of them",
+                    other.display(),
+                    module.display()
+                )));
+            }
+            self.modules.push(module);
+        }
+        Ok(())
+    }
+
+    /// The modules that are loaded, in this order.
+    pub fn modules(&self) -> &[PathBuf] {
+        &self.modules
     }
 
     /// Gives the guest a module of its own kernel, with what that needs.

@@ -1,5 +1,6 @@
 //! `weighbridge guest`: a kernel booted in an emulated machine that counts instructions, and measured there.
 
+mod code_size;
 mod compare;
 mod doctor;
 mod machine;

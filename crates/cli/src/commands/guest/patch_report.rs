@@ -2,14 +2,10 @@
 
 use std::fmt::Write;
 
-use weighbridge_guest::bloat::{Bloat, Sizes};
-use weighbridge_guest::kernel::Kernel;
 use weighbridge_record::{CaseVerdict, Claims};
 
+use super::code_size;
 use super::machine::Guest;
-
-/// Symbols of which the sizes are listed: of a whole kernel thousands change with a compiler.
-const SYMBOLS: usize = 40;
 
 /// In Markdown that reads well as plain text too.
 pub fn markdown(guests: &[Guest<'_>], verdicts: &[CaseVerdict], claims: &Claims, boots: u16) -> String {
@@ -42,32 +38,10 @@ pub fn markdown(guests: &[Guest<'_>], verdicts: &[CaseVerdict], claims: &Claims,
     text.push('\n');
     list(&mut text, &remarked.collect::<Vec<_>>(), "of no case there is more to say");
     let [a, b] = guests else { unreachable!("a comparison has two sides") };
-    let _ = writeln!(text, "\n## Code size\n\n{}", code_size(&a.kernel, &b.kernel));
+    let _ = writeln!(text, "\n## Code size\n\n{}", code_size::text(a, b));
     text.push_str("\n## What this cannot say\n\n");
     list(&mut text, &claims.remarks, "nothing is known that limits these figures");
     text
-}
-
-/// In which symbols and sections the kernels differ, or why that is not known.
-fn code_size(a: &Kernel, b: &Kernel) -> String {
-    if a.image == b.image {
-        return "* both sides are the same kernel".into();
-    }
-    let (Some(old), Some(new)) = (&a.vmlinux, &b.vmlinux) else {
-        let without = [("A", a), ("B", b)].into_iter().filter(|(_, kernel)| kernel.vmlinux.is_none());
-        let names: Vec<&str> = without.map(|(name, _)| name).collect();
-        return format!(
-            "* not compared: no vmlinux was found beside the image of {}; a build tree has it, and so have packages of symbols",
-            names.join(" and ")
-        );
-    };
-    match (Sizes::of(old), Sizes::of(new)) {
-        (Ok(old), Ok(new)) => format!("```\n{}```", Bloat::new(&old, &new).text_of(SYMBOLS)),
-        (old, new) => {
-            let whys = [old.err(), new.err()].into_iter().flatten();
-            whys.map(|why| format!("* not compared: {why}")).collect::<Vec<_>>().join("\n")
-        }
-    }
 }
 
 fn list(text: &mut String, sentences: &[String], none: &str) {
@@ -112,29 +86,7 @@ fn signed(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-
-    #[test]
-    fn code_sizes_are_compared_where_both_kernels_have_symbols() {
-        let kernel = |image: &str, vmlinux: Option<PathBuf>| Kernel {
-            name: image.into(),
-            image: image.into(),
-            version: String::new(),
-            modules: None,
-            config: None,
-            vmlinux,
-        };
-        let elf = std::env::current_exe().ok();
-        let said = |a, b| code_size(&a, &b);
-        assert!(said(kernel("a", None), kernel("b", elf.clone())).contains("beside the image of A;"));
-        assert!(said(kernel("a", None), kernel("a", None)).contains("the same kernel"));
-        let same = said(kernel("a", elf.clone()), kernel("b", elf.clone()));
-        assert!(same.contains("grow/shrink: 0/0") && same.contains(".text"), "{same}");
-        let none = said(kernel("a", Some("/nothing".into())), kernel("b", elf));
-        assert!(none.starts_with("* not compared: cannot take sizes from `/nothing`"), "{none}");
-    }
 
     #[test]
     fn a_row_has_both_figures_their_difference_and_the_verdict() {

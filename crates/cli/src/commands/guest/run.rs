@@ -1,6 +1,6 @@
 //! `weighbridge guest run`: one boot, and the cases measured in it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weighbridge_guest::job;
 use weighbridge_lab::interrupt::Interrupt;
@@ -47,31 +47,18 @@ pub fn measure(
     output: &Output<'_>,
     interrupt: &Interrupt,
 ) -> Result<Exit, Failure> {
-    let destination = Destination::create(output.out, Some(&Page::None))?;
+    Destination::check(output.out)?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
-    if let Some(note) = &destination.note {
-        output::warn(note);
-    }
-    // A record without lines is of no use to anybody.
-    let remove = || _ = std::fs::remove_file(&destination.record);
-    let measured = match guest.boot(command, read, interrupt.fd()) {
-        Ok(Some(measured)) => measured,
-        Ok(None) => {
-            remove();
-            output::say("interrupted: the guest was ended, and there is no record");
-            return Ok(Exit::Interrupted);
-        }
-        Err(failure) => {
-            remove();
-            return Err(failure);
-        }
+    let Some(measured) = guest.boot(command, read, interrupt.fd())? else {
+        output::say("interrupted: the guest was ended, and there is no record");
+        return Ok(Exit::Interrupted);
     };
     if !output.quiet {
         output::say(&timing(guest, &measured));
     }
-    keep(destination, measured.lines, output)
+    keep(measured.lines, output)
 }
 
 fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
@@ -79,27 +66,35 @@ fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
     format!("kernel {}: up after {up:.1} s, measured after {answer:.1} s", guest.kernel.release())
 }
 
-/// Writes the record, prints its report.
-fn keep(destination: Destination, lines: Vec<Line>, output: &Output<'_>) -> Result<Exit, Failure> {
-    let Destination { record, mut writer, .. } = destination;
-    let written = lines.iter().try_for_each(|line| writer.write(line));
+/// Prints the report, writes the record.
+fn keep(lines: Vec<Line>, output: &Output<'_>) -> Result<Exit, Failure> {
     let has_numbers = lines.iter().any(|line| matches!(line, Line::Summary(_)));
-    let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+    let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     // What was measured is shown, also where it cannot be kept.
     output::print(super::super::run::rendered(&report, output.format))?;
-    written.map_err(|error| {
+    write(&lines, output.out, output.quiet)?;
+    match has_numbers {
+        true => Ok(Exit::Fine),
+        false => Err(Failure::new("no case gave a number; the record has the reasons")),
+    }
+}
+
+/// Writes the record, and says where it is.
+pub fn write(lines: &[Line], out: Option<&Path>, quiet: bool) -> Result<PathBuf, Failure> {
+    let Destination { record, mut writer, note, .. } = Destination::create(out, Some(&Page::None))?;
+    if let Some(note) = &note {
+        output::warn(note);
+    }
+    lines.iter().try_for_each(|line| writer.write(line)).map_err(|error| {
         Failure::new(format!(
             "cannot write to `{}`: {error}; choose another place with --out",
             record.display()
         ))
     })?;
-    if !output.quiet {
+    if !quiet {
         output::say(&format!("record: {}", record.display()));
     }
-    match has_numbers {
-        true => Ok(Exit::Fine),
-        false => Err(Failure::new("no case gave a number; the record has the reasons")),
-    }
+    Ok(record)
 }
 
 /// The command that the guest runs: the selected cases by their ids, each measured by itself, because there is no drift that a
@@ -114,8 +109,18 @@ pub fn command(globs: &[String], cpus: u32, runs: u16) -> Result<Vec<String>, Fa
     let placements = placements.filter(|_| globs.iter().all(|word| is_glob(word) && !has_placement(word)));
     let changes = Changes { placements, ..Changes::default() };
     let selected = select::select(globs, None, &changes)?;
-    let options =
-        ["--alone", "--quiet", "--budget", "10h", "--html", "none", "--out", job::RECORD, "--max-runs"];
+    let options = [
+        "--alone",
+        "--no-system-calls",
+        "--quiet",
+        "--budget",
+        "10h",
+        "--html",
+        "none",
+        "--out",
+        job::RECORD,
+        "--max-runs",
+    ];
     let mut command = vec!["run".to_owned()];
     command.extend(options.map(String::from));
     command.push(runs.to_string());

@@ -1,13 +1,21 @@
-//! `weighbridge guest suite`: tests of the kernel from within, in one boot: of its allocator by our module, of packets by its own ones.
+//! `weighbridge guest suite`: one boot, and the tables of a suite: the kernel's allocator by our module, packets by its own ones, round trips
+//! by the laboratory.
 
-use weighbridge_guest::{job, kernel_bench, net_bench};
+use weighbridge_guest::{Error, job, kernel_bench, net_bench};
 use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_lab::plan::{Changes, Suite as CasesOfSuite};
+use weighbridge_record::{CaseId, Line};
 
-use super::machine::{Guest, Read};
-use super::run::{Output, measure};
+use super::machine::{self, Guest, Read};
+use super::run::{self, Output, measure};
 use crate::commands::kernel_results::lines;
 use crate::guest_args::{Suite, SuiteName};
 use crate::{Exit, Failure, output};
+
+/// Runs of a round trip: two show that a figure repeats, and instructions have no noise that more would average.
+const RUNS: u16 = 2;
+/// Payloads of the round trips, in bytes.
+const SIZES: [u64; 2] = [1, 4096];
 
 /// Boots with the modules and runs the tests.
 pub fn suite(args: &Suite) -> Result<Exit, Failure> {
@@ -20,15 +28,22 @@ pub fn suite(args: &Suite) -> Result<Exit, Failure> {
              booted, and name its folder with --module kernel",
         ));
     }
+    if args.runs.is_some() && args.name != SuiteName::Ipc {
+        return Err(Failure::new("--runs is for the suite ipc: the tests of the others run once in a boot"));
+    }
     let mut guest = Guest::new(&args.kernel, &args.append, &args.machine)?;
-    let (argument, read): (_, Read) = match args.name {
-        SuiteName::Slab => (kernel_bench::ARGUMENT, |results| lines(results, "kernel-slab")),
+    let in_kernel = |argument: &str| [argument, job::RECORD].map(String::from).to_vec();
+    let (command, read): (Vec<String>, Read) = match args.name {
+        SuiteName::Slab => (in_kernel(kernel_bench::ARGUMENT), |results| lines(results, "kernel-slab")),
         SuiteName::Net => {
             add_modules_for_packets(&mut guest)?;
-            (net_bench::ARGUMENT, |results| lines(results, "kernel-net"))
+            (in_kernel(net_bench::ARGUMENT), |results| lines(results, "kernel-net"))
+        }
+        SuiteName::Ipc => {
+            let cases: Vec<String> = round_trips().iter().map(ToString::to_string).collect();
+            (run::command(&cases, args.machine.cpus, args.runs.unwrap_or(RUNS))?, of_round_trips)
         }
     };
-    let command = [argument, job::RECORD].map(String::from);
     let output = Output { out: args.out.as_deref(), format: args.format, quiet: args.quiet };
     measure(&guest, &command, read, &output, &interrupt)
 }
@@ -48,4 +63,57 @@ fn add_modules_for_packets(guest: &mut Guest<'_>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Every mechanism of the suite quick on one CPU, and a pipe that is polled before each read, with which kdbus was compared.
+fn round_trips() -> Vec<CaseId> {
+    let changes = Changes {
+        sizes: Some(SIZES.into()),
+        placements: Some(vec!["same-cpu".into()]),
+        ..Changes::default()
+    };
+    let quick = CasesOfSuite::find("quick").expect("the default suite").cases(&changes);
+    let polled = SIZES.map(|bytes| CaseId::new("roundtrip", "pipe", bytes, "same-cpu").with("wait", "poll"));
+    quick.into_iter().filter(|id| id.pattern == "roundtrip").chain(polled).collect()
+}
+
+/// The record of the round trips, as one of this suite.
+fn of_round_trips(record: &[u8]) -> Result<Vec<Line>, Error> {
+    let mut lines = machine::record(record)?;
+    for line in &mut lines {
+        if let Line::Header(header) = line {
+            header.settings.insert("suite".into(), "kernel-ipc".into());
+            // The suite says them shorter.
+            header.settings.remove("cases");
+        }
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn round_trips_are_those_of_every_mechanism_of_quick_and_each_exists() {
+        let cases = round_trips();
+        let quick = CasesOfSuite::find("quick").unwrap().cases(&Changes::default());
+        let mechanisms: BTreeSet<String> =
+            quick.into_iter().filter(|id| id.pattern == "roundtrip").map(|id| id.mechanism).collect();
+        for mechanism in mechanisms {
+            let sizes: Vec<u64> = cases
+                .iter()
+                .filter(|id| id.mechanism == mechanism && id.axes.is_empty())
+                .map(|id| id.payload_bytes)
+                .collect();
+            // The loop alone has one size.
+            let expected = if mechanism == "noop" { &SIZES[..1] } else { &SIZES[..] };
+            assert_eq!(sizes, expected, "{mechanism}");
+        }
+        let words: Vec<String> = cases.iter().map(ToString::to_string).collect();
+        let command = run::command(&words, 1, RUNS).unwrap();
+        assert!(words.iter().all(|word| command.contains(word)), "{command:?}");
+    }
 }

@@ -1,0 +1,58 @@
+//! Losses: what was overwritten before a subscriber read it, or skipped because it lagged.
+
+use std::sync::atomic::Ordering;
+
+use super::Subscriber;
+use crate::error::Result;
+use crate::log::{Loss, Memory};
+
+impl Subscriber {
+    #[cold]
+    pub(super) fn note_loss(&mut self, loss: Loss) -> Result<()> {
+        self.sequences.note_loss();
+        self.count_loss(loss);
+        self.publish_cursor();
+        (self.lost, self.needs_care) = (Some(loss), true);
+        self.check_deadline()
+    }
+
+    /// Counts a loss, for this subscriber and in its page.
+    pub(super) fn count_loss(&mut self, loss: Loss) {
+        self.lost_messages += loss.messages;
+        self.lost_bytes += loss.bytes;
+        let words = self.page.words();
+        words.lost_messages.store(self.lost_messages, Ordering::Relaxed);
+        words.lost_bytes.store(self.lost_bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn take_loss(&mut self) -> Option<Loss> {
+        self.needs_care = self.disconnected.is_some()
+            || self.removed
+            || self.policy.lag_bytes_max().is_some()
+            || self.topics.is_some();
+        self.lost.take()
+    }
+
+    /// Skips what is older than the policy allows.
+    pub(super) fn bound_lag(&mut self, bytes: u64) -> Result<()> {
+        let present_start = self.status.words().log_start.load(Ordering::Acquire);
+        let newest = self.log.tail().hint.load(Ordering::Acquire).max(present_start);
+        let oldest = newest.saturating_sub(bytes);
+        if oldest > self.reader.position() {
+            let loss = self.reader.skip_to(oldest)?;
+            self.note_loss(loss)?;
+        }
+        Ok(())
+    }
+
+    /// Messages lost since this subscriber joined.
+    pub fn lost_messages(&self) -> u64 {
+        self.lost_messages
+    }
+
+    /// Messages of this publisher ([`Publisher::id`](crate::Publisher::id)) lost since this subscriber joined, as far as later
+    /// messages of it have shown: see [`Message::lost_before`].
+    pub fn lost_messages_of(&self, publisher: u8) -> u64 {
+        self.sequences.lost_of(publisher)
+    }
+}

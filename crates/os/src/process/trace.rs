@@ -1,0 +1,156 @@
+//! System calls of a child, seen one by one (ptrace).
+//!
+//! A traced process stops twice at each system call, for several microseconds, so its times mean nothing. What it calls is exact, also
+//! where tracepoints are not allowed.
+
+use std::marker::PhantomData;
+
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
+use crate::error::{Context, Result};
+
+/// The calling thread as the tracer of one child and all its threads. The kernel binds a tracer to its thread.
+#[derive(Debug)]
+pub struct Tracer {
+    child: Pid,
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Tracer {
+    /// Begins to trace the child `pid`, which goes on until its next system call. It is killed if the calling thread ends first.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` where tracing is forbidden (`kernel.yama.ptrace_scope` of 2 without `CAP_SYS_PTRACE`, or 3; a container's filter) or
+    /// another tracer is there; `ESRCH` for no such process.
+    pub fn seize(pid: u32) -> Result<Tracer> {
+        let on = || format!("process {pid}");
+        let child = Pid::from_raw(pid as i32);
+        let options =
+            Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
+        ptrace::seize(child, options).context("trace", on)?;
+        ptrace::interrupt(child).context("stop", on)?;
+        Ok(Tracer { child, of_this_thread: PhantomData })
+    }
+
+    /// Tells the number of each system call and its first argument when a thread of the child begins it, until the child has ended. The child's end is
+    /// still there to be waited for.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's; before Linux 5.3 it does not say which call it is (`EIO`).
+    pub fn run(self, mut on_call: impl FnMut(u64, u64)) -> Result<()> {
+        let on = || format!("process {}", self.child);
+        // Tracees of this thread alone, clones included. A child is left to whom it belongs.
+        let any = WaitPidFlag::WEXITED
+            | WaitPidFlag::WSTOPPED
+            | WaitPidFlag::WNOWAIT
+            | WaitPidFlag::__WALL
+            | WaitPidFlag::__WNOTHREAD;
+        loop {
+            let status = match waitid(Id::All, any) {
+                Err(Errno::EINTR) => continue,
+                // Somebody has waited for it.
+                Err(Errno::ECHILD) => return Ok(()),
+                status => status.context("wait for", on)?,
+            };
+            let (stopped, signal) = match status {
+                WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) if pid == self.child => {
+                    return Ok(());
+                }
+                WaitStatus::Exited(thread, _) | WaitStatus::Signaled(thread, ..) => {
+                    reap(thread);
+                    continue;
+                }
+                WaitStatus::PtraceSyscall(thread) => {
+                    match entered(thread) {
+                        Ok(Some((number, argument))) => on_call(number, argument),
+                        Ok(None) | Err(Errno::ESRCH) => {}
+                        Err(error) => return Err(error).context("ask for the system call of", on),
+                    }
+                    (thread, None)
+                }
+                WaitStatus::PtraceEvent(thread, ..) => (thread, None),
+                WaitStatus::Stopped(thread, signal) => (thread, Some(signal)),
+                WaitStatus::Continued(_) | WaitStatus::StillAlive => continue,
+            };
+            match ptrace::syscall(stopped, signal) {
+                // Killed meanwhile; its end is told next.
+                Ok(()) | Err(Errno::ESRCH) => {}
+                failed => failed.context("continue", on)?,
+            }
+        }
+    }
+}
+
+/// A traced thread other than the first is nobody's child.
+fn reap(thread: Pid) {
+    let _ = waitid(Id::Pid(thread), WaitPidFlag::WEXITED | WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD);
+}
+
+/// The number and first argument of the system call at whose beginning a thread stopped; `None` at its end.
+fn entered(thread: Pid) -> nix::Result<Option<(u64, u64)>> {
+    let info = ptrace::syscall_info(thread)?;
+    if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
+        return Ok(None);
+    }
+    // SAFETY: `op` says that the kernel has filled the part for the beginning of a call, which is plain numbers.
+    let entry = unsafe { info.u.entry };
+    Ok(Some((entry.nr, entry.args[0])))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::process::{Child, Exit, Spawn};
+
+    /// Traces a program from before its first instruction on; `None` where tracing is forbidden.
+    fn traced(program: &str, args: &[&str]) -> Option<(BTreeMap<u64, u64>, Exit)> {
+        let mut child = Child::spawn(Spawn::new(program).args(args)).unwrap();
+        let pid = child.pid();
+        let counts = thread::spawn(move || {
+            let tracer = match Tracer::seize(pid) {
+                Err(error) => {
+                    eprintln!("skipped: {error}");
+                    return None;
+                }
+                Ok(tracer) => tracer,
+            };
+            let mut counts = BTreeMap::new();
+            tracer.run(|number, _| *counts.entry(number).or_default() += 1).unwrap();
+            Some(counts)
+        });
+        let exit = child.wait(Some(Duration::from_secs(60))).unwrap().expect("an end");
+        Some((counts.join().unwrap()?, exit))
+    }
+
+    #[test]
+    fn each_call_is_told_until_the_end_which_is_left_to_the_parent() {
+        // The first read comes after a nap, when the tracer is there.
+        let script = "sleep 0.3; i=0; while [ $i -lt 50 ]; do read line </dev/null; i=$((i+1)); done; exit 7";
+        let Some((counts, exit)) = traced("/bin/sh", &["-c", script]) else { return };
+        assert_eq!(exit, Exit::Code(7));
+        let read = counts.get(&(libc::SYS_read as u64)).copied().unwrap_or(0);
+        assert!((50..70).contains(&read), "{counts:?}");
+    }
+
+    #[test]
+    fn a_child_that_is_killed_ends_the_tracer() {
+        let child = Child::spawn(Spawn::new("/bin/sleep").arg("60")).unwrap();
+        let pid = child.pid();
+        let tracer = thread::spawn(move || Tracer::seize(pid).map(|tracer| tracer.run(|_, _| {})));
+        thread::sleep(Duration::from_millis(50));
+        drop(child);
+        match tracer.join().unwrap() {
+            Ok(ended) => ended.unwrap(),
+            Err(error) => eprintln!("skipped: {error}"),
+        }
+    }
+}
