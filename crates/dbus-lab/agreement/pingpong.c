@@ -3,7 +3,7 @@
  * D-Bus Specification.
  *
  * pingpong SOCKET COUNT BYTES CPU: SOCKET is the name of a socket in the abstract namespace. Prints the nanoseconds of a call,
- * the median over 21 parts of COUNT calls each; the first part is dropped.
+ * the median over 201 parts of COUNT calls each; the first part is dropped.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PARTS 21
+#define PARTS 201
 
 static void fail(const char *what) {
     perror(what);

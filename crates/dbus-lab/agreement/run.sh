@@ -9,7 +9,7 @@
 set -eu
 weighbridge=${1:-target/release/weighbridge}
 here=$(dirname "$0")
-turns=7
+turns=${TURNS:-7}
 bytes=100
 for program in cc dbus-daemon jq taskset; do
     command -v "$program" > /dev/null || { echo "skipped: $program is not installed" >&2; exit 0; }
@@ -30,12 +30,12 @@ done
 median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
 # Nanoseconds on a CPU.
 spent() { cut -d' ' -f1 "/proc/$daemon/schedstat"; }
-count=2000
+count=100
 for turn in $(seq $turns); do
     before=$(spent)
     "$work/pingpong" "$name" $count $bytes "$cpu" | cut -d' ' -f1 >> "$work/theirs"
-    # 22 parts; joining costs the broker about as much as ten calls.
-    awk "BEGIN { print ($(spent) - $before) / (22 * $count + 10) }" >> "$work/their_broker"
+    # 202 parts with the one that is dropped; joining costs the broker about as much as ten calls.
+    awk "BEGIN { print ($(spent) - $before) / (202 * $count + 10) }" >> "$work/their_broker"
     "$weighbridge" run roundtrip/dbus-daemon/$bytes/same-cpu --alone --cpus "$cpu" --max-runs 3 --quiet \
         --html none --out "$work/$turn.jsonl" > /dev/null
     jq 'select(.kind == "summary") | .median' "$work/$turn.jsonl" >> "$work/ours"

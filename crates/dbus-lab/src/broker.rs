@@ -10,7 +10,8 @@ use weighbridge_dbus::wire::Body;
 use weighbridge_dbus_brokers as brokers;
 use weighbridge_dbus_brokers::{Limits, Program};
 use weighbridge_dbus_client::Connection;
-use weighbridge_lab::axis::{Axis, Choice, Values};
+use weighbridge_lab::axis::{Axis, Values};
+use weighbridge_lab::choice;
 use weighbridge_lab::contract::{EndResources, Unsupported};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::CaseParams;
@@ -50,37 +51,20 @@ impl Kind for Busd {
     const ABOUT: &'static str = "D-Bus through a private busd, the broker of the zbus project; the ends write and read bytes themselves";
 }
 
-/// Where the broker runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On the CPU of the first role.
-    First,
-    /// On the CPU of the last role.
-    Last,
-    /// On a CPU that no role has.
-    Own,
-    /// On any CPU that is measured on.
-    Free,
-}
-
-impl Choice for Place {
-    const AXIS: Axis = Axis {
-        name: "broker",
-        default: "first",
-        values: Values::OneOf(&["first", "last", "own", "free"]),
-        about: "where the broker runs: on the CPU of the first role (client, sender), on that of the last (server, receiver), on one that \
-                no role has, or free; where roles are not pinned, it is free too",
-    };
-
-    fn parse(name: &str) -> Option<Place> {
-        match name {
-            "first" => Some(Place::First),
-            "last" => Some(Place::Last),
-            "own" => Some(Place::Own),
-            "free" => Some(Place::Free),
-            _ => None,
-        }
+choice! {
+    /// Where the broker runs.
+    pub enum Place {
+        /// On the CPU of the first role.
+        First = "first",
+        /// On the CPU of the last role.
+        Last = "last",
+        /// On a CPU that no role has.
+        Own = "own",
+        /// On any CPU that is measured on.
+        Free = "free",
     }
+    axis "broker", default First: "where the broker runs: on the CPU of the first role (client, sender), on that of the last (server, \
+        receiver), on one that no role has, or free; where roles are not pinned, it is free too"
 }
 
 /// Nice value of the broker; those of the roles have the axis that every case has.

@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 
 use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::{Body, Builder};
-use weighbridge_lab::axis::{Axis, Choice, Values};
+use weighbridge_lab::axis::Choice;
+use weighbridge_lab::choice;
 use weighbridge_lab::contract::{
     Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported,
 };
@@ -54,32 +55,10 @@ fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     broker::fit(K::PROGRAM, host, params)
 }
 
-/// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
-    GetId,
-    NameHasOwner,
-    GetNameOwner,
-    Match,
-}
-
-impl Choice for Method {
-    const AXIS: Axis = Axis {
-        name: "call",
-        default: "GetNameOwner",
-        values: Values::OneOf(&["GetId", "NameHasOwner", "GetNameOwner", "match"]),
-        about: "the method of the broker that is called; match: AddMatch and RemoveMatch in turn",
-    };
-
-    fn parse(name: &str) -> Option<Method> {
-        match name {
-            "GetId" => Some(Method::GetId),
-            "NameHasOwner" => Some(Method::NameHasOwner),
-            "GetNameOwner" => Some(Method::GetNameOwner),
-            "match" => Some(Method::Match),
-            _ => None,
-        }
-    }
+choice! {
+    /// What is asked.
+    enum Method { GetId = "GetId", NameHasOwner = "NameHasOwner", GetNameOwner = "GetNameOwner", Match = "match" }
+    axis "call", default GetNameOwner: "the method of the broker that is called; match: AddMatch and RemoveMatch in turn"
 }
 
 impl Method {

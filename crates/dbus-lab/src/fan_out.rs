@@ -8,6 +8,7 @@ use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use weighbridge_dbus_client::Connection;
 use weighbridge_lab::axis::{Axis, Choice, Values};
+use weighbridge_lab::choice;
 use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Prepared, Target, Unsupported};
 use weighbridge_lab::fan_out::{self, Multicast, MulticastReceiver, MulticastSender, burst, receivers};
 use weighbridge_lab::host::Host;
@@ -38,30 +39,11 @@ const RULES: Axis = Axis {
     about: "match rules that match none of the signals, of all receivers together, beside the one of each that does",
 };
 
-/// By what the rules fail that match no signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RulesBy {
-    Path,
-    Interface,
-    Argument,
-}
-
-impl Choice for RulesBy {
-    const AXIS: Axis = Axis {
-        name: "rules-by",
-        default: "path",
-        values: Values::OneOf(&["path", "interface", "arg0"]),
-        about: "what the rules ask for that match no signal: another path, another interface, or another first argument",
-    };
-
-    fn parse(name: &str) -> Option<RulesBy> {
-        match name {
-            "path" => Some(RulesBy::Path),
-            "interface" => Some(RulesBy::Interface),
-            "arg0" => Some(RulesBy::Argument),
-            _ => None,
-        }
-    }
+choice! {
+    /// By what the rules fail that match no signal.
+    enum RulesBy { Path = "path", Interface = "interface", Argument = "arg0" }
+    axis "rules-by", default Path: "what the rules ask for that match no signal: another path, another interface, or another first \
+        argument"
 }
 
 impl RulesBy {

@@ -51,7 +51,7 @@ const SIGNAL_FAN_OUT: Suite = Suite {
         Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), &["same-cpu", "two-cpus"])
             .with(&[("receivers", &["1", "2", "5", "10", "20"])]),
         Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU)
-            .with(&[("burst", &["1", "10"]), ("broker-nice", &["0", "-15"])]),
+            .with(&[("burst", &["1", "10"]), ("broker-nice", &["0", "-15", "15"])]),
         Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU)
             .with(&[("burst", &["1", "10"]), ("nice", &["-15:0", "15:0"])]),
         Group::of(&["fan-out"], BROKERS, Sizes::These(LARGE_SIGNAL_BYTES), ONE_CPU),

@@ -47,6 +47,7 @@ pub trait Choice: Copy + Eq + 'static {
 }
 
 /// Declares an enum with a name for each value: `NAMES`, `name` and `parse` derive from it.
+#[macro_export]
 macro_rules! words {
     ($(#[$doc:meta])* $vis:vis enum $type:ident { $($(#[$of:meta])* $value:ident = $name:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -77,13 +78,15 @@ macro_rules! words {
     };
 }
 
-/// Declares an axis and the enum of its values, which is its [`Choice`]: the enum, then name, default and text of the axis.
+/// Declares an axis and the enum of its values, which is its [`Choice`](crate::axis::Choice): the enum, then name, default and text of
+/// the axis.
+#[macro_export]
 macro_rules! choice {
     (
         $(#[$doc:meta])* $vis:vis enum $type:ident { $($values:tt)+ }
         axis $axis:literal, default $default:ident: $about:literal
     ) => {
-        $crate::axis::words! { $(#[$doc])* $vis enum $type { $($values)+ } }
+        $crate::words! { $(#[$doc])* $vis enum $type { $($values)+ } }
 
         impl $crate::axis::Choice for $type {
             const AXIS: $crate::axis::Axis = $crate::axis::Axis {
@@ -100,7 +103,7 @@ macro_rules! choice {
     };
 }
 
-pub(crate) use {choice, words};
+pub use crate::{choice, words};
 
 impl Axis {
     /// Is `value` one that this axis takes? Otherwise a sentence that says what it takes.

@@ -151,7 +151,7 @@ const LARGE_SIGNAL_BYTES: u64 = 17_000;
 type Experiment =
     (&'static str, &'static [(&'static str, &'static str)], Option<(&'static str, &'static str)>);
 
-const EXPERIMENTS: [Experiment; 8] = [
+const EXPERIMENTS: [Experiment; 10] = [
     ("1 signal at a time", &[], Some(("1 signal to 10 receivers", "dbus-daemon nice 0"))),
     ("10 in a row", &[("burst", "10")], Some(("10 signals to 10 receivers", "dbus-daemon nice 0"))),
     ("1 at a time, broker at nice -15", &[("broker-nice", "-15")], None),
@@ -160,6 +160,8 @@ const EXPERIMENTS: [Experiment; 8] = [
         &[("broker-nice", "-15"), ("burst", "10")],
         Some(("10 signals to 10 receivers", "dbus-daemon nice -15")),
     ),
+    ("1 at a time, broker at nice 15", &[("broker-nice", "15")], None),
+    ("10 in a row, broker at nice 15", &[("broker-nice", "15"), ("burst", "10")], None),
     ("1 at a time, sender at nice -15", &[("nice", "-15:0")], None),
     ("10 in a row, sender at nice -15", &[("burst", "10"), ("nice", "-15:0")], None),
     ("1 at a time, sender at nice 15", &[("nice", "15:0")], None),
