@@ -292,6 +292,19 @@ impl Subscriber {
     /// stands in `lost`.
     #[inline(always)]
     fn take(&mut self) -> Result<Option<Frame>> {
+        // The usual case apart: its frame stays in registers.
+        if !self.needs_care
+            && let TryPeek::Frame(frame) = self.reader.try_peek()
+            && self.copy(&frame)?
+        {
+            self.advance_past(&frame);
+            return Ok(Some(frame));
+        }
+        self.take_slow()
+    }
+
+    #[inline(never)]
+    fn take_slow(&mut self) -> Result<Option<Frame>> {
         let Some(mut frame) = self.find()? else { return Ok(None) };
         if !self.copy(&frame)? {
             match self.find_and_copy_again()? {
@@ -466,7 +479,13 @@ impl Subscriber {
     #[inline(always)]
     fn has_ended(&self) -> bool {
         self.status.words().phase.load(Ordering::Acquire) == 2
-            || self.all_peers_gone()
+            || ((self.lifeline_closed || self.server_is_gone()) && self.no_publisher_is_left())
+    }
+
+    /// Whether no publisher is left, where some process is known to be gone.
+    #[cold]
+    fn no_publisher_is_left(&self) -> bool {
+        self.all_peers_gone()
             || (self.server_is_gone() && (self.remote_publishers() == 0 || self.is_removed()))
     }
 
@@ -481,7 +500,6 @@ impl Subscriber {
         status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Acquire)
     }
 
-    #[inline(always)]
     fn all_peers_gone(&self) -> bool {
         self.lifeline_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().all_peers_gone())
     }

@@ -140,6 +140,24 @@ fn the_suite_of_round_trips_boots_once_with_every_mechanism_and_shows_its_tables
 }
 
 #[test]
+fn several_cpus_with_counted_instructions_are_warned_of_once_before_the_boot() {
+    let folder = folder();
+    let emulator = Emulator::that(folder.path(), "echo Linux >&3");
+    let warnings = |args: &[&str]| {
+        let output = emulator.boots(args).wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("powered off before it started our program"), "{stderr}");
+        let words = "CPUs take turns in one thread of the emulator";
+        let warning = stderr.find(words);
+        assert!(warning.is_none_or(|at| at < stderr.find("error: ").unwrap()), "{stderr}");
+        stderr.matches(words).count()
+    };
+    assert_eq!(warnings(&["--cpus", "2", "--out", "a.jsonl"]), 1);
+    assert_eq!(warnings(&["--cpus", "1", "--out", "b.jsonl"]), 0);
+    assert_eq!(warnings(&["--cpus", "2", "--accel", "tcg", "--out", "c.jsonl"]), 0);
+}
+
+#[test]
 fn packets_in_a_guest_end_where_a_rule_sends_them() {
     let Some(kernel) = kernel() else { return };
     let folder = folder();

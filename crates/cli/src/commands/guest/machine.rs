@@ -28,6 +28,17 @@ pub struct Guest<'a> {
     modules: Vec<PathBuf>,
 }
 
+/// What the user should know of a machine before it is booted.
+pub fn warn_of(args: &guest_args::Machine) {
+    if args.cpus > 1 && args.accel.choices().contains(&Accel::Icount) {
+        output::warn(&format!(
+            "with counted instructions {} CPUs take turns in one thread of the emulator, and kernels have been seen to bring up no second one \
+             within minutes; --cpus 1 counts, and --accel tcg runs several CPUs by the clock of the host",
+            args.cpus
+        ));
+    }
+}
+
 /// Makes lines of what a guest wrote.
 pub type Read = fn(&[u8]) -> Result<Vec<Line>, Error>;
 
