@@ -77,13 +77,14 @@ pub fn boot(
         console: Console::default(),
         reader: Reader::default(),
         said: Console::default(),
+        is_kvm: machine.accel == Accel::Kvm,
         up: None,
         pipes: [console, answer, said].map(File::from),
     };
     let ended = guest.follow(&child, began, limits, stop);
     ended.map_err(|why| {
         let mut sentence = format!("the guest with kernel `{}` {why}", machine.kernel.name);
-        if machine.accel == Accel::Kvm && guest.up.is_none() {
+        if guest.is_kvm && guest.up.is_none() {
             sentence += "; /dev/kvm is there and may not work, as in some virtual machines: --accel icount does without it";
         }
         Error::new(sentence).with_console(guest.console.telling(SHOWN))
@@ -103,6 +104,8 @@ struct Guest {
     reader: Reader,
     /// What the emulator itself says.
     said: Console,
+    /// Does the host's CPU run it? Then a silent one says more of /dev/kvm than of the kernel.
+    is_kvm: bool,
     up: Option<Duration>,
     /// From the console, the answering port, the emulator.
     pipes: [File; 3],
@@ -183,6 +186,7 @@ impl Guest {
         }
         match self.console.last(1).first() {
             Some(_) => format!("did not start our program within {seconds} s"),
+            None if self.is_kvm => format!("wrote nothing to its console within {seconds} s"),
             None => format!(
                 "wrote nothing to its console within {seconds} s: the kernel hangs, needs more time (--deadline), or has no driver for the serial port \
                  (CONFIG_SERIAL_8250_CONSOLE)"

@@ -66,7 +66,7 @@ impl Kernel {
         let image = PathBuf::from(format!("/boot/vmlinuz-{release}"));
         if !image.exists() {
             return Err(Error::new(format!(
-                "the kernel that runs here, {release}, has no image `{}`, as in containers and some virtual machines; name another: {FORMS}",
+                "the kernel that runs here, {release}, has no image `{}`, as in containers and some virtual machines; name another: a bzImage, a folder or deb:PACKAGE",
                 image.display()
             )));
         }

@@ -22,16 +22,15 @@ impl ModuleSizes {
     /// Compares the modules of two sides. Those with the same bytes are not looked into.
     pub fn new(old: &[PathBuf], new: &[PathBuf]) -> ModuleSizes {
         let (mut old, mut new) = (by_name(old), by_name(new));
-        let mut same = 0;
-        let identical: Vec<String> = old
-            .iter()
-            .filter(|(name, path)| is_same(path, new.get(*name)))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in identical {
-            (old.remove(&name), new.remove(&name));
-            same += 1;
-        }
+        let before = old.len();
+        old.retain(|name, path| {
+            let is_same = is_same(path, new.get(name));
+            if is_same {
+                new.remove(name);
+            }
+            !is_same
+        });
+        let mut same = before - old.len();
         let mut unread = BTreeSet::new();
         let mut sizes = |modules: BTreeMap<String, PathBuf>| -> BTreeMap<String, u64> {
             let size = |(name, path): (String, PathBuf)| match Sizes::of(&path) {

@@ -122,7 +122,7 @@ pub fn describe(host: &Host) -> record::Machine {
         clock: describe_clock(),
         missing: missing(host, &virtualisation, &dram),
         virtualisation,
-        pmu: Events::open().has_pmu(),
+        pmu: Events::hardware().has_pmu(),
         mitigations: directory("/sys/devices/system/cpu/vulnerabilities"),
         power: files("/sys", POWER),
         limits: limits::rlimits()
@@ -186,7 +186,7 @@ fn dram_missing(dram: &Result<Modules, causeway_os::Error>) -> Option<String> {
 
 /// What would have told more, and why it is not there.
 fn missing(host: &Host, virtualisation: &str, dram: &Result<Modules, causeway_os::Error>) -> Vec<String> {
-    let mut missing = Events::open().missing().to_vec();
+    let mut missing = Events::hardware().missing().to_vec();
     if let Some(why) = &host.pin_refused {
         missing.push(format!("pinning: {why}; only the placement `free` can be measured"));
     }

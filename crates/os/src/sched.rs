@@ -82,7 +82,10 @@ fn set_affinity(thread: libc::pid_t, cpus: &[u32]) -> io::Result<()> {
 /// The CPU that the calling thread runs on now. Unless it is pinned, it may be another one a moment later.
 #[inline]
 pub fn current_cpu() -> u32 {
-    rustix::thread::sched_getcpu() as u32
+    // SAFETY: takes nothing and writes nothing. The C library reads the number from the thread's restartable sequence, where
+    // the kernel keeps it, and has no cause to fail: it asks the kernel where there is none.
+    let cpu = unsafe { libc::sched_getcpu() };
+    u32::try_from(cpu).unwrap_or(0)
 }
 
 /// How the kernel chooses among runnable threads.

@@ -90,8 +90,6 @@ pub trait WaitingSubscriber {
 pub struct Notes {
     /// The last armed word for which this process notified the subscriber, 0 for none.
     notified: u32,
-    /// The armed word that the present call of [`wake_waiters`] found, if the shared futex is to be woken for it.
-    on_shared_futex: u32,
 }
 
 /// A message that was published, for subscribers that want some topics only.
@@ -120,10 +118,12 @@ pub fn wake_waiters<S: WaitingSubscriber>(
     published: Option<Published>,
     wake_shared: impl FnOnce(u32) -> bool,
 ) -> bool {
-    let mut any_armed = false;
-    for subscriber in subscribers.iter() {
-        any_armed |= subscriber.words().arm.load(Ordering::Relaxed) & 3 != 0;
-    }
+    let is_armed = |subscriber: &S| subscriber.words().arm.load(Ordering::Relaxed) & 3 != 0;
+    let any_armed = match &*subscribers {
+        [only] => is_armed(only),
+        // Without a branch for each.
+        all => all.iter().fold(false, |any, subscriber| any | is_armed(subscriber)),
+    };
     any_armed && wake_waiters_slow(wake_seq, subscribers, published, wake_shared)
 }
 
@@ -143,7 +143,6 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
     };
     for subscriber in subscribers.iter_mut() {
         let arm = subscriber.words().arm.load(Ordering::Relaxed);
-        subscriber.notes().on_shared_futex = 0;
         if arm & 3 == 0 || subscriber.notes().notified == arm {
             continue;
         }
@@ -156,8 +155,7 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
         let done = match arm & 3 {
             1 => {
                 shared_bits |= bits;
-                subscriber.notes().on_shared_futex = arm;
-                false
+                true
             }
             2 => subscriber.ring_doorbell(),
             _ => {
@@ -172,13 +170,9 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
     }
     if shared_bits != 0 {
         change();
-        if wake_shared(if any_filtered { shared_bits } else { u32::MAX }) {
-            for subscriber in subscribers.iter_mut() {
-                let notes = subscriber.notes();
-                if notes.on_shared_futex != 0 {
-                    notes.notified = notes.on_shared_futex;
-                }
-            }
+        if !wake_shared(if any_filtered { shared_bits } else { u32::MAX }) {
+            // Which of them the kernel did not wake is not known: all are notified again after the next commit.
+            subscribers.iter_mut().for_each(|subscriber| subscriber.notes().notified = 0);
         }
     }
     any_woken

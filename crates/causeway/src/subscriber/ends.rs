@@ -51,7 +51,13 @@ impl Subscriber {
     #[inline(always)]
     pub(super) fn has_ended(&self) -> bool {
         self.status.words().phase.load(Ordering::Acquire) == 2
-            || self.all_peers_gone()
+            || ((self.lifeline_closed || self.server_is_gone()) && self.no_publisher_is_left())
+    }
+
+    /// Whether no publisher is left, where some process is known to be gone.
+    #[cold]
+    fn no_publisher_is_left(&self) -> bool {
+        self.all_peers_gone()
             || (self.server_is_gone() && (self.remote_publishers() == 0 || self.is_removed()))
     }
 
@@ -66,7 +72,6 @@ impl Subscriber {
         status.publishers.load(Ordering::Acquire) & !status.local_publishers.load(Ordering::Acquire)
     }
 
-    #[inline(always)]
     fn all_peers_gone(&self) -> bool {
         self.lifeline_closed || self.watch.as_ref().is_some_and(|watch| watch.watched().all_peers_gone())
     }

@@ -92,6 +92,19 @@ impl Subscriber {
     /// stands in `lost`.
     #[inline(always)]
     fn take(&mut self) -> Result<Option<Frame>> {
+        // The usual case apart: its frame stays in registers.
+        if !self.needs_care
+            && let TryPeek::Frame(frame) = self.reader.try_peek()
+            && self.copy(&frame)?
+        {
+            self.advance_past(&frame);
+            return Ok(Some(frame));
+        }
+        self.take_slow()
+    }
+
+    #[inline(never)]
+    fn take_slow(&mut self) -> Result<Option<Frame>> {
         let Some(mut frame) = self.find()? else { return Ok(None) };
         if !self.copy(&frame)? {
             match self.find_and_copy_again()? {

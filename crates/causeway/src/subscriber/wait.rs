@@ -101,7 +101,11 @@ impl Subscriber {
     #[inline]
     fn first_poll(&mut self) -> Result<bool> {
         if !self.spin.may_poll() {
-            return self.poll_ready();
+            return match self.needs_care {
+                true => self.poll_ready(),
+                // The log alone: whether the group has ended is asked before the sleep.
+                false => Ok(self.reader.is_ready() == Some(true)),
+            };
         }
         let pauses = self.pace.pauses();
         for _ in 0..pauses {

@@ -140,6 +140,56 @@ fn the_suite_of_round_trips_boots_once_with_every_mechanism_and_shows_its_tables
 }
 
 #[test]
+fn several_cpus_with_counted_instructions_are_warned_of_once_before_the_boot() {
+    let folder = folder();
+    let emulator = Emulator::that(folder.path(), "echo Linux >&3");
+    let warnings = |args: &[&str]| {
+        let output = emulator.boots(args).wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("powered off before it started our program"), "{stderr}");
+        let words = "CPUs take turns in one thread of the emulator";
+        let warning = stderr.find(words);
+        assert!(warning.is_none_or(|at| at < stderr.find("error: ").unwrap()), "{stderr}");
+        stderr.matches(words).count()
+    };
+    assert_eq!(warnings(&["--cpus", "2", "--out", "a.jsonl"]), 1);
+    assert_eq!(warnings(&["--cpus", "1", "--out", "b.jsonl"]), 0);
+    assert_eq!(warnings(&["--cpus", "2", "--accel", "tcg", "--out", "c.jsonl"]), 0);
+}
+
+#[test]
+fn what_runs_no_guest_is_tried_once_and_not_before_each_boot() {
+    let folder = folder();
+    // As an emulator that cannot use /dev/kvm; where there is none it is not even started.
+    let does = "case \"$*\" in *kvm*) echo 'no KVM' >&2; exit 1;; esac; cat \"$(dirname \"$0\")/answer\" >&4; exec sleep 1000";
+    let emulator = Emulator::that(folder.path(), does);
+    let mock = ["run", "roundtrip/mock/1/free", "--out", "m.jsonl", "--html", "none", "-q", "--alone"];
+    assert!(weighbridge(folder.path()).args(mock).output().unwrap().status.success());
+    emulator.answers(&std::fs::read(folder.path().join("m.jsonl")).unwrap());
+    let output = weighbridge(folder.path())
+        .args([
+            "guest",
+            "compare",
+            "--a",
+            &emulator.kernel,
+            "--b",
+            ",append=x",
+            "--boots",
+            "2",
+            "--accel",
+            "auto",
+        ])
+        .args(["--out", "r.jsonl", "roundtrip/mock/1/free"])
+        .env("PATH", &emulator.path)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr.matches("kvm does not work here").count(), 1, "{stderr}");
+    assert_eq!(stderr.matches(", side ").count(), 4, "each boot has an answer: {stderr}");
+    assert!(folder.path().join("r.jsonl").exists(), "{stderr}");
+}
+
+#[test]
 fn packets_in_a_guest_end_where_a_rule_sends_them() {
     let Some(kernel) = kernel() else { return };
     let folder = folder();

@@ -69,23 +69,26 @@ impl Events {
     /// Opens what there is for the calling thread. What cannot be opened is in [`Events::missing`].
     pub fn open() -> Events {
         let mut missing = Vec::new();
-        let mut note = |name: &str, result: io::Result<OwnedFd>| match result {
-            Ok(fd) => Some(fd),
-            Err(error) => {
-                missing.push(format!("{name}: {}", why(&error)));
-                None
-            }
-        };
         // A migration happens inside the kernel: without the kernel there is nothing to count.
-        let migrations = note("migrations", open(SOFTWARE, CPU_MIGRATIONS, EXCLUDE_HYPERVISOR));
+        let migrations =
+            there("migrations", open(SOFTWARE, CPU_MIGRATIONS, EXCLUDE_HYPERVISOR), &mut missing);
+        let hardware = Events::hardware();
+        missing.extend(hardware.missing);
+        Events { migrations, missing, ..hardware }
+    }
+
+    /// Opens what the processor counts. Where it has no counters, nothing is opened: for a second after the last event of the machine
+    /// was closed, the kernel goes on looking for events at every context switch of every thread.
+    pub fn hardware() -> Events {
+        let mut missing = Vec::new();
         let everything = open(HARDWARE, CPU_CYCLES, PINNED | EXCLUDE_HYPERVISOR);
         let refused = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
         let kernel_included = !everything.as_ref().is_err_and(refused);
         let flags = PINNED | EXCLUDE_HYPERVISOR | if kernel_included { 0 } else { EXCLUDE_KERNEL };
-        let cycles =
-            note("cycles", if kernel_included { everything } else { open(HARDWARE, CPU_CYCLES, flags) });
-        let instructions = note("instructions", open(HARDWARE, INSTRUCTIONS, flags));
-        Events { migrations, cycles, instructions, kernel_included, missing }
+        let cycles = if kernel_included { everything } else { open(HARDWARE, CPU_CYCLES, flags) };
+        let cycles = there("cycles", cycles, &mut missing);
+        let instructions = there("instructions", open(HARDWARE, INSTRUCTIONS, flags), &mut missing);
+        Events { migrations: None, cycles, instructions, kernel_included, missing }
     }
 
     /// Counters that count nothing.
@@ -145,6 +148,11 @@ impl EventCounts {
     }
 }
 
+/// What was opened, or a line on why it was not.
+fn there(name: &str, opened: io::Result<OwnedFd>, missing: &mut Vec<String>) -> Option<OwnedFd> {
+    opened.inspect_err(|error| missing.push(format!("{name}: {}", why(error)))).ok()
+}
+
 fn open(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
     const CLOSE_ON_EXEC: libc::c_ulong = 8;
     const THIS_THREAD: libc::pid_t = 0;
@@ -195,6 +203,13 @@ mod tests {
         let named = ["migrations", "cycles", "instructions"]
             .map(|name| events.missing().iter().any(|line| line.starts_with(name)));
         assert_eq!(there.map(|there| !there), named, "{:?}", events.missing());
+        let hardware = Events::hardware();
+        assert!(
+            hardware.migrations.is_none(),
+            "a software event is there on every machine, and is opened where one is asked for"
+        );
+        assert_eq!(hardware.has_pmu(), events.has_pmu());
+        assert!(events.missing().ends_with(hardware.missing()), "{:?}", hardware.missing());
         assert!(events.has_pmu() || (counts.cycles.is_none() && counts.instructions.is_none()));
     }
 

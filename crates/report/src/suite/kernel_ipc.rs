@@ -29,9 +29,6 @@ pub(super) fn section(record: &Record<'_>) -> Section {
         "Each figure is of a round trip: two messages, two switches between processes where the mechanism sleeps, and what the \
          program executes for them. noop is the loop alone."
             .to_owned(),
-        "A mechanism that spins executes instructions for as long as the scheduler leaves it the CPU, so its figure is one of time \
-         slices and not of work."
-            .to_owned(),
         NOT_A_RACE.to_owned(),
     ];
     notes.extend(reasons(ways.iter().flat_map(|way| SIZES.map(|bytes| way.find(record, bytes)))));

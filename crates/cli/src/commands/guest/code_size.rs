@@ -1,6 +1,6 @@
 //! Code size in a patch report: of the kernels, of the modules that were loaded, and of all modules that were built with the kernels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use weighbridge_guest::bloat::{Bloat, Sizes};
 use weighbridge_guest::job;
@@ -39,7 +39,7 @@ fn of_kernels(a: &Kernel, b: &Kernel) -> String {
     bloat(old, new)
 }
 
-fn bloat(old: &PathBuf, new: &PathBuf) -> String {
+fn bloat(old: &Path, new: &Path) -> String {
     match (Sizes::of(old), Sizes::of(new)) {
         (Ok(old), Ok(new)) => format!("```\n{}```", Bloat::new(&old, &new).text_of(SYMBOLS)),
         (old, new) => {

@@ -39,6 +39,7 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
+    machine::warn_of(&args.machine);
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(super::super::run::random_seed);
     let Some(boots) = booted(args, &guests, &command, seed, &interrupt)? else {

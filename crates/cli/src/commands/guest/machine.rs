@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use weighbridge_guest::boot::{Ended, Limits, boot, kvm_is_offered};
 use weighbridge_guest::counted::in_instructions;
@@ -27,6 +28,20 @@ pub struct Guest<'a> {
     qemu: PathBuf,
     modules: Vec<PathBuf>,
 }
+
+/// What the user should know of a machine before it is booted.
+pub fn warn_of(args: &guest_args::Machine) {
+    if args.cpus > 1 && args.accel.choices().contains(&Accel::Icount) {
+        output::warn(&format!(
+            "with counted instructions {} CPUs take turns in one thread of the emulator, and kernels have been seen to bring up no second one \
+             within minutes; --cpus 1 counts, and --accel tcg runs several CPUs by the clock of the host",
+            args.cpus
+        ));
+    }
+}
+
+/// What ran the instructions of the guests of this process.
+static RAN: OnceLock<Accel> = OnceLock::new();
 
 /// Makes lines of what a guest wrote.
 pub type Read = fn(&[u8]) -> Result<Vec<Line>, Error>;
@@ -114,26 +129,26 @@ impl<'a> Guest<'a> {
         let job = Job { modules: modules.collect(), command: command.to_vec() };
         let image = program::image(Path::new(super::super::THIS_PROGRAM), &job, &self.modules)
             .map_err(|error| super::failure(&error))?;
-        let [first, others @ ..] = self.args.accel.choices() else {
-            unreachable!("there is always a choice")
-        };
-        let mut accel = *first;
-        let mut others = others.iter();
+        let choices = self.args.accel.choices();
+        // What failed once would fail again, and takes its time to.
+        let known = RAN.get().filter(|accel| choices.contains(accel));
+        let mut choices = known.map_or(choices, std::slice::from_ref).iter().copied().peekable();
         loop {
+            let accel = choices.next().expect("there is always a choice");
             let why = match self.boot_with(accel, &image, read, stop) {
-                Ok(measured) => return Ok(measured),
+                Ok(measured) => {
+                    let _ = RAN.set(accel);
+                    return Ok(measured);
+                }
                 Err(why) => why,
             };
             // A guest that was up, and then failed, would fail the same way elsewhere; but to try costs little.
-            match others.next() {
-                Some(next) => {
-                    output::warn(&format!(
-                        "{} does not work here ({why}); trying {}",
-                        accel.name(),
-                        next.name()
-                    ));
-                    accel = *next;
-                }
+            match choices.peek() {
+                Some(next) => output::warn(&format!(
+                    "{} does not work here ({why}); trying {}",
+                    accel.name(),
+                    next.name()
+                )),
                 None => return Err(super::failure(&why)),
             }
         }

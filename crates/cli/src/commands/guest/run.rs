@@ -51,6 +51,7 @@ pub fn measure(
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
+    machine::warn_of(guest.args);
     let Some(measured) = guest.boot(command, read, interrupt.fd())? else {
         output::say("interrupted: the guest was ended, and there is no record");
         return Ok(Exit::Interrupted);
