@@ -27,6 +27,12 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "weighbridge-dbus-exam",
         &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client", "causeway-os"],
     ),
+    // So do its.
+    (
+        "dbus-replay",
+        "weighbridge-dbus-replay",
+        &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client"],
+    ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
@@ -37,6 +43,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus-brokers",
             "weighbridge-dbus-client",
             "weighbridge-dbus-exam",
+            "weighbridge-dbus-replay",
             "weighbridge-guest",
             "weighbridge-import",
             "weighbridge-lab",
