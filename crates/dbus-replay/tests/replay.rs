@@ -16,7 +16,12 @@ use weighbridge_dbus_replay::Error;
 use weighbridge_dbus_replay::plan::{LeftOut, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
 
-const FAST: Options = Options { speed: Speed::Max, stall: Duration::from_secs(30), pid: None };
+const FAST: Options = Options {
+    speed: Speed::Max,
+    give_up: Duration::from_secs(20),
+    stall: Duration::from_secs(60),
+    pid: None,
+};
 /// How long a monitor waits for the next message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -189,7 +194,7 @@ fn disturbed(broker: Broker, stall: Duration, disturb: impl FnOnce(Broker) -> Op
     become_monitor(&mut monitor).unwrap();
     let address = broker.address().to_owned();
     std::thread::scope(|scope| {
-        let options = Options { speed: Speed::Times(1.0), stall, pid: None };
+        let options = Options { speed: Speed::Times(1.0), stall, ..FAST };
         let playing = scope.spawn(move || play(&plan, &address, &options));
         let is_call = |message: &[u8]| Header::parse(message).unwrap().member == Some("Do");
         while !is_call(&monitor.receive(PATIENCE).unwrap().expect("a call of the replay")) {}

@@ -294,7 +294,7 @@ impl<'a> Building<'a> {
             flags &= !FLAG_NO_REPLY_EXPECTED;
             self.counts.confirmed += 1;
         }
-        let mut waits = Vec::new();
+        let mut waits = self.named(first, is_rule);
         if is_rule {
             waits.push(Wait::Broadcasts(self.plan.broadcasts.len()));
         }

@@ -47,6 +47,11 @@ impl<'a> Names<'a> {
         self.0.entry(name).or_default()
     }
 
+    /// What makes the owner of a name its owner; nothing where it has none.
+    pub fn ready(&self, name: &str) -> &[Wait] {
+        self.0.get(name).map_or(&[], |name| &name.ready)
+    }
+
     pub fn all(&self) -> Vec<String> {
         let mut all: Vec<String> = self.0.keys().map(|name| (*name).to_owned()).collect();
         all.sort_unstable();

@@ -17,6 +17,18 @@ pub(super) struct Route {
 }
 
 impl<'a> Building<'a> {
+    /// The beginnings of the connections that the argument of a call to the driver names, and what makes the owner of a
+    /// well-known name its owner.
+    pub(super) fn named(&self, text: Option<&str>, is_rule: bool) -> Vec<Wait> {
+        let Some(text) = text else { return Vec::new() };
+        let begins = |name: &str| self.ids.get(name).map(|id| Wait::Inbox(*id, 1));
+        if is_rule {
+            let parts = weighbridge_dbus::rule::parts(text).unwrap_or_default();
+            return parts.iter().filter_map(|part| begins(&part.value)).collect();
+        }
+        begins(text).into_iter().chain(self.names.ready(text).iter().copied()).collect()
+    }
+
     pub(super) fn route_of_answer(&mut self, at: usize, to: &'a str) -> Result<Option<Route>, LeftOut> {
         let call = *self.index.call.get(&at).ok_or(LeftOut::WithoutCall)?;
         if !self.step_of.contains_key(&call) {

@@ -18,8 +18,8 @@ use crate::end::{End, Settled};
 use crate::plan::{Action, Plan, Wait};
 use crate::usage::Usage;
 
-/// How long a broadcast may take, or an answer that not every broker gives, while nothing else moves.
-const SOFT_WAIT: Duration = Duration::from_millis(200);
+/// How often the player looks around while it waits.
+const LOOK: Duration = Duration::from_millis(200);
 /// A connection with so many bytes to be written sends no more for now.
 const MOST_BACKLOG_BYTES: usize = 256 << 10;
 
@@ -37,6 +37,8 @@ pub enum Speed {
 pub struct Options {
     /// When messages are sent.
     pub speed: Speed,
+    /// The time without progress after which broadcasts and answers that brokers may rightly not deliver are waited for no longer.
+    pub give_up: Duration,
     /// The time without progress after which the replay fails.
     pub stall: Duration,
     /// The process of the broker, where it is known; else the bus is asked.
@@ -280,14 +282,15 @@ impl<'p> Player<'p> {
         let next = self.next_due();
         let idle = self.moved.elapsed();
         let is_early = next.is_some_and(|left| !left.is_zero());
-        if !is_early && idle >= SOFT_WAIT && self.give_up_soft() {
+        if !is_early && idle >= self.options.give_up && self.give_up_soft() {
             return Ok(());
         }
         let is_waiting_for_time = is_early && self.nothing_awaited();
         if !is_waiting_for_time && idle >= self.options.stall {
             return Err(self.stalled());
         }
-        let patience = if idle < SOFT_WAIT { SOFT_WAIT - idle } else { SOFT_WAIT };
+        let left = self.options.give_up.saturating_sub(idle);
+        let patience = if left.is_zero() { LOOK } else { left.min(LOOK) };
         self.poll(next.filter(|_| is_early).map_or(patience, |next| next.min(patience)))
     }
 
@@ -319,7 +322,7 @@ impl<'p> Player<'p> {
             if self.moved.elapsed() >= self.options.stall {
                 return Err(self.stalled());
             }
-            self.poll(SOFT_WAIT)?;
+            self.poll(LOOK)?;
         }
         Ok(())
     }

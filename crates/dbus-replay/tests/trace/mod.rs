@@ -157,7 +157,12 @@ pub fn busy(count: usize, snaplen: usize) -> Vec<u8> {
         let body = Body::in_order(endian).text("some text").u32(7).blob(&blob);
         let interface = format!("com.example.Interface{}", random.below(10));
         match random.below(100) {
-            0..2 if live.len() < 30 => drop(stage.connect()),
+            0..2 if live.len() < 30 => {
+                // The driver's broadcast told the one of the other.
+                let rule = format!("type='signal',sender='{}'", stage.connect());
+                stage.rules.push((one.clone(), rule.clone()));
+                stage.change_rule(&one, "AddMatch", &rule, 0);
+            }
             2..4 if live.len() > 6 && !stage.open.iter().any(|(a, b, _)| *a == one || *b == one) => {
                 stage.leave(&one)
             }

@@ -1,5 +1,7 @@
 //! `weighbridge dbus replay`: the traffic of a capture on other buses, and what it costs there.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use weighbridge_dbus_brokers::{Broker, Error as BrokerError, Limits, Program};
 use weighbridge_dbus_replay::plan::{Counts, Plan, Planner};
@@ -16,6 +18,8 @@ use crate::{Exit, Failure, output};
 /// Rounds when brokers are compared: the fewest whose interval is that of the Walsh averages.
 const ROUNDS: u16 = weighbridge_stats::evidence::FEWEST_FOR_WALSH as u16;
 const CONFIDENCE: f64 = 0.95;
+/// Well above what a busy machine delays a broker; it is in the time of a replay that loses broadcasts.
+const GIVE_UP: Duration = Duration::from_millis(500);
 
 /// A bus that the capture is replayed on.
 #[derive(Debug, Serialize)]
@@ -167,7 +171,7 @@ fn in_random_order(subjects: &[Subject]) -> Vec<&Subject> {
 
 /// One replay; a private broker is started for it alone.
 fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<Run, Failure> {
-    let options = Options { speed: args.speed, stall: args.stall_timeout, pid: None };
+    let options = Options { speed: args.speed, give_up: GIVE_UP, stall: args.stall_timeout, pid: None };
     let failed = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", subject.name));
     match &subject.target {
         Target::Address(address) => {
