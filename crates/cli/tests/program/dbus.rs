@@ -256,7 +256,8 @@ fn a_capture_is_replayed_on_private_brokers_and_on_a_running_bus() {
         let number = |key: &str| replay[key].as_u64().unwrap();
         assert_eq!((number("sent"), number("refused")), (8_312, 0), "{replay}");
         // A machine that is busy enough may delay a broadcast for longer than the replay waits.
-        assert_eq!(number("broadcast_deliveries") + number("lost"), 13_094, "{replay}");
+        // The signal that is cut off has three recipients.
+        assert_eq!(number("broadcast_deliveries") + number("lost"), 13_091, "{replay}");
         assert!(replay["usage"]["cpu_ns"].as_u64().unwrap() > 0, "{replay}");
     }
     assert_eq!(document["ratios"].as_array().unwrap().len(), 3, "{json}");

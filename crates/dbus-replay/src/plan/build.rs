@@ -43,6 +43,7 @@ pub fn plan(tape: Tape) -> Plan {
     Plan { queues, names, counts, bytes: tape.bytes, ..plan }
 }
 
+/// A plan in the making, and the bus of the capture at the message that is looked at.
 pub(super) struct Building<'a> {
     tape: &'a Tape,
     pub(super) headers: &'a [Header<'a>],

@@ -6,6 +6,9 @@ use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, names};
 use super::Player;
 use crate::plan::{Destination, Step};
 
+/// A unique name that no broker gives, in place of those of connections that a replay does not have.
+const NOBODY: &str = ":0.0";
+
 impl Player<'_> {
     pub(super) fn message(&self, step: &Step, flags: u8, to: Destination, answers: Option<usize>) -> Vec<u8> {
         let message = self.plan.message(step);
@@ -35,11 +38,13 @@ impl Player<'_> {
     /// A unique name, or a match rule, with the names of this bus.
     pub(super) fn renamed_text(&self, text: &str) -> Option<String> {
         let new = |name: &str| {
-            let end = &self.ends[*self.by_captured.get(name)?];
-            (!end.unique.is_empty()).then_some(end.unique.as_str())
+            let end = self.by_captured.get(name).map(|id| &self.ends[*id]);
+            let begun = end.filter(|end| !end.unique.is_empty());
+            // The name as it was may be that of another connection here.
+            names::is_unique(name).then(|| begun.map_or(NOBODY, |end| end.unique.as_str()))
         };
-        if names::is_unique(text) {
-            return new(text).map(str::to_owned);
+        if let Some(new) = new(text) {
+            return Some(new.to_owned());
         }
         let parts = weighbridge_dbus::rule::parts(text).ok()?;
         let renamed: Vec<_> =

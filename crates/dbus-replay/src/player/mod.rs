@@ -282,7 +282,7 @@ impl<'p> Player<'p> {
         let next = self.next_due();
         let idle = self.moved.elapsed();
         let is_early = next.is_some_and(|left| !left.is_zero());
-        if !is_early && idle >= self.options.give_up && self.give_up_soft() {
+        if idle >= self.options.give_up && self.give_up_soft() {
             return Ok(());
         }
         let is_waiting_for_time = is_early && self.nothing_awaited();
