@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use weighbridge_dbus::lint::Level;
 use weighbridge_dbus_brokers::Program;
 use weighbridge_dbus_exam::Property;
+use weighbridge_dbus_replay::player::Speed;
 
 use crate::Failure;
 use crate::values::{self, TextOrJson};
@@ -62,6 +63,19 @@ Examples:
   weighbridge dbus exam --broker dbus-daemon --only stalled-subscriber,told-of-stall
   weighbridge dbus exam --session --format json")]
     Exam(Exam),
+    /// Send the traffic of a capture again over other buses, and measure what it costs there
+    #[command(after_help = "\
+Every connection of the capture becomes one of this program, with the same names, match rules and messages; services answer with what \
+they answered. No message is sent before those that its sender had received before it. A broker is started privately for each replay. With \
+several brokers, each round has them in random order, and ratios compare replays of one round with the first broker.
+
+Signals and calls of the replay reach other programs of a running bus that want them; a bus where a name of the capture is taken is refused.
+
+Examples:
+  weighbridge dbus replay desktop.pcap --on dbus-daemon
+  weighbridge dbus replay desktop.pcap --on dbus-daemon --on dbus-broker --rounds 20
+  weighbridge dbus replay desktop.pcap --on unix:path=/tmp/bus --speed recorded --format json")]
+    Replay(Replay),
 }
 
 /// Which bus.
@@ -171,7 +185,39 @@ pub struct Exam {
     pub format: PlainFormat,
 }
 
-/// Formats of an examination.
+/// `weighbridge dbus replay`
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Captures that are parts of one; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// On this broker (dbus-daemon, dbus-broker, busd) or the bus at this address; may be repeated [default: all brokers that are installed]
+    #[arg(long, value_name = "ADDRESS|BROKER", value_parser = target)]
+    pub on: Vec<Target>,
+    /// As `recorded`, a number of times as fast, or `max`: as fast as causes allow
+    #[arg(long, value_name = "SPEED", default_value = "max", value_parser = speed)]
+    pub speed: Speed,
+    /// Replay N times on each [default: 1 on one bus, 7 on several]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+    /// Fail when nothing moves for this time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
+    pub stall_timeout: Duration,
+    /// What to make of it
+    #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
+    pub format: PlainFormat,
+}
+
+/// Where a capture is replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// On a private broker of this program.
+    Broker(Program),
+    /// On the bus at this address.
+    Address(String),
+}
+
+/// Formats of an examination or a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlainFormat {
     /// Tables for people
@@ -187,6 +233,24 @@ fn broker(text: &str) -> Result<Program, String> {
     let names = Program::ALL.map(Program::name).join(", ");
     let found = Program::ALL.into_iter().find(|program| program.name() == text);
     found.ok_or_else(|| format!("`{text}` is no broker that is known here; there are {names}"))
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    match text.contains(':') {
+        true => Ok(Target::Address(text.into())),
+        false => broker(text).map(Target::Broker),
+    }
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    match (text, text.parse::<f64>()) {
+        ("max", _) => Ok(Speed::Max),
+        ("recorded", _) => Ok(Speed::Times(1.0)),
+        (_, Ok(times)) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
+        _ => Err(format!(
+            "`{text}` is no speed; write recorded, max, or a number such as 10 for ten times as fast"
+        )),
+    }
 }
 
 fn property(text: &str) -> Result<&'static Property, String> {

@@ -42,6 +42,12 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "causeway-os",
         ],
     ),
+    // Its tests record replays over real brokers.
+    (
+        "dbus-replay",
+        "weighbridge-dbus-replay",
+        &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client"],
+    ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
@@ -54,6 +60,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus-cost",
             "weighbridge-dbus-exam",
             "weighbridge-dbus-lab",
+            "weighbridge-dbus-replay",
             "weighbridge-guest",
             "weighbridge-import",
             "weighbridge-lab",

@@ -87,6 +87,15 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Gives up the connection for its socket: with what was read from it and not handed out yet, message by message as far as they
+    /// are whole, and the serial that was used last.
+    #[must_use]
+    pub fn into_parts(self) -> (UnixStream, Vec<u8>, u32) {
+        let mut unread: Vec<u8> = self.kept.into_iter().flatten().collect();
+        unread.extend_from_slice(&self.received[self.used..]);
+        (self.stream, unread, self.last_serial)
+    }
+
     /// This connection's name on the bus; empty where there is no bus.
     #[must_use]
     pub fn unique_name(&self) -> &str {

@@ -111,6 +111,16 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
             &["exam", "--address", "unix:path=/nonexistent/bus"],
             "error: no bus answers at `unix:path=/nonexistent/bus`",
         ),
+        (&["replay", "empty"], "error: `empty` is empty\n"),
+        (
+            &["replay", "boot.pcap", "--on", "dbus"],
+            "error: --on: `dbus` is no broker that is known here; there are dbus-daemon, ",
+        ),
+        (&["replay", "boot.pcap", "--speed", "fast"], "error: --speed: `fast` is no speed; write recorded, "),
+        (
+            &["replay", "boot.pcap", "--on", "unix:path=/nonexistent/bus"],
+            "error: no bus answers at `unix:path=/nonexistent/bus`",
+        ),
         (
             &["capture", "--address", "tcp:host=x", "-o", "x.pcap"],
             "error: `tcp:host=x` is no address of a Unix socket",
@@ -268,6 +278,43 @@ fn a_running_bus_is_examined_and_so_are_private_ones() {
     assert!(shown.contains("2 properties, each 2 times: 0 answers break a promise (!), 0 differ"), "{shown}");
     assert!(shown.contains("\n  departed-callee  NoReply\n"), "{shown}");
     assert!(shown.contains("    dbus-daemon: kept: 100 connections, one after the other\n"), "{shown}");
+}
+
+/// A capture whose end is cut off is replayed as far as it reaches; several buses are compared by pairs.
+#[test]
+fn a_capture_is_replayed_on_private_brokers_and_on_a_running_bus() {
+    let folder = folder();
+    let Some(bus) = Bus::start(folder.path(), "") else { return };
+    boot(folder.path());
+    let whole = std::fs::read(folder.path().join("boot.pcap")).unwrap();
+    std::fs::write(folder.path().join("cut.pcap"), &whole[..whole.len() - 7]).unwrap();
+    let both = ["--on", "dbus-daemon", "--on", &bus.address, "--rounds", "2"];
+    let args = [&["replay", "cut.pcap", "--format", "json"][..], &both].concat();
+    let (json, said) = output(folder.path(), &args, 0);
+    assert_eq!(said, "warning: `cut.pcap` ends inside a packet; what comes before was used\n");
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let messages = &document["messages"];
+    assert_eq!((&messages["captured"], &messages["sent"]), (&8_312.into(), &8_312.into()), "{messages}");
+    assert_eq!(messages["left_out"], serde_json::json!({}));
+    let replays = document["replays"].as_array().unwrap();
+    assert_eq!(replays.len(), 4);
+    for replay in replays {
+        let number = |key: &str| replay[key].as_u64().unwrap();
+        assert_eq!((number("sent"), number("refused")), (8_312, 0), "{replay}");
+        // A machine that is busy enough may delay a broadcast for longer than the replay waits.
+        // The signal that is cut off has three recipients.
+        assert_eq!(number("broadcast_deliveries") + number("lost"), 13_091, "{replay}");
+        assert!(replay["usage"]["cpu_ns"].as_u64().unwrap() > 0, "{replay}");
+    }
+    assert_eq!(document["ratios"].as_array().unwrap().len(), 3, "{json}");
+    let (shown, _) = output(folder.path(), &["replay", "boot.pcap", "--on", &bus.address], 0);
+    assert!(
+        shown.contains("8,313 of 8,313 messages are sent again over 25 connections; 0 are of"),
+        "{shown}"
+    );
+    drop(bus);
+    let (_, said) = output(folder.path(), &["replay", "boot.pcap", "--on", "unix:path=/nonexistent/bus"], 2);
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 /// Where connections may not call each other, an examination would show the policy.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Endian, Kind, MAX_MESSAGE_BYTES, names, signature};
+use super::{Endian, Header, Kind, MAX_MESSAGE_BYTES, names, signature};
 
 /// A message in the making. Names are checked when it is built.
 ///
@@ -63,6 +63,21 @@ impl<'a> Builder<'a> {
             sender: None,
             unix_fds: 0,
             body: Body::default(),
+        }
+    }
+
+    /// A message with all fields of another one but its sender, its signature and its descriptors.
+    #[must_use]
+    pub fn like(header: &Header<'a>) -> Builder<'a> {
+        Builder {
+            flags: header.flags,
+            path: header.path,
+            interface: header.interface,
+            member: header.member,
+            error_name: header.error_name,
+            reply_serial: header.reply_serial,
+            destination: header.destination,
+            ..Builder::new(header.kind)
         }
     }
 

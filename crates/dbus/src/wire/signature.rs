@@ -44,7 +44,8 @@ pub(super) fn split(signature: &str) -> Option<(&str, &str)> {
 }
 
 /// The boundary on which values of a type begin, by the type's first letter.
-pub(super) const fn alignment(code: u8) -> usize {
+#[must_use]
+pub const fn alignment(code: u8) -> usize {
     match code {
         b'n' | b'q' => 2,
         b'b' | b'i' | b'u' | b'h' | b's' | b'o' | b'a' => 4,
@@ -62,6 +63,12 @@ pub(super) const fn fixed_bytes(code: u8) -> Option<usize> {
         b'x' | b't' | b'd' => Some(8),
         _ => None,
     }
+}
+
+/// Is every value of this complete type a number or a boolean, so that an array of it has a multiple of its size?
+#[must_use]
+pub fn is_fixed(complete_type: &str) -> bool {
+    matches!(complete_type.as_bytes(), [code] if fixed_bytes(*code).is_some())
 }
 
 const fn is_basic(code: u8) -> bool {

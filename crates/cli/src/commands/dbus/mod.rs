@@ -8,6 +8,7 @@ mod exam;
 mod lint;
 mod page;
 mod read;
+mod replay;
 mod sections;
 
 pub use crate::dbus_args::Dbus;
@@ -23,5 +24,6 @@ pub fn dbus(args: &Dbus) -> Result<Exit, Failure> {
         Command::Analyse(args) => analyse::analyse(args),
         Command::Lint(args) => lint::lint(args),
         Command::Exam(args) => exam::exam(args),
+        Command::Replay(args) => replay::replay(args),
     }
 }

@@ -1,0 +1,240 @@
+//! A capture is replayed on private brokers while a monitor records it again: the same messages, the same causes.
+#![allow(clippy::print_stdout, reason = "a test says why it was skipped")]
+
+mod trace;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use trace::{Stage, busy};
+use weighbridge_dbus::bus::{Bus, DRIVER};
+use weighbridge_dbus::capture::Reader;
+use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind};
+use weighbridge_dbus_brokers::{Broker, Error as BrokerError, Limits, Program};
+use weighbridge_dbus_client::{Connection, Monitoring, become_monitor};
+use weighbridge_dbus_replay::Error;
+use weighbridge_dbus_replay::plan::{LeftOut, Plan, Planner};
+use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
+
+const FAST: Options = Options {
+    speed: Speed::Max,
+    give_up: Duration::from_secs(20),
+    stall: Duration::from_secs(60),
+    pid: None,
+};
+/// How long a monitor waits for the next message.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn packets(capture: &[u8]) -> Vec<Vec<u8>> {
+    let mut reader = Reader::new(capture).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        packets.push(packet.bytes.to_vec());
+    }
+    packets
+}
+
+fn plan(capture: &[u8]) -> Plan {
+    let (mut planner, mut reader) = (Planner::default(), Reader::new(capture).unwrap());
+    while let Some(packet) = reader.next_packet().unwrap() {
+        planner.push(&packet);
+    }
+    planner.finish()
+}
+
+fn start(program: Program) -> Option<Broker> {
+    match Broker::start(program, &Limits::default()) {
+        Err(error @ BrokerError::Missing(_)) => {
+            println!("skipped: {error}");
+            None
+        }
+        started => Some(started.unwrap()),
+    }
+}
+
+/// Replays while a monitor records; what the monitor saw.
+fn recorded_again(plan: &Plan, broker: &Broker) -> (Run, Vec<Vec<u8>>) {
+    let mut monitor = Connection::open(broker.address()).unwrap();
+    assert_eq!(become_monitor(&mut monitor).unwrap(), Monitoring::Everything);
+    std::thread::scope(|scope| {
+        let recording = scope.spawn(move || {
+            let mut seen = Vec::new();
+            loop {
+                let message = monitor.receive(PATIENCE).unwrap().expect("the marker at the end");
+                if Header::parse(&message).unwrap().member == Some("EndOfTest") {
+                    return seen;
+                }
+                seen.push(message);
+            }
+        });
+        let run = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..FAST });
+        let mut last = Connection::open(broker.address()).unwrap();
+        last.send(&Builder::signal("/end", "com.example.Test", "EndOfTest")).unwrap();
+        (run.unwrap(), recording.join().unwrap())
+    })
+}
+
+/// What one connection sent, in its order: type, interface, member, bytes of the body or the rule, and the owner of the name
+/// that it went to.
+type Said = Vec<(Kind, String, String, String, Option<usize>)>;
+
+/// What each connection said, by the order in which they began; checks that no answer comes before its call.
+fn said(messages: &[Vec<u8>], is_replay: bool) -> BTreeMap<usize, Said> {
+    let (mut bus, mut ids, mut said) = (Bus::new(), HashMap::new(), BTreeMap::<usize, Said>::new());
+    let mut calls: HashMap<(String, u32), Option<String>> = HashMap::new();
+    // The connection that looks around before a replay.
+    let mut is_asker = is_replay;
+    for message in messages {
+        let header = Header::parse(message).unwrap();
+        let body = &message[header.header_bytes..];
+        bus.observe(&header, body);
+        let text = match Args::new(&header, body).next() {
+            Some(Ok(Arg::Text(text))) => text,
+            _ => "",
+        };
+        if header.sender == Some(DRIVER) {
+            if header.kind == Kind::MethodReturn
+                && header.destination == Some(text)
+                && !std::mem::take(&mut is_asker)
+            {
+                ids.insert(text.to_owned(), ids.len());
+            }
+            continue;
+        }
+        let sender = header.sender.unwrap();
+        let Some(&id) = ids.get(sender) else { continue };
+        let owner = header.destination.and_then(|name| bus.owner(name));
+        if header.kind == Kind::MethodCall {
+            if header.member == Some("GetId") {
+                continue;
+            }
+            calls.insert((sender.into(), header.serial), owner.map(str::to_owned));
+        }
+        if let Some(serial) = header.reply_serial {
+            let call = calls.remove(&(header.destination.unwrap().into(), serial));
+            assert_eq!(call.expect("its call came before").as_deref(), Some(sender), "{header:?}");
+        }
+        let is_rule = header.destination == Some(DRIVER) && text.contains('=');
+        let what = match is_rule {
+            // Names have other lengths on another bus.
+            true => ids.iter().fold(text.to_owned(), |text, (name, id)| {
+                text.replace(&format!("'{name}'"), &format!("'#{id}'"))
+            }),
+            false => header.body_bytes.to_string(),
+        };
+        let names =
+            [header.interface, header.member.or(header.error_name)].map(|name| name.unwrap_or("").to_owned());
+        let [interface, member] = names;
+        let owner = owner.and_then(|owner| ids.get(owner)).copied();
+        said.entry(id).or_default().push((header.kind, interface, member, what, owner));
+    }
+    said
+}
+
+#[test]
+fn a_replay_has_the_same_messages_each_time_and_keeps_their_causes() {
+    let capture = busy(6_000, usize::MAX);
+    let original = said(&packets(&capture), false);
+    let plan = plan(&capture);
+    let counts = plan.counts();
+    assert!(counts.left_out.is_empty(), "{counts:?}");
+    assert!(counts.sent > 3_000 && counts.broadcast_deliveries > 500 && counts.confirmed > 100, "{counts:?}");
+    for program in [Program::DbusDaemon, Program::DbusBroker] {
+        let Some(broker) = start(program) else { continue };
+        for _ in 0..2 {
+            let (run, again) = recorded_again(&plan, &broker);
+            let again = said(&again, true);
+            assert_eq!(again.len(), original.len());
+            for (id, original) in &original {
+                let again = &again[id];
+                let differs = original.iter().zip(again).position(|(one, two)| one != two);
+                let at = differs.map(|at| (at, &original[at], &again[at]));
+                assert_eq!((at, again.len()), (None, original.len()), "{program}, connection {id}");
+            }
+            assert_eq!((run.sent, run.lost), (counts.sent, 0), "{program}: {run:?}");
+            assert_eq!((run.refused, run.dropped, run.foreign), (0, 0, 0), "{program}: {run:?}");
+            assert_eq!(run.broadcast_deliveries, counts.broadcast_deliveries, "{program}");
+            assert!(run.wall_ns > 0 && run.usage.is_some_and(|usage| usage.cpu_ns > 0 && usage.switches > 0));
+        }
+    }
+}
+
+/// Of a message that is cut, the size is known, and a body of that size is sent.
+#[test]
+fn cut_messages_are_sent_with_bodies_of_their_size_or_counted() {
+    let capture = busy(2_000, 300);
+    let plan = plan(&capture);
+    let counts = plan.counts();
+    assert!(counts.filled > 200, "{counts:?}");
+    assert!(counts.left_out.keys().all(|why| *why == LeftOut::Cut), "{counts:?}");
+    let sent: u64 = counts.sent + counts.of_driver + counts.left_out.values().sum::<u64>();
+    assert_eq!(sent, counts.captured);
+    let Some(broker) = start(Program::DbusDaemon) else { return };
+    let (run, again) = recorded_again(&plan, &broker);
+    assert_eq!((run.sent, run.refused), (counts.sent, 0), "{run:?}");
+    assert_eq!(said(&again, true), said(&packets(&capture), false));
+}
+
+/// One connection asks another many times.
+fn ping_pong() -> Vec<u8> {
+    let mut stage = Stage::new();
+    let (client, service) = (stage.connect(), stage.connect());
+    stage.request(&service, "com.example.Service");
+    for number in 0..3_000 {
+        let serial = stage.call(&client, "com.example.Service", Body::default().u32(number));
+        stage.reply(&service, &client, serial, Body::default().u32(number));
+    }
+    stage.finish()
+}
+
+/// Replays while `disturb` does something to the broker in the middle.
+fn disturbed(broker: Broker, stall: Duration, disturb: impl FnOnce(Broker) -> Option<Broker>) -> Error {
+    let plan = plan(&ping_pong());
+    let mut monitor = Connection::open(broker.address()).unwrap();
+    become_monitor(&mut monitor).unwrap();
+    let address = broker.address().to_owned();
+    std::thread::scope(|scope| {
+        let options = Options { speed: Speed::Times(1.0), stall, ..FAST };
+        let playing = scope.spawn(move || play(&plan, &address, &options));
+        let is_call = |message: &[u8]| Header::parse(message).unwrap().member == Some("Do");
+        while !is_call(&monitor.receive(PATIENCE).unwrap().expect("a call of the replay")) {}
+        let kept = disturb(broker);
+        let error = playing.join().unwrap().unwrap_err();
+        drop(kept);
+        error
+    })
+}
+
+#[test]
+fn a_broker_that_ends_or_stands_still_in_the_middle_is_said() {
+    let Some(broker) = start(Program::DbusDaemon) else { return };
+    let error = disturbed(broker, Duration::from_secs(30), |broker| {
+        drop(broker);
+        None
+    });
+    let said = error.to_string();
+    assert!(said.starts_with("the bus closed the connection; it stood for :1.7"), "{said}");
+    let broker = start(Program::DbusDaemon).unwrap();
+    let error = disturbed(broker, Duration::from_millis(500), |broker| {
+        let pid = rustix::process::Pid::from_raw(broker.pid().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Some(broker)
+    });
+    let said = error.to_string();
+    assert!(
+        matches!(error, Error::Stalled { .. }) && said.contains(" waits for the arrival of message "),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_bus_that_is_not_there_or_not_free_is_refused() {
+    let plan = plan(&ping_pong());
+    let said = play(&plan, "unix:path=/nonexistent/bus", &FAST).unwrap_err().to_string();
+    assert!(said.starts_with("no bus answers at `unix:path=/nonexistent/bus`"), "{said}");
+    let Some(broker) = start(Program::DbusDaemon) else { return };
+    let mut owner = Connection::open(broker.address()).unwrap();
+    owner.ask_driver("RequestName", Body::default().text("com.example.Service").u32(0)).unwrap();
+    let said = play(&plan, broker.address(), &FAST).unwrap_err().to_string();
+    assert!(said.starts_with("`com.example.Service` belongs to another program on this bus"), "{said}");
+}
