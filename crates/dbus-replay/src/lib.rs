@@ -29,9 +29,9 @@ pub enum Error {
     Connection {
         /// Its name in the capture; nothing for one that only asks.
         name: Option<String>,
-        /// Messages that were sent before.
-        sent: u64,
-        /// Messages of the plan.
+        /// Steps that were taken before: messages, beginnings and ends of connections.
+        taken: u64,
+        /// Steps of the plan.
         planned: u64,
         /// Why.
         source: ClientError,
@@ -42,9 +42,9 @@ pub enum Error {
     Stalled {
         /// That time.
         after: Duration,
-        /// Messages that were sent before.
-        sent: u64,
-        /// Messages of the plan.
+        /// Steps that were taken before: messages, beginnings and ends of connections.
+        taken: u64,
+        /// Steps of the plan.
         planned: u64,
         /// Which message waits for what.
         reason: String,
@@ -57,16 +57,16 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Connection { name: None, source, .. } => source.fmt(f),
-            Error::Connection { name: Some(name), sent, planned, source } => {
-                write!(f, "{source}; it stood for {name} of the capture, after {sent} of {planned} messages")
+            Error::Connection { name: Some(name), taken, planned, source } => {
+                write!(f, "{source}; it stood for {name} of the capture, after {taken} of {planned} steps")
             }
             Error::NameTaken(name) => write!(
                 f,
                 "`{name}` belongs to another program on this bus; replay on a private broker, as in --on dbus-daemon"
             ),
-            Error::Stalled { after, sent, planned, reason } => write!(
+            Error::Stalled { after, taken, planned, reason } => write!(
                 f,
-                "nothing moved for {} s after {sent} of {planned} messages: {reason}",
+                "nothing moved for {} s after {taken} of {planned} steps: {reason}",
                 after.as_secs_f64()
             ),
             Error::Poll(error) => write!(f, "waiting for the connections failed: {error}"),

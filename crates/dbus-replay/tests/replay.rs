@@ -1,6 +1,8 @@
 //! A capture is replayed on private brokers while a monitor records it again: the same messages, the same causes.
 #![allow(clippy::print_stdout, reason = "a test says why it was skipped")]
 
+#[path = "../../dbus/tests/common/mod.rs"]
+mod common;
 mod trace;
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,10 +10,10 @@ use std::time::Duration;
 
 use trace::{Stage, busy};
 use weighbridge_dbus::bus::{Bus, DRIVER};
-use weighbridge_dbus::capture::Reader;
+use weighbridge_dbus::capture::{Packet, Reader};
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind};
 use weighbridge_dbus_brokers::{Broker, Error as BrokerError, Limits, Program};
-use weighbridge_dbus_client::{Connection, Monitoring, become_monitor};
+use weighbridge_dbus_client::{Connection, Monitoring, become_monitor, rules_and_processes};
 use weighbridge_dbus_replay::Error;
 use weighbridge_dbus_replay::plan::{LeftOut, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
@@ -173,6 +175,54 @@ fn cut_messages_are_sent_with_bodies_of_their_size_or_counted() {
     let (run, again) = recorded_again(&plan, &broker);
     assert_eq!((run.sent, run.refused), (counts.sent, 0), "{run:?}");
     assert_eq!(said(&again, true), said(&packets(&capture), false));
+}
+
+/// Connections whose beginning the capture does not have are made first.
+#[test]
+fn connections_from_before_the_capture_are_there_at_its_start() {
+    let plan = plan(&common::mixed(Vec::new(), 3_000));
+    assert!(plan.connections().iter().all(|connection| connection.is_from_before));
+    for broker in [Program::DbusDaemon, Program::DbusBroker].into_iter().filter_map(start) {
+        let run = play(&plan, broker.address(), &FAST).unwrap();
+        let counts = plan.counts();
+        assert_eq!((run.sent, run.lost, run.refused), (counts.captured, 0, 0), "{run:?}");
+        assert_eq!(run.broadcast_deliveries, counts.broadcast_deliveries, "{run:?}");
+    }
+}
+
+/// Names and rules from before a capture of a real bus, which the recording program asks for, are there in the replay.
+#[test]
+fn names_and_rules_from_before_the_capture_are_there_at_its_start() {
+    let (Some(first), Some(second)) = (start(Program::DbusDaemon), start(Program::DbusDaemon)) else {
+        return;
+    };
+    let open = || Connection::open(first.address()).unwrap();
+    let (mut service, mut client) = (open(), open());
+    service.ask_driver("RequestName", Body::default().text("com.example.Service").u32(0)).unwrap();
+    let rule = format!("type='signal',sender='{}'", client.unique_name());
+    service.ask_driver("AddMatch", Body::default().text(&rule)).unwrap();
+    let mut monitor = open();
+    become_monitor(&mut monitor).unwrap();
+    rules_and_processes(&mut open(), &mut |_| {}).unwrap();
+    client.send(&Builder::signal("/a", "com.example.Work", "Changed")).unwrap();
+    let call = Builder::call("/a", "Do").destination("com.example.Service");
+    let serial = client.send(&call).unwrap();
+    let is_call = |message: &[u8]| Header::parse(message).unwrap().member == Some("Do");
+    while !is_call(&service.receive(PATIENCE).unwrap().expect("the call")) {}
+    service.send(&Builder::reply(serial).destination(client.unique_name())).unwrap();
+    let mut planner = Planner::default();
+    loop {
+        let bytes = monitor.receive(PATIENCE).unwrap().expect("the reply of the service");
+        planner.push(&Packet { time_ns: 0, original_bytes: bytes.len(), bytes: &bytes });
+        if Header::parse(&bytes).unwrap().sender == Some(service.unique_name()) {
+            break;
+        }
+    }
+    let plan = planner.finish();
+    let counts = plan.counts();
+    assert_eq!((counts.broadcast_deliveries, counts.left_out.is_empty()), (1, true), "{counts:?}");
+    let run = play(&plan, second.address(), &FAST).unwrap();
+    assert_eq!((run.broadcast_deliveries, run.lost, run.unplanned), (1, 0, 0), "{run:?}");
 }
 
 /// One connection asks another many times.

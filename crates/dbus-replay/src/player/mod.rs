@@ -141,7 +141,7 @@ impl<'p> Player<'p> {
     fn failed(&self, connection: usize, source: ClientError) -> Error {
         Error::Connection {
             name: Some(self.plan.connections[connection].name.clone()),
-            sent: self.steps_taken(),
+            taken: self.steps_taken(),
             planned: self.plan.steps.len() as u64,
             source,
         }

@@ -13,8 +13,12 @@ const ALLOW_REPLACEMENT: u32 = 1;
 impl Player<'_> {
     /// Checks that no other program has a name of the plan, and returns the process of the bus.
     pub(super) fn look_around(&self) -> Result<Option<u32>, Error> {
-        let failed =
-            |source| Error::Connection { name: None, sent: 0, planned: self.plan.steps.len() as u64, source };
+        let failed = |source| Error::Connection {
+            name: None,
+            taken: 0,
+            planned: self.plan.steps.len() as u64,
+            source,
+        };
         let mut asker = Connection::open(self.address).map_err(failed)?;
         let reply = asker.ask_driver("ListNames", Body::default()).map_err(failed)?;
         let header = Header::parse(&reply).map_err(|fault| failed(ClientError::Protocol(fault)))?;

@@ -39,7 +39,7 @@ impl Player<'_> {
     pub(super) fn stalled(&self) -> Error {
         Error::Stalled {
             after: self.options.stall,
-            sent: self.steps_taken(),
+            taken: self.steps_taken(),
             planned: self.plan.steps.len() as u64,
             reason: self.reason(),
         }

@@ -2,24 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::Random;
 use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::capture::Writer;
 use weighbridge_dbus::wire::{Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED};
 
 /// Between one message and the next.
 const STEP_NS: u64 = 1_000_000;
-
-/// Numbers that are the same in every run: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % limit
-    }
-}
 
 /// A bus that is played for the capture alone.
 pub struct Stage {
@@ -142,6 +131,7 @@ pub fn busy(count: usize, snaplen: usize) -> Vec<u8> {
     let mut stage = Stage::new();
     stage.snaplen = snaplen;
     let mut random = Random(7);
+    let mut below = |limit: usize| random.below(limit as u64) as usize;
     let names: Vec<String> = (0..8).map(|number| format!("com.example.Service{number}")).collect();
     for _ in 0..6 {
         stage.connect();
@@ -149,14 +139,14 @@ pub fn busy(count: usize, snaplen: usize) -> Vec<u8> {
     let start_ns = stage.time_ns;
     while ((stage.time_ns - start_ns) / STEP_NS) < count as u64 {
         let live = stage.live.clone();
-        let one = live[random.below(live.len())].clone();
-        let other = live[random.below(live.len())].clone();
-        let name = &names[random.below(names.len())];
-        let endian = if random.below(4) == 0 { Endian::Big } else { Endian::Little };
-        let blob = vec![7; random.below(1_500)];
+        let one = live[below(live.len())].clone();
+        let other = live[below(live.len())].clone();
+        let name = &names[below(names.len())];
+        let endian = if below(4) == 0 { Endian::Big } else { Endian::Little };
+        let blob = vec![7; below(1_500)];
         let body = Body::in_order(endian).text("some text").u32(7).blob(&blob);
-        let interface = format!("com.example.Interface{}", random.below(10));
-        match random.below(100) {
+        let interface = format!("com.example.Interface{}", below(10));
+        match below(100) {
             0..2 if live.len() < 30 => {
                 // The driver's broadcast told the one of the other.
                 let rule = format!("type='signal',sender='{}'", stage.connect());
@@ -173,22 +163,22 @@ pub fn busy(count: usize, snaplen: usize) -> Vec<u8> {
                 }
             }
             11..20 => {
-                let rule = match random.below(3) {
+                let rule = match below(3) {
                     0 => format!("type='signal',sender='{other}',interface='{interface}'"),
                     1 => format!("type='signal',sender='{name}'"),
                     _ => format!("type='signal',interface='{interface}'"),
                 };
                 stage.rules.push((one.clone(), rule.clone()));
-                let flags = if random.below(2) == 0 { FLAG_NO_REPLY_EXPECTED } else { 0 };
+                let flags = if below(2) == 0 { FLAG_NO_REPLY_EXPECTED } else { 0 };
                 stage.change_rule(&one, "AddMatch", &rule, flags);
             }
             20..25 if !stage.rules.is_empty() => {
-                let at = random.below(stage.rules.len());
+                let at = below(stage.rules.len());
                 let (owner, rule) = stage.rules.swap_remove(at);
                 stage.change_rule(&owner, "RemoveMatch", &rule, 0);
             }
             25..55 => {
-                let to = if random.below(2) == 0 { other.clone() } else { name.clone() };
+                let to = if below(2) == 0 { other.clone() } else { name.clone() };
                 let owner = if to == *name { stage.owners.get(name).cloned() } else { Some(other) };
                 let serial = stage.call(&one, &to, body);
                 match owner {
@@ -201,9 +191,9 @@ pub fn busy(count: usize, snaplen: usize) -> Vec<u8> {
                 }
             }
             55..80 if !stage.open.is_empty() => {
-                let at = random.below(stage.open.len());
+                let at = below(stage.open.len());
                 let (caller, callee, serial) = stage.open.swap_remove(at);
-                match random.below(8) {
+                match below(8) {
                     0 => {
                         let error = Builder::error(serial, "com.example.Error.Failed").destination(&caller);
                         stage.say(&callee, &error.body(Body::default().text("it does not work")));

@@ -181,12 +181,24 @@ fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<Run, Failur
             let broker = Broker::start(*program, &Limits::default())
                 .map_err(|error| Failure::new(error.to_string()))?;
             let played = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..options });
-            played.map_err(|error| match broker.has_ended() {
+            played.map_err(|error| match has_ended(&broker) {
                 true => failed(&format!("the broker ended in the middle: {error}")),
                 false => failed(&error),
             })
         }
     }
+}
+
+/// The sockets of a process close a little before it has ended.
+fn has_ended(broker: &Broker) -> bool {
+    const TRIES: u32 = 20;
+    (0..TRIES).any(|_| {
+        let has_ended = broker.has_ended();
+        if !has_ended {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        has_ended
+    })
 }
 
 /// Of every broker but the first, by pairs of the same round.
