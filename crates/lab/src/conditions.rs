@@ -74,13 +74,16 @@ fn misplaced(case: &Prepared, report: &RoleReport, name: &str) -> Option<String>
     Some(format!("{name} ran on CPU {} and may run on {:?}; its case says CPU {cpu}", at.cpu, at.allowed))
 }
 
-/// Policy, nice value, or another setting that has a fact of the same name, read back from the kernel.
+/// Axes that endpoints read back from the kernel under the same name.
+const READ_BACK: [&str; 1] = ["nodelay"];
+
+/// Policy, nice value, or a socket's option, read back from the kernel.
 fn mislabelled(case: &Prepared, report: &RoleReport, name: &str) -> Option<String> {
-    let differs = |(axis, wanted): (&String, &String)| {
-        let is = report.facts.get(axis).filter(|_| axis != "nice" && wanted != axis::DEFAULT)?;
+    let differs = |axis: &&str| {
+        let (is, wanted) = (report.facts.get(*axis)?, case.params.axes.get(*axis)?);
         (is != wanted).then(|| format!("{name} has {axis} {is}; its case says {axis}={wanted}"))
     };
-    if let Some(why) = case.params.axes.iter().find_map(differs) {
+    if let Some(why) = READ_BACK.iter().find_map(differs) {
         return Some(why);
     }
     ["nice", "policy"].into_iter().find_map(|fact| {

@@ -32,7 +32,7 @@ impl Name {
         self.ready.clear();
     }
 
-    /// The connections that must have received everything before the name changes hands, or is asked for in vain.
+    /// The connections that must have received everything before the name changes hands, or is asked for and refused.
     pub fn latest(&self) -> impl Iterator<Item = usize> + use<> {
         self.owner.into_iter().chain(self.previous)
     }

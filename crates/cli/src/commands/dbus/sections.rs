@@ -34,8 +34,8 @@ pub fn document(
 fn cost(costs: &BTreeMap<String, Cost>) -> Option<Section> {
     let rows: Vec<(&String, &Cost)> = costs.iter().collect();
     let about = "CPU time and context switches of each broker for these messages, as if it slept after each of them: the prices by size, recipients \
-                 and kind of call that the record has, times their numbers. Broadcasts that are compared with rules in vain, and connections that \
-                 come and go, are not in it."
+                 and kind of call that the record has, times their numbers. Comparisons of broadcasts with rules that do not match, and \
+                 connections that come and go, are not in it."
         .to_owned();
     let row = |(name, cost): &(&String, &Cost)| {
         let ms = |ns: f64| format!("{:.1}", ns / 1e6);
