@@ -8,17 +8,19 @@ use crate::units::count;
 
 /// Calls that are fewer than this for each operation are those of a beginning or an end.
 const LEAST: f64 = 0.01;
+/// Most calls that are named of a role, and most roles that differ.
+const MOST: usize = 4;
 
 /// Which calls each role makes for an operation: `client: read 1, write 1; server: read 1, write 1`.
 pub fn by_role(calls: &SystemCalls) -> String {
     let of_role = |role: &weighbridge_record::RoleCalls| {
-        let calls: Vec<String> = role
-            .calls
-            .iter()
-            .filter(|(_, times)| **times >= LEAST)
-            .map(|(name, times)| format!("{name} {}", count(*times)))
-            .collect();
-        (!calls.is_empty()).then(|| format!("{}: {}", role.role, calls.join(", ")))
+        let mut calls: Vec<(&String, &f64)> =
+            role.calls.iter().filter(|(_, times)| **times >= LEAST).collect();
+        calls.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let named = calls.iter().take(MOST).map(|(name, times)| format!("{name} {}", count(**times)));
+        let more = calls.len().checked_sub(MOST).filter(|more| *more > 0).map(|more| format!("{more} more"));
+        let named: Vec<String> = named.chain(more).collect();
+        (!named.is_empty()).then(|| format!("{}: {}", role.role, named.join(", ")))
     };
     // Receivers of a fan-out are many and alike.
     let mut said: Vec<(String, usize)> = Vec::new();
@@ -28,11 +30,12 @@ pub fn by_role(calls: &SystemCalls) -> String {
             None => said.push((role, 1)),
         }
     }
-    let words = said.into_iter().map(|(role, times)| match times {
+    let more = said.len().checked_sub(MOST).filter(|more| *more > 0).map(|more| format!("{more} more"));
+    let words = said.into_iter().take(MOST).map(|(role, times)| match times {
         1 => role,
         times => format!("{times} × {role}"),
     });
-    words.collect::<Vec<_>>().join("; ")
+    words.chain(more).collect::<Vec<_>>().join("; ")
 }
 
 /// Calls of a role that one side makes more often than the other, a line each.
@@ -70,6 +73,8 @@ mod tests {
         let of = calls(&[("sender", &[("close", 0.001), ("sendto", 2.0)]), receiver, receiver]);
         assert_eq!(by_role(&of), "sender: sendto 2; 2 × receiver: recvmsg 1");
         assert_eq!(by_role(&calls(&[("client", &[])])), "");
+        let busy: &[(&str, f64)] = &[("a", 1.0), ("b", 2.0), ("c", 1.0), ("d", 1.0), ("e", 0.5), ("f", 0.5)];
+        assert_eq!(by_role(&calls(&[("server", busy)])), "server: b 2, a 1, c 1, d 1, 2 more");
     }
 
     #[test]
