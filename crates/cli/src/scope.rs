@@ -241,7 +241,7 @@ fn too_large(payload_bytes: u64, memory_bytes: u64) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weighbridge_record::{Case, Header, Line, Machine, PerOp, Reading, SCHEMA, StoppedBy, Summary, Tool};
+    use weighbridge_record::{Case, Header, Line, Machine, Reading, SCHEMA, Summary, Tool};
     use weighbridge_report::{Report, Section, sections};
 
     /// What a record of the suite would hold if all these cases cost the same.
@@ -276,27 +276,10 @@ mod tests {
                 facts: BTreeMap::new(),
             };
             let summary = Summary {
-                case: id.clone(),
-                unit,
-                runs: 6,
-                attempts: None,
-                median: 100.0,
                 ci95: Some([99.0, 101.0]),
                 range: [98.0, 102.0],
-                spread_between: 0.0,
-                spread_within: 0.0,
-                to_hub: None,
-                best: None,
-                slow_share: None,
-                stopped_by: StoppedBy::MaxRuns,
-                per_op: PerOp::default(),
-                system_calls: None,
                 series: series.into(),
-                series_ci95: BTreeMap::new(),
-                beside: BTreeMap::new(),
-                distribution: None,
-                anomalies: Vec::new(),
-                regimes: Vec::new(),
+                ..Summary::new(id.clone(), unit, 6, 100.0)
             };
             [Line::Case(case), Line::Summary(summary)]
         });

@@ -67,7 +67,7 @@ pub fn predict(loads: &[Load], curves: &Curves) -> Cost {
 mod tests {
     use std::collections::BTreeMap;
 
-    use weighbridge_record::{CaseId, Line, PerOp, StoppedBy, Summary};
+    use weighbridge_record::{CaseId, Line, PerOp, Summary};
 
     use super::*;
 
@@ -77,27 +77,8 @@ mod tests {
         let line = |case: CaseId, cpu_ns: f64, switches: f64| {
             let broker = PerOp { cpu_ns, voluntary_switches: switches, ..PerOp::default() };
             Line::Summary(Summary {
-                case,
-                unit: "ns/roundtrip".into(),
-                runs: 6,
-                attempts: None,
-                median: 1.0,
-                ci95: None,
-                range: [1.0, 1.0],
-                spread_between: 0.0,
-                spread_within: 0.0,
-                to_hub: None,
-                best: None,
-                slow_share: None,
-                stopped_by: StoppedBy::MaxRuns,
-                per_op: PerOp::default(),
-                system_calls: None,
                 beside: BTreeMap::from([("broker".to_owned(), broker)]),
-                series: BTreeMap::new(),
-                series_ci95: BTreeMap::new(),
-                distribution: None,
-                anomalies: Vec::new(),
-                regimes: Vec::new(),
+                ..Summary::new(case, "ns/roundtrip", 6, 1.0)
             })
         };
         let case = |pattern: &str, bytes| CaseId::new(pattern, "dbus-daemon", bytes, "same-cpu");

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use weighbridge_lab::plan::{Changes, Suite};
 use weighbridge_lab::{catalogue, plan};
-use weighbridge_record::{
-    Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, StoppedBy, Summary, Tool,
-};
+use weighbridge_record::{Case, CaseId, Header, Line, Machine, PerOp, Reading, SCHEMA, Summary, Tool};
 use weighbridge_report::{Report, Section, sections};
 
 /// What a record of the suite holds.
@@ -40,27 +38,11 @@ fn section(suite: &Suite, cases: &[CaseId]) -> Section {
         };
         let broker = PerOp { voluntary_switches: 2.0, cpu_ns: 12_000.0, ..PerOp::default() };
         let summary = Summary {
-            case: id.clone(),
-            unit,
-            runs: 6,
-            attempts: None,
-            median: 50_000.0,
             ci95: Some([49_000.0, 51_000.0]),
             range: [48_000.0, 52_000.0],
-            spread_between: 0.0,
-            spread_within: 0.0,
-            to_hub: None,
-            best: None,
-            slow_share: None,
-            stopped_by: StoppedBy::MaxRuns,
-            per_op: PerOp::default(),
-            system_calls: None,
             beside: BTreeMap::from([("broker".to_owned(), broker)]),
             series: BTreeMap::from([("switches_per_message".to_owned(), 12.0)]),
-            series_ci95: BTreeMap::new(),
-            distribution: None,
-            anomalies: Vec::new(),
-            regimes: Vec::new(),
+            ..Summary::new(id.clone(), unit, 6, 50_000.0)
         };
         [Line::Case(case), Line::Summary(summary)]
     });

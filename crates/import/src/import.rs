@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use weighbridge_record::{
     self as record, ALTERNATIVE_TO, CaseId, Distribution, End, Header, Latencies, Line, Machine, Noise,
-    PerOp, Regime, SCHEMA, Skipped, StoppedBy, Summary, Tool,
+    PerOp, Regime, SCHEMA, Skipped, Summary, Tool,
 };
 use weighbridge_stats::{median, run_value, summarise};
 
@@ -303,26 +303,14 @@ fn summary(id: &CaseId, case: &Case, runs: &[record::Run]) -> Summary {
     let latencies: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
     let anomalies: BTreeSet<String> = case.runs.iter().filter_map(|run| run.anomaly.clone()).collect();
     Summary {
-        case: id.clone(),
-        unit: case.unit.clone(),
-        runs: runs.len() as u32,
-        attempts: None,
-        median: summed.median,
         ci95: summed.ci95.map(<[f64; 2]>::from),
         range: summed.range.into(),
         spread_between: finite(summed.spread_between),
         spread_within: finite(summed.spread_within),
-        to_hub: None,
-        best: None,
-        slow_share: None,
-        stopped_by: StoppedBy::MaxRuns,
         per_op: PerOp { cpu_ns: median(&cpu_ns), ..PerOp::default() },
-        system_calls: None,
-        series: BTreeMap::new(),
-        series_ci95: BTreeMap::new(),
-        beside: BTreeMap::new(),
         distribution: Distribution::of(&latencies).or_else(|| case.distribution.clone()),
         anomalies: anomalies.into_iter().collect(),
         regimes: summed.regimes.into_iter().map(Regime::from).collect(),
+        ..Summary::new(id.clone(), case.unit.clone(), runs.len() as u32, summed.median)
     }
 }

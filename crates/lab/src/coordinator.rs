@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use causeway_os::counters::SystemNoise;
 use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
+use weighbridge_record as record;
 
 use crate::allocator;
 use crate::axis::{Idle, Peers};
@@ -30,7 +31,6 @@ use crate::planner::Timing;
 use crate::shared::{Sample, Shared};
 use crate::{calls, catalogue, host::Host, interrupt::Interrupt};
 use running::{Finished, Party, Peer, Running, State};
-use weighbridge_record as record;
 
 /// How long the coordinator waits before it calls a run a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

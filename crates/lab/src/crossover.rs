@@ -200,32 +200,9 @@ fn with_size(id: &CaseId, payload_bytes: u64) -> CaseId {
 mod tests {
     use super::*;
     use crate::plan::{Changes, SUITES};
-    use weighbridge_record::{PerOp, StoppedBy};
 
     fn summary(id: &CaseId, median: f64) -> Summary {
-        Summary {
-            case: id.clone(),
-            unit: "ns/roundtrip".into(),
-            runs: 6,
-            attempts: None,
-            median,
-            ci95: None,
-            range: [median; 2],
-            spread_between: 0.0,
-            spread_within: 0.0,
-            to_hub: None,
-            best: None,
-            slow_share: None,
-            stopped_by: StoppedBy::MaxRuns,
-            per_op: PerOp::default(),
-            system_calls: None,
-            series: Default::default(),
-            distribution: None,
-            series_ci95: Default::default(),
-            beside: Default::default(),
-            anomalies: Vec::new(),
-            regimes: Vec::new(),
-        }
+        Summary::new(id.clone(), "ns/roundtrip", 6, median)
     }
 
     /// A copy that costs 1,000 ns and a nanosecond a byte, and a file that costs 50,000 ns whatever its size.

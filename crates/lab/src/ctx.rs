@@ -24,7 +24,7 @@
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
 //! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of a process beside the roles, before the first counted batch and after the last |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
-//! | `ctx/windows.rs` | once a window, with the role's switches and CPU time | windows follow each other without a gap, so a reading cannot stand outside of them |
+//! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
 //! | `ctx/turns.rs` | twice a slice, with the role's switches | the edges of the interval or window of a slice |
 //! | `ctx/concurrent.rs` | once a chunk | a window ends between two chunks; a role whose operation fills a chunk notes when it finished it |

@@ -143,27 +143,24 @@ pub fn summary_line(case: &Prepared, runs: &[Run], stopped_by: StoppedBy) -> Sum
     // Of runs that are timed singly only where they are slow, the percentiles would be those of slow runs.
     let timed: Vec<&Latencies> = runs.iter().filter_map(|run| run.latencies.as_ref()).collect();
     Summary {
-        case: case.params.id.clone(),
-        unit: case.pattern.unit.name(case.params.id.payload_bytes),
-        runs: runs.len() as u32,
-        attempts: None,
-        median: summary.median,
         ci95: summary.ci95.map(|(low, high)| [low, high]),
         range: [summary.range.0, summary.range.1],
         spread_between: finite(summary.spread_between),
         spread_within: finite(summary.spread_within),
-        to_hub: None,
-        best: None,
-        slow_share: None,
         stopped_by,
         beside: medians_beside(case, runs),
         per_op,
-        system_calls: None,
         series: median_series(runs),
         series_ci95: record::derive::series_intervals(runs),
         distribution: if timed.len() == runs.len() { Distribution::of(&timed) } else { None },
         anomalies: shape,
         regimes: summary.regimes.into_iter().map(Regime::from).collect(),
+        ..Summary::new(
+            case.params.id.clone(),
+            case.pattern.unit.name(case.params.id.payload_bytes),
+            runs.len() as u32,
+            summary.median,
+        )
     }
 }
 

@@ -147,33 +147,16 @@ fn changes(points: &[Point]) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PerOp, StoppedBy, ToHub};
+    use crate::{StoppedBy, ToHub};
 
     fn summary(value: f64, to_hub: Option<f64>) -> Line {
         let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
         let hub = CaseId::new("roundtrip", "pipe", 64, "same-cpu");
         Line::Summary(Summary {
-            case,
-            unit: "ns/roundtrip".into(),
-            runs: 6,
-            attempts: None,
-            median: value,
             ci95: Some([value * 0.995, value * 1.005]),
-            range: [value, value],
-            spread_between: 0.0,
-            spread_within: 0.0,
             to_hub: to_hub.map(|median| ToHub { hub, median, ci95: None, sets: 6 }),
-            best: None,
-            slow_share: None,
             stopped_by: StoppedBy::Precision,
-            per_op: PerOp::default(),
-            system_calls: None,
-            series: BTreeMap::new(),
-            series_ci95: BTreeMap::new(),
-            beside: BTreeMap::new(),
-            distribution: None,
-            anomalies: vec![],
-            regimes: vec![],
+            ..Summary::new(case, "ns/roundtrip", 6, value)
         })
     }
 

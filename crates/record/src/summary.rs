@@ -123,3 +123,32 @@ pub struct Summary {
     /// Departures from one steady state.
     pub regimes: Vec<Regime>,
 }
+
+impl Summary {
+    /// Of a case of which the median over its runs is known and nothing else.
+    pub fn new(case: CaseId, unit: impl Into<String>, runs: u32, median: f64) -> Summary {
+        Summary {
+            case,
+            unit: unit.into(),
+            runs,
+            attempts: None,
+            median,
+            ci95: None,
+            range: [median; 2],
+            spread_between: 0.0,
+            spread_within: 0.0,
+            to_hub: None,
+            best: None,
+            slow_share: None,
+            stopped_by: StoppedBy::MaxRuns,
+            per_op: PerOp::default(),
+            system_calls: None,
+            beside: BTreeMap::new(),
+            series: BTreeMap::new(),
+            series_ci95: BTreeMap::new(),
+            distribution: None,
+            anomalies: Vec::new(),
+            regimes: Vec::new(),
+        }
+    }
+}

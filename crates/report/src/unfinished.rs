@@ -18,27 +18,18 @@ pub fn summary(case: &Case, runs: &[Run]) -> Option<Summary> {
     let samples: Vec<&[f64]> = runs.iter().map(|run| run.samples.as_slice()).collect();
     let summed = summarise(&samples);
     Some(Summary {
-        case: case.case.clone(),
-        unit: case.unit.clone(),
-        runs: runs.len() as u32,
-        attempts: None,
-        median: summed.median,
         ci95: summed.ci95.map(<[f64; 2]>::from),
         range: summed.range.into(),
         spread_between: summed.spread_between,
         spread_within: summed.spread_within,
-        to_hub: None,
-        best: None,
-        slow_share: None,
         stopped_by: StoppedBy::Interrupted,
         per_op: per_op(&runs),
-        system_calls: None,
-        beside: BTreeMap::new(),
         series: series(&runs),
         distribution: distribution(&runs),
         series_ci95: derive::series_intervals(runs.iter().copied()),
         anomalies: anomalies(&runs),
         regimes: summed.regimes.into_iter().map(Regime::from).collect(),
+        ..Summary::new(case.case.clone(), case.unit.clone(), runs.len() as u32, summed.median)
     })
 }
 

@@ -100,6 +100,8 @@ struct Open {
     cost: Option<Duration>,
     /// What the roles of A and of B call.
     system_calls: [Option<record::SystemCalls>; 2],
+    /// Why they were not counted.
+    not_counted: Option<String>,
 }
 
 impl Open {
@@ -144,6 +146,7 @@ impl<'a> Comparison<'a> {
             is_out_of_time: false,
             cost: None,
             system_calls: [None, None],
+            not_counted: None,
         };
         Comparison {
             random: Random::new(settings.seed),
@@ -276,8 +279,8 @@ impl<'a> Comparison<'a> {
             match self.coordinator.count_calls(case, &self.sides[side].start) {
                 Counted::Interrupted => return false,
                 Counted::Calls(calls) => open.system_calls[side] = Some(calls),
-                // A difference has no calls beside it then.
-                Counted::Threads | Counted::Failed { .. } => {}
+                Counted::Threads => {}
+                Counted::Failed { why, .. } => open.not_counted = Some(why),
             }
         }
         true
@@ -329,6 +332,7 @@ fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {
         let (failed, of) = (open.failures(), open.attempts());
         remarks.push(format!("{failed} of {of} sets failed; {why}"));
     }
+    remarks.extend(open.not_counted.iter().map(|why| format!("system calls were not counted: {why}")));
     let unit = open.pair.a.pattern.unit.name(open.pair.case.payload_bytes);
     let [a, b] = [&sides[0].label, &sides[1].label].map(String::clone);
     let judged = Judged::of_sets(open.pair.case.clone(), [a, b], unit, &open.sets, open.failures(), remarks);

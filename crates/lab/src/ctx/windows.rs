@@ -199,10 +199,10 @@ impl Ctx<'_> {
             if counted {
                 self.begin_counting()?;
             }
-            let before = ThreadCounters::read();
+            let before = timed.then(ThreadCounters::read);
             work(Batch { first: chunks * chunk_ops, ops: count * chunk_ops })?;
             chunks += count;
-            if timed {
+            if let Some(before) = before {
                 self.count_sample(count * chunk_ops, ThreadCounters::read().since(&before).cpu_ns, 0);
             }
             if counted {

@@ -182,15 +182,11 @@ fn what_changed(of: &CaseVerdict) -> Item {
         });
         items.extend(moved.map(|(name, a, b)| Item::from(format!("{name}: {} → {}", count(a), count(b)))));
     }
-    if let (Some(a), Some(b)) = (&of.a_system_calls, &of.b_system_calls) {
-        items.extend(calls::changed(a, b).into_iter().map(Item::from));
-    }
+    let calls = of.a_system_calls.as_ref().zip(of.b_system_calls.as_ref());
+    items.extend(calls.into_iter().flat_map(|(a, b)| calls::changed(a, b)).map(Item::from));
     if items.is_empty() {
-        items.push(
-            "switches, faults, system calls and CPU time per operation did not change by more than 2 %"
-                .to_owned()
-                .into(),
-        );
+        let counted = if calls.is_some() { "switches, faults, system calls" } else { "switches, faults" };
+        items.push(format!("{counted} and CPU time per operation did not change by more than 2 %").into());
     }
     items.push(format!("look closer: weighbridge run {} --set counters=events", of.case).into());
     Item { text: format!("{}: {}", of.case, of.ratio.map_or("–".into(), ratio)), items, ..Item::default() }

@@ -127,18 +127,11 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
         sets: 9,
     });
     Summary {
-        case: id.clone(),
-        unit: unit.into(),
-        runs: 9,
-        attempts: None,
-        median,
         ci95: Some([median * (1.0 - width), median * (1.0 + width * 1.25)]),
         range: [median * (1.0 - 2.0 * width), median * (1.0 + 3.0 * width)],
         spread_between: width / 2.0,
         spread_within: width / 3.0,
         to_hub,
-        best: None,
-        slow_share: None,
         stopped_by: StoppedBy::Precision,
         per_op: PerOp {
             voluntary_switches: if on_one_cpu { 2.0 } else { 1.97 },
@@ -159,12 +152,7 @@ pub fn summary(id: &CaseId, unit: &str, median: f64) -> Summary {
                 })
                 .into(),
         }),
-        series: BTreeMap::new(),
-        series_ci95: BTreeMap::new(),
-        beside: BTreeMap::new(),
-        distribution: None,
-        anomalies: Vec::new(),
-        regimes: Vec::new(),
+        ..Summary::new(id.clone(), unit, 9, median)
     }
 }
 
