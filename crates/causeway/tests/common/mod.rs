@@ -22,6 +22,19 @@ pub fn small() -> causeway::GroupOptions {
     causeway::GroupOptions::new().capacity_bytes(4096)
 }
 
+/// A group that only this process can reach.
+pub fn group(options: causeway::GroupOptions) -> causeway::Group {
+    causeway::Group::create("test", options).unwrap()
+}
+
+/// The next message's payload, waiting for it.
+pub fn next(subscriber: &mut Subscriber) -> Vec<u8> {
+    match subscriber.recv_timeout(LONG).unwrap() {
+        causeway::Received::Message(message) => message.bytes.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
 const ROLE: &str = "CAUSEWAY_TEST_ROLE";
 const SOCKET: &str = "CAUSEWAY_TEST_SOCKET";
 const NUMBER: &str = "CAUSEWAY_TEST_NUMBER";
