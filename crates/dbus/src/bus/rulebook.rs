@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::rule::{ArgMatch, MatchRule, PathMatch};
 use crate::symbols::{Sym, Symbols};
+use crate::traffic::Unmatched;
 use crate::wire::{Arg, Header};
 
 use super::Names;
@@ -19,6 +20,8 @@ pub(crate) struct RuleId(u32);
 
 /// Interface, member, path and first argument; absent where there is no such condition.
 type Key = [Sym; 4];
+/// The place of the interface in a key.
+const INTERFACE: usize = 0;
 
 #[derive(Debug)]
 struct Entry {
@@ -55,6 +58,9 @@ pub(crate) struct Rulebook {
     /// Messages that the bus has seen.
     pub seen: u64,
     eavesdroppers: usize,
+    /// Rules in force by the interface that they name, each as many times as it is held.
+    by_interface: FxHashMap<Sym, u64>,
+    in_force: u64,
 }
 
 impl Rulebook {
@@ -91,6 +97,8 @@ impl Rulebook {
         seen.added += 1;
         seen.now += 1;
         seen.peak = seen.peak.max(seen.now);
+        self.in_force += 1;
+        *self.by_interface.entry(entry.key[INTERFACE]).or_default() += 1;
         if seen.now > 1 {
             let held = entry.holders.iter_mut().find(|(holder, _)| *holder == connection);
             held.expect("a rule in use has its holder").1 += 1;
@@ -155,6 +163,18 @@ impl Rulebook {
         found
     }
 
+    /// Rules in force that a broadcast of this interface does not match, by what they ask for; `matched` are the connections that get it.
+    pub fn unmatched(&self, interface: Sym, matched: u64) -> Unmatched {
+        let of = |interface| self.by_interface.get(&interface).copied().unwrap_or(0);
+        let (any, same) = (of(Sym::NONE), if interface == Sym::NONE { 0 } else { of(interface) });
+        let rest = matched.saturating_sub(same);
+        Unmatched {
+            any_interface: any.saturating_sub(rest),
+            same_interface: same.saturating_sub(matched),
+            other_interface: self.in_force - any - same,
+        }
+    }
+
     fn release(&mut self, connection: Sym, id: RuleId, count: u32) {
         let entry = &mut self.entries[id.0 as usize];
         let seen = self.uses.get_mut(&(connection, id)).expect("a rule that is held is in use");
@@ -163,7 +183,10 @@ impl Rulebook {
             .iter()
             .position(|(holder, _)| *holder == connection)
             .expect("a rule in use has its holder");
-        seen.now = seen.now.saturating_sub(count);
+        let taken = seen.now.min(count);
+        seen.now -= taken;
+        self.in_force -= u64::from(taken);
+        *self.by_interface.get_mut(&entry.key[INTERFACE]).expect("it was added") -= u64::from(taken);
         entry.holders[at].1 = seen.now;
         if seen.now > 0 {
             return;
