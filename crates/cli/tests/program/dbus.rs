@@ -13,7 +13,7 @@ fn boot(folder: &Path) {
     std::fs::write(folder.join("boot.pcap"), captures::boot(Vec::new())).unwrap();
 }
 
-fn output(folder: &Path, args: &[&str], code: i32) -> (String, String) {
+pub fn output(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     let output = weighbridge(folder).arg("dbus").args(args).output().unwrap();
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     assert_eq!(output.status.code(), Some(code), "{args:?}\n{stdout}\n{stderr}");
@@ -139,14 +139,14 @@ fn what_is_no_capture_is_refused_in_one_sentence_and_what_is_damaged_is_used() {
 }
 
 /// A private bus, which ends with the test.
-struct Bus {
+pub struct Bus {
     daemon: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Bus {
     /// Nothing, with the reason printed, where dbus-daemon is missing.
-    fn start(folder: &Path, policy: &str) -> Option<Bus> {
+    pub fn start(folder: &Path, policy: &str) -> Option<Bus> {
         let config = folder.join("bus.conf");
         let allow =
             "<allow send_destination=\"*\" eavesdrop=\"true\"/><allow eavesdrop=\"true\"/><allow own=\"*\"/>";
