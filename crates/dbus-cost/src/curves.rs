@@ -107,7 +107,7 @@ pub struct Curves {
     alone: BTreeMap<Work, Vec<Price>>,
     /// The same and messages, each after a while in which nothing happened.
     at_rest: BTreeMap<Work, Price>,
-    /// Broadcasts to one, by number of rules that do not match: they name no interface, the same, another one.
+    /// Broadcasts to one, by number of rules that do not match: by another path, another argument, another interface.
     unmatched: [BTreeMap<u64, (u64, Price)>; 3],
 }
 
@@ -208,7 +208,7 @@ impl Curves {
                 Quantity::mean(&all).map(|cpu_ns| Price { cpu_ns, ..Price::ZERO })
             }
         };
-        let counts = [rules.any_interface, rules.same_interface, rules.other_interface];
+        let counts = [rules.without_arguments, rules.with_arguments, rules.other_interface];
         let of_rules = (0..3).map(|class| self.comparisons(class, counts[class]));
         of_rules.fold(price.expect("curves have no gaps").cpu_ns, Quantity::plus)
     }

@@ -257,9 +257,11 @@ mod tests {
     #[test]
     fn a_broadcast_pays_for_the_rules_that_a_broker_without_an_index_compares() {
         let with = |unmatched| cost([Handled { unmatched, ..handled(Work::Broadcast, 200, &[]) }]).cpu_ns;
-        let rules = Unmatched { any_interface: 50, same_interface: 1000, other_interface: 70_000 };
+        let rules = Unmatched { without_arguments: 50, with_arguments: 1000, other_interface: 70_000 };
         assert!((with(rules) - 4000.0 - 10.0 * 1050.0).abs() < 1.0, "{}", with(rules));
-        assert!((with(Unmatched { any_interface: 20_000, ..Unmatched::default() }) - 204_000.0).abs() < 1.0);
+        assert!(
+            (with(Unmatched { without_arguments: 20_000, ..Unmatched::default() }) - 204_000.0).abs() < 1.0
+        );
     }
 
     #[test]

@@ -368,15 +368,22 @@ fn what_the_broker_did_is_said_of_each_message_with_the_rules_that_it_compares()
     assert_eq!(did(&to_driver(":1.1", "ReleaseName").body(text(NAME))), done(Work::Name, 1));
     assert_eq!(did(&to_driver(":1.1", "GetId")), done(Work::DriverCall, 1));
     for rule in
-        ["path='/a'", "interface='a.B'", "interface='a.B'", "interface='a.B',path='/b'", "interface='a.C'"]
+        ["path='/a'", "interface='a.B'", "interface='a.B'", "interface='a.B',arg0='b'", "interface='a.C'"]
     {
         assert_eq!(did(&to_driver(":1.2", "AddMatch").body(text(rule))), done(Work::MatchRule, 1));
     }
     assert_eq!(did(&Builder::call("/a", "Do").sender(":1.1").destination(":1.2")), done(Work::Relay, 1));
     let signal = |interface| Builder::signal("/c", interface, "Changed").sender(":1.1");
-    let unmatched =
-        |any, same, other| Unmatched { any_interface: any, same_interface: same, other_interface: other };
-    assert_eq!(did(&signal("a.B")), Some((Work::Broadcast, 1, unmatched(1, 2, 1), 7)), "one of four matches");
+    let unmatched = |without, with, other| Unmatched {
+        without_arguments: without,
+        with_arguments: with,
+        other_interface: other,
+    };
+    assert_eq!(
+        did(&signal("a.B")),
+        Some((Work::Broadcast, 1, unmatched(2, 1, 1), 7)),
+        "one connection gets it"
+    );
     assert_eq!(did(&signal("a.D")), Some((Work::Broadcast, 0, unmatched(1, 0, 4), 7)));
     assert_eq!(
         did(&to_driver(":1.2", "RemoveMatch").body(text("interface='a.B'"))),

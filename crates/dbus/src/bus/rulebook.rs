@@ -32,6 +32,13 @@ struct Entry {
     matched: u64,
 }
 
+impl Entry {
+    /// 1 where a broker has to read the body to compare, else 0.
+    fn class(&self) -> usize {
+        usize::from(!self.rule.args.is_empty())
+    }
+}
+
 /// What one connection did with one rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Use {
@@ -58,8 +65,8 @@ pub(crate) struct Rulebook {
     /// Messages that the bus has seen.
     pub seen: u64,
     eavesdroppers: usize,
-    /// Rules in force by the interface that they name, each as many times as it is held.
-    by_interface: FxHashMap<Sym, u64>,
+    /// Rules in force by the interface that they name, each as many times as it is held: without and with conditions on arguments.
+    by_interface: FxHashMap<Sym, [u64; 2]>,
     in_force: u64,
 }
 
@@ -98,7 +105,7 @@ impl Rulebook {
         seen.now += 1;
         seen.peak = seen.peak.max(seen.now);
         self.in_force += 1;
-        *self.by_interface.entry(entry.key[INTERFACE]).or_default() += 1;
+        self.by_interface.entry(entry.key[INTERFACE]).or_default()[entry.class()] += 1;
         if seen.now > 1 {
             let held = entry.holders.iter_mut().find(|(holder, _)| *holder == connection);
             held.expect("a rule in use has its holder").1 += 1;
@@ -165,13 +172,14 @@ impl Rulebook {
 
     /// Rules in force that a broadcast of this interface does not match, by what they ask for; `matched` are the connections that get it.
     pub fn unmatched(&self, interface: Sym, matched: u64) -> Unmatched {
-        let of = |interface| self.by_interface.get(&interface).copied().unwrap_or(0);
-        let (any, same) = (of(Sym::NONE), if interface == Sym::NONE { 0 } else { of(interface) });
-        let rest = matched.saturating_sub(same);
+        let of = |interface| self.by_interface.get(&interface).copied().unwrap_or([0; 2]);
+        let same = if interface == Sym::NONE { [0; 2] } else { of(interface) };
+        let any = of(Sym::NONE);
+        let [without, with] = [any[0] + same[0], any[1] + same[1]];
         Unmatched {
-            any_interface: any.saturating_sub(rest),
-            same_interface: same.saturating_sub(matched),
-            other_interface: self.in_force - any - same,
+            without_arguments: without.saturating_sub(matched),
+            with_arguments: with.saturating_sub(matched.saturating_sub(without)),
+            other_interface: self.in_force - without - with,
         }
     }
 
@@ -186,7 +194,8 @@ impl Rulebook {
         let taken = seen.now.min(count);
         seen.now -= taken;
         self.in_force -= u64::from(taken);
-        *self.by_interface.get_mut(&entry.key[INTERFACE]).expect("it was added") -= u64::from(taken);
+        let of_interface = self.by_interface.get_mut(&entry.key[INTERFACE]).expect("it was added");
+        of_interface[entry.class()] -= u64::from(taken);
         entry.holders[at].1 = seen.now;
         if seen.now > 0 {
             return;

@@ -82,10 +82,10 @@ pub struct Handled<'a> {
 /// Match rules in force that a broadcast does not match. A connection that has a rule twice has two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unmatched {
-    /// They name no interface, or do so by what is no condition on it: a broker without an index compares each.
-    pub any_interface: u64,
-    /// They name the broadcast's interface.
-    pub same_interface: u64,
+    /// They name the broadcast's interface or none, and ask for no argument: another path, member or sender.
+    pub without_arguments: u64,
+    /// They name the broadcast's interface or none, and ask for an argument, so that a broker has to read the body.
+    pub with_arguments: u64,
     /// They name another interface.
     pub other_interface: u64,
 }
