@@ -6,7 +6,7 @@
 # FOLDER keeps captures, curves and replays; what is already there is not made again. Without a CAPTURE two are made: mixed traffic of 20,000
 # messages for replays as fast as causes allow, and of 3,000, a millisecond apart, for replays at the recorded speed. A CAPTURE is
 # replayed both ways. Fails where CPU time is further than 15 % from the prediction, as fast as causes allow, or switches further
-# than 10 %, at the recorded speed. Needs jq. WEIGHBRIDGE names another program, ROUNDS (7) another number of replays, BUDGET (110s) the time for
+# than 10 %, at the recorded speed. Needs jq. WEIGHBRIDGE names another program, ROUNDS (7) another number of replays, BUDGET (120s) the time for
 # the curves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ captures=("${@:2}")
 command -v jq >/dev/null || { echo "skipped: jq is not installed" >&2; exit 0; }
 mkdir -p "$folder"
 [ -e "$folder/curves.jsonl" ] ||
-    "$weighbridge" run --suite dbus-curves --alone --budget "${BUDGET:-110s}" --quiet --html none --out "$folder/curves.jsonl" >"$folder/curves.txt"
+    "$weighbridge" run --suite dbus-curves --alone --no-system-calls --budget "${BUDGET:-120s}" --quiet --html none --out "$folder/curves.jsonl" >"$folder/curves.txt"
 
 made() {
     [ -e "$folder/$2" ] || cargo run --quiet -p weighbridge-dbus --example make_capture -- "$1" "$folder/$2"

@@ -107,8 +107,10 @@ pub struct Curves {
     alone: BTreeMap<Work, Vec<Price>>,
     /// The same and messages, each after a while in which nothing happened.
     at_rest: BTreeMap<Work, Price>,
-    /// Broadcasts to one, by number of rules that do not match: by another path, another argument, another interface.
-    unmatched: [BTreeMap<u64, (u64, Price)>; 3],
+    /// Broadcasts to one, by number of rules that do not match, with their payload: other paths, arguments, interfaces.
+    beside_rules: [BTreeMap<u64, (u64, Price)>; 3],
+    /// What the rules add to a broadcast, from none on.
+    comparisons: [Curve; 3],
 }
 
 impl Curves {
@@ -128,7 +130,10 @@ impl Curves {
         }
         let mut gaps = Vec::new();
         brokers.retain(|name, curves| match curves.gap() {
-            None => true,
+            None => {
+                curves.comparisons = std::array::from_fn(|class| curves.comparisons_with(class));
+                true
+            }
             Some(gap) => {
                 gaps.push(format!("{name}: the record has no {gap}"));
                 false
@@ -157,7 +162,7 @@ impl Curves {
                         self.broadcast.entry(receivers).or_default().insert(case.payload_bytes, price);
                     }
                     (Some(1), Some(rules)) => {
-                        self.unmatched[class].insert(rules, (case.payload_bytes, price));
+                        self.beside_rules[class].insert(rules, (case.payload_bytes, price));
                     }
                     _ => {}
                 }
@@ -185,7 +190,7 @@ impl Curves {
             (!self.alone.contains_key(&Work::MatchRule), "match rules"),
             (!self.alone.contains_key(&Work::Name), "names that are requested and released"),
             (!self.alone.contains_key(&Work::Connection), "connections that come and go"),
-            (self.unmatched.iter().any(BTreeMap::is_empty), "rules that do not match"),
+            (self.beside_rules.iter().any(BTreeMap::is_empty), "rules that do not match"),
             (ALONE.iter().any(|(_, work)| !self.at_rest.contains_key(work)), "messages to a broker at rest"),
         ];
         lacks.into_iter().find_map(|(lacks, what)| lacks.then_some(what))
@@ -209,7 +214,8 @@ impl Curves {
             }
         };
         let counts = [rules.without_arguments, rules.with_arguments, rules.other_interface];
-        let of_rules = (0..3).map(|class| self.comparisons(class, counts[class]));
+        let of_rules = self.comparisons.iter().zip(counts).filter(|(_, count)| *count > 0);
+        let of_rules = of_rules.filter_map(|(curve, count)| Some(at(curve, count)?.cpu_ns.beyond(0.0)));
         of_rules.fold(price.expect("curves have no gaps").cpu_ns, Quantity::plus)
     }
 
@@ -246,18 +252,13 @@ impl Curves {
         Some(low.towards(high, part))
     }
 
-    /// CPU time of the comparisons of one broadcast with so many rules of a class that do not match.
-    fn comparisons(&self, class: usize, rules: u64) -> Quantity {
-        if rules == 0 {
-            return Quantity::ZERO;
-        }
+    /// CPU time beyond that of the same broadcast without rules that do not match.
+    fn comparisons_with(&self, class: usize) -> Curve {
         let without = |bytes: u64| self.sent_to(bytes, 1).map_or(0.0, |price| price.cpu_ns.value);
         let beyond = |(count, (bytes, price)): (&u64, &(u64, Price))| {
             (*count, Price { cpu_ns: price.cpu_ns.beyond(without(*bytes)), ..Price::ZERO })
         };
-        let curve =
-            std::iter::once((0, Price::ZERO)).chain(self.unmatched[class].iter().map(beyond)).collect();
-        at(&curve, rules).map_or(Quantity::ZERO, |price| price.cpu_ns)
+        std::iter::once((0, Price::ZERO)).chain(self.beside_rules[class].iter().map(beyond)).collect()
     }
 }
 
