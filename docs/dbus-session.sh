@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Starts real programs on a session bus of their own, records what they say at their start, and analyses it.
 #
-#   cargo build --release --locked && docs/dbus-session.sh [FOLDER]
+#   cargo build --release --locked && docs/dbus-session.sh [FOLDER [CURVES]]
 #
 # Nothing of it touches the bus, the home or the settings of the user. Which programs take part depends on what is installed: on Debian
 # dconf-service, at-spi2-core, gvfs, gvfs-daemons, evolution-data-server, xdg-desktop-portal, ibus and python3-dbusmock. FOLDER keeps the
-# capture; the report goes to docs/figures/dbus-session.md.
+# capture; the report goes to docs/figures/dbus-session.md, with what the traffic costs each broker of CURVES, a record of the suite dbus-curves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 weighbridge=$(realpath "${WEIGHBRIDGE:-target/release/weighbridge}")
 folder=$(realpath -m "${1:-$(mktemp -d)}")
 mkdir -p "$folder"
+costs=()
+[ -z "${2:-}" ] || costs=(--costs "$(realpath "$2")")
 capture=$folder/session.pcap
 rm -f "$capture"
 
@@ -77,7 +79,7 @@ wait "$capturing" || true
 out=docs/figures/dbus-session.md
 {
     printf 'Started on a bus of their own, in this order: %s.\n\n' "$(printf '%s, ' "${started[@]}" | sed 's/, $//')"
-    (cd "$folder" && "$weighbridge" dbus analyse session.pcap --format markdown --top 5)
+    (cd "$folder" && "$weighbridge" dbus analyse session.pcap --format markdown --top 5 "${costs[@]}")
     printf '\n`weighbridge dbus lint session.pcap --level info`, by finding:\n\n'
     { cd "$folder" && "$weighbridge" dbus lint session.pcap --level info || true; } 2>/dev/null |
         awk -F': ' '/^(error|warning|info): /{count[$1 ": " $2]++} END {for (name in count) printf "* %d × %s\n", count[name], name}' | sort -k2nr

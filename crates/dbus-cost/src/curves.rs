@@ -2,21 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_dbus::traffic::Work;
+use weighbridge_dbus::traffic::{Unmatched, Work};
 use weighbridge_record::{CaseId, Line, PerOp, Run, Summary};
 use weighbridge_stats::Evidence;
 
 /// The process beside the roles whose counts a record has.
 const BROKER: &str = "broker";
-/// The calls to the broker itself that are measured, and the work that they stand for.
-const CALLS: [(&str, Work); 4] = [
+/// What one program does with a broker alone, and the work that it stands for.
+const ALONE: [(&str, Work); 8] = [
     ("GetId", Work::DriverCall),
     ("NameHasOwner", Work::DriverCall),
     ("GetNameOwner", Work::DriverCall),
     ("match", Work::MatchRule),
+    ("name", Work::Name),
+    ("connect", Work::Connection),
+    ("relay", Work::Relay),
+    ("signal", Work::Broadcast),
 ];
-/// An operation `match` adds a rule and removes it.
-const CALLS_OF_MATCH: f64 = 2.0;
 /// A round trip is two messages that are relayed.
 const MESSAGES_OF_ROUND_TRIP: f64 = 2.0;
 
@@ -32,6 +34,20 @@ pub struct Quantity {
 }
 
 impl Quantity {
+    /// Of what costs nothing.
+    pub(crate) const ZERO: Quantity = Quantity { value: 0.0, low: 0.0, high: 0.0 };
+
+    /// Both together, as if both erred to the same side.
+    pub(crate) fn plus(self, other: Quantity) -> Quantity {
+        Quantity { value: self.value + other.value, low: self.low + other.low, high: self.high + other.high }
+    }
+
+    /// What it exceeds a figure by; nothing where it does not.
+    fn beyond(self, figure: f64) -> Quantity {
+        let beyond = |of: f64| (of - figure).max(0.0);
+        Quantity { value: beyond(self.value), low: beyond(self.low), high: beyond(self.high) }
+    }
+
     fn scaled(self, by: f64) -> Quantity {
         Quantity { value: self.value * by, low: self.low * by, high: self.high * by }
     }
@@ -64,6 +80,8 @@ pub(crate) struct Price {
 }
 
 impl Price {
+    pub(crate) const ZERO: Price = Price { cpu_ns: Quantity::ZERO, switches: Quantity::ZERO };
+
     fn scaled(self, by: f64) -> Price {
         Price { cpu_ns: self.cpu_ns.scaled(by), switches: self.switches.scaled(by) }
     }
@@ -85,8 +103,14 @@ pub struct Curves {
     relayed: Curve,
     /// By number of recipients.
     broadcast: BTreeMap<u64, Curve>,
-    driver_calls: Vec<Price>,
-    match_rules: Option<Price>,
+    /// Calls to the broker, rules, names and connections: one price for each case.
+    alone: BTreeMap<Work, Vec<Price>>,
+    /// The same and messages, each after a while in which nothing happened.
+    at_rest: BTreeMap<Work, Price>,
+    /// Broadcasts to one, by number of rules that do not match, with their payload: other paths, arguments, interfaces.
+    beside_rules: [BTreeMap<u64, (u64, Price)>; 3],
+    /// What the rules add to a broadcast, from none on.
+    comparisons: [Curve; 3],
 }
 
 impl Curves {
@@ -106,7 +130,10 @@ impl Curves {
         }
         let mut gaps = Vec::new();
         brokers.retain(|name, curves| match curves.gap() {
-            None => true,
+            None => {
+                curves.comparisons = std::array::from_fn(|class| curves.comparisons_with(class));
+                true
+            }
             Some(gap) => {
                 gaps.push(format!("{name}: the record has no {gap}"));
                 false
@@ -122,18 +149,30 @@ impl Curves {
             "roundtrip" if !others(&[]) => {
                 self.relayed.insert(case.payload_bytes, price.scaled(1.0 / MESSAGES_OF_ROUND_TRIP));
             }
-            "fan-out" if !others(&["receivers"]) => {
-                let receivers = axis("receivers").map_or(Some(10), |count| count.parse().ok());
-                if let Some(receivers) = receivers {
-                    self.broadcast.entry(receivers).or_default().insert(case.payload_bytes, price);
+            "fan-out" if !others(&["receivers", "rules", "rules-by"]) => {
+                let receivers: Option<u64> = axis("receivers").map_or(Some(10), |count| count.parse().ok());
+                let rules: Option<u64> = axis("rules").map_or(Some(0), |count| count.parse().ok());
+                let class = match axis("rules-by").unwrap_or("path") {
+                    "path" => 0,
+                    "arg0" => 1,
+                    _ => 2,
+                };
+                match (receivers, rules) {
+                    (Some(receivers), Some(0)) => {
+                        self.broadcast.entry(receivers).or_default().insert(case.payload_bytes, price);
+                    }
+                    (Some(1), Some(rules)) => {
+                        self.beside_rules[class].insert(rules, (case.payload_bytes, price));
+                    }
+                    _ => {}
                 }
             }
-            "solo" if !others(&["call"]) => {
+            "solo" if !others(&["call", "pause-us"]) => {
                 let call = axis("call").unwrap_or("GetNameOwner");
-                match CALLS.iter().find(|(name, _)| *name == call) {
-                    Some((_, Work::MatchRule)) => self.match_rules = Some(price.scaled(1.0 / CALLS_OF_MATCH)),
-                    Some(_) => self.driver_calls.push(price),
-                    None => {}
+                let Some((_, work)) = ALONE.iter().find(|(name, _)| *name == call) else { return };
+                match axis("pause-us") {
+                    Some(_) => drop(self.at_rest.insert(*work, price)),
+                    None => self.alone.entry(*work).or_default().push(price),
                 }
             }
             _ => {}
@@ -147,32 +186,79 @@ impl Curves {
                 self.broadcast.values().filter(|curve| !curve.is_empty()).count() < 2,
                 "signals to two numbers of receivers",
             ),
-            (self.driver_calls.is_empty(), "calls to the broker"),
-            (self.match_rules.is_none(), "match rules"),
+            (!self.alone.contains_key(&Work::DriverCall), "calls to the broker"),
+            (!self.alone.contains_key(&Work::MatchRule), "match rules"),
+            (!self.alone.contains_key(&Work::Name), "names that are requested and released"),
+            (!self.alone.contains_key(&Work::Connection), "connections that come and go"),
+            (self.beside_rules.iter().any(BTreeMap::is_empty), "rules that do not match"),
+            (ALONE.iter().any(|(_, work)| !self.at_rest.contains_key(work)), "messages to a broker at rest"),
         ];
         lacks.into_iter().find_map(|(lacks, what)| lacks.then_some(what))
     }
 
-    /// What one message costs.
-    pub(crate) fn price(&self, work: Work, body_bytes: u64, recipients: u64) -> Option<Price> {
-        match work {
+    /// What one message costs in CPU time where message follows message: as it was in the loops of the curves.
+    pub(crate) fn busy(&self, work: Work, body_bytes: u64, recipients: u64, rules: &Unmatched) -> Quantity {
+        let price = match work {
             Work::Relay => at(&self.relayed, body_bytes),
-            Work::MatchRule => self.match_rules,
-            Work::DriverCall => {
-                let of = |quantity: fn(&Price) -> Quantity| {
-                    Quantity::mean(&self.driver_calls.iter().map(quantity).collect::<Vec<_>>())
-                };
-                Some(Price { cpu_ns: of(|price| price.cpu_ns)?, switches: of(|price| price.switches)? })
+            Work::Broadcast => self.sent_to(body_bytes, recipients),
+            // What is told of has its own price, with the telling.
+            Work::DriverSignal => self.sent_to(body_bytes, recipients).map(|to_all| Price {
+                cpu_ns: to_all
+                    .cpu_ns
+                    .beyond(self.sent_to(body_bytes, 0).map_or(0.0, |to_none| to_none.cpu_ns.value)),
+                ..to_all
+            }),
+            Work::DriverCall | Work::MatchRule | Work::Name | Work::Connection => {
+                let all: Vec<Quantity> = self.alone[&work].iter().map(|price| price.cpu_ns).collect();
+                Quantity::mean(&all).map(|cpu_ns| Price { cpu_ns, ..Price::ZERO })
             }
-            Work::Broadcast => {
-                let ends = (self.broadcast.first_key_value()?, self.broadcast.last_key_value()?);
-                let ((fewest, least), (most, greatest)) = ends;
-                let (low, high) = (at(least, body_bytes)?, at(greatest, body_bytes)?);
-                // Each further recipient costs the same.
-                let part = (recipients as f64 - *fewest as f64) / (*most as f64 - *fewest as f64);
-                Some(low.towards(high, part))
-            }
-        }
+        };
+        let counts = [rules.without_arguments, rules.with_arguments, rules.other_interface];
+        let of_rules = self.comparisons.iter().zip(counts).filter(|(_, count)| *count > 0);
+        let of_rules = of_rules.filter_map(|(curve, count)| Some(at(curve, count)?.cpu_ns.beyond(0.0)));
+        of_rules.fold(price.expect("curves have no gaps").cpu_ns, Quantity::plus)
+    }
+
+    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker asleep: CPU time, and all of the switches.
+    pub(crate) fn waking(&self, work: Work, recipients: u64) -> Price {
+        let nobody = self.at_rest[&Work::Broadcast];
+        let one = self.at_rest[&Work::Relay];
+        // What a recipient adds: it is asleep too, and may wake the broker when it has read.
+        let each = recipients as f64;
+        let to = |base: Price| {
+            let further = Price {
+                cpu_ns: one.cpu_ns.beyond(nobody.cpu_ns.value),
+                switches: one.switches.beyond(nobody.switches.value),
+            };
+            let further = further.scaled(each);
+            Price { cpu_ns: base.cpu_ns.plus(further.cpu_ns), switches: base.switches.plus(further.switches) }
+        };
+        let at_rest = match work {
+            Work::Broadcast => to(nobody),
+            // Nobody sends it, so it wakes only those that get it.
+            Work::DriverSignal => to(Price::ZERO),
+            _ => self.at_rest[&work],
+        };
+        let busy = self.busy(work, 0, recipients, &Unmatched::default());
+        Price { cpu_ns: at_rest.cpu_ns.beyond(busy.value), switches: at_rest.switches }
+    }
+
+    fn sent_to(&self, body_bytes: u64, recipients: u64) -> Option<Price> {
+        let ((fewest, least), (most, greatest)) =
+            (self.broadcast.first_key_value()?, self.broadcast.last_key_value()?);
+        let (low, high) = (at(least, body_bytes)?, at(greatest, body_bytes)?);
+        // Each further recipient costs the same.
+        let part = (recipients as f64 - *fewest as f64) / (*most as f64 - *fewest as f64);
+        Some(low.towards(high, part))
+    }
+
+    /// CPU time beyond that of the same broadcast without rules that do not match.
+    fn comparisons_with(&self, class: usize) -> Curve {
+        let without = |bytes: u64| self.sent_to(bytes, 1).map_or(0.0, |price| price.cpu_ns.value);
+        let beyond = |(count, (bytes, price)): (&u64, &(u64, Price))| {
+            (*count, Price { cpu_ns: price.cpu_ns.beyond(without(*bytes)), ..Price::ZERO })
+        };
+        std::iter::once((0, Price::ZERO)).chain(self.beside_rules[class].iter().map(beyond)).collect()
     }
 }
 

@@ -1,12 +1,13 @@
 //! What the traffic of a capture costs a broker: CPU time and context switches, from curves that the laboratory measured
 //! (`weighbridge run --suite dbus-curves`).
 //!
-//! Each message of the capture has one cost: that of a message that is relayed, of a broadcast with so many recipients, or of a call to the
-//! broker itself. [`Curves`] reads these costs by size from a record, [`predict`] adds them up. What is not in the model: comparisons
-//! with match rules that do not match, the coming and going of connections, and that a busy broker handles several messages for one wake-up.
+//! Each message of the capture has one cost: that of a message that is relayed, of a broadcast with so many recipients beside so many rules
+//! that do not match, of a call to the broker itself, of a name or of a connection. [`Curves`] reads these costs from a record,
+//! [`Predictor`] adds them up, and follows the broker's queue to say how often it sleeps. What is not in the model: that a busy broker
+//! takes several messages with one system call, and what else the machine does.
 
 mod curves;
 mod predict;
 
 pub use curves::{Curves, Quantity};
-pub use predict::{Cost, Part, predict};
+pub use predict::{Cost, Paced, Part, Predictor};

@@ -1,23 +1,44 @@
-//! The cost of a capture: the price of each class of its messages times their number.
+//! The cost of a capture: the price of each message, and how often the broker has nothing to do before one.
+//!
+//! The broker is a queue with one server, and messages arrive at the times of the capture: the waiting time of each follows from that of the
+//! one before (Lindley 1952, "The theory of queues with a single server"). A message that finds the queue empty finds the broker asleep,
+//! and pays for its waking. No message arrives before its sender has received what was sent to it earlier in the capture.
+
+use std::collections::HashMap;
 
 use serde::Serialize;
-use weighbridge_dbus::traffic::{Load, Work};
+use weighbridge_dbus::traffic::{Handled, Work};
 
-use crate::curves::{Curves, Quantity};
+use crate::curves::{Curves, Price, Quantity};
 
 /// What the traffic costs one broker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// CPU time, in nanoseconds.
+    /// CPU time where message follows message, in nanoseconds: a replay as fast as causes allow.
     pub cpu_ns: f64,
     /// From the intervals of all prices, as if all erred to the same side.
     pub cpu_ns_ci95: [f64; 2],
-    /// Context switches of the broker, if it sleeps after each message as it did when the curves were measured.
+    /// Context switches if the broker sleeps before each message: no speed takes more.
+    pub switches_at_most: f64,
+    /// The same traffic at the times of the capture.
+    pub at_recorded_speed: Paced,
+    /// By what the broker does.
+    pub parts: Vec<Part>,
+}
+
+/// Cost of traffic whose messages arrive at given times.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Paced {
+    /// CPU time, in nanoseconds.
+    pub cpu_ns: f64,
+    /// As in [`Cost`].
+    pub cpu_ns_ci95: [f64; 2],
+    /// Context switches of the broker, voluntary and not.
     pub switches: f64,
     /// As `cpu_ns_ci95`.
     pub switches_ci95: [f64; 2],
-    /// By what the broker does.
-    pub parts: Vec<Part>,
+    /// Messages that find the broker asleep.
+    pub wake_ups: u64,
 }
 
 /// One kind of work.
@@ -25,41 +46,118 @@ pub struct Cost {
 pub struct Part {
     /// Which.
     pub work: Work,
-    /// Messages, or calls.
+    /// Messages, calls or connections.
     pub messages: u64,
-    /// CPU time for all of them, in nanoseconds.
+    /// CPU time for all of them, in nanoseconds, where message follows message.
     pub cpu_ns: f64,
 }
 
-/// What these messages cost a broker of these curves.
-pub fn predict(loads: &[Load], curves: &Curves) -> Cost {
-    let mut parts: Vec<Part> = Vec::new();
-    let nothing = Quantity { value: 0.0, low: 0.0, high: 0.0 };
-    let (mut cpu, mut switches) = (nothing, nothing);
-    for load in loads {
-        let Some(price) = curves.price(load.work, load.body_bytes, load.recipients) else { continue };
-        let times = load.messages as f64;
-        for (sum, of) in [(&mut cpu, price.cpu_ns), (&mut switches, price.switches)] {
-            sum.value += of.value * times;
-            sum.low += of.low * times;
-            sum.high += of.high * times;
+/// Adds up what messages cost a broker of these curves.
+#[derive(Debug)]
+pub struct Predictor<'c> {
+    curves: &'c Curves,
+    busy: Quantity,
+    paced: Quantity,
+    switches: Quantity,
+    switches_at_most: f64,
+    wake_ups: u64,
+    parts: Vec<Part>,
+    queue: Queue,
+}
+
+/// The broker as a queue with one server. Times are nanoseconds from the first message.
+#[derive(Debug, Default)]
+struct Queue {
+    first_ns: Option<u64>,
+    /// When everything that has arrived is done.
+    done_ns: f64,
+    /// Did the last message find the broker asleep?
+    was_asleep: bool,
+    /// When a connection received the latest.
+    received_ns: HashMap<u32, f64>,
+}
+
+impl<'c> Predictor<'c> {
+    /// For one broker; no message yet.
+    #[must_use]
+    pub fn new(curves: &'c Curves) -> Predictor<'c> {
+        Predictor {
+            curves,
+            busy: Quantity::ZERO,
+            paced: Quantity::ZERO,
+            switches: Quantity::ZERO,
+            switches_at_most: 0.0,
+            wake_ups: 0,
+            parts: Vec::new(),
+            queue: Queue::default(),
         }
-        let part = match parts.iter_mut().find(|part| part.work == load.work) {
+    }
+
+    /// Adds the next message of the capture.
+    pub fn add(&mut self, handled: &Handled<'_>) {
+        let recipients = handled.receivers.len() as u64;
+        let busy = self.curves.busy(handled.work, handled.body_bytes, recipients, &handled.unmatched);
+        let waking = self.curves.waking(handled.work, recipients);
+        self.switches_at_most += waking.switches.value;
+        self.busy = self.busy.plus(busy);
+        let is_woken = self.queue.take(handled, busy.value, waking.cpu_ns.value);
+        let waking = if is_woken { waking } else { Price::ZERO };
+        self.wake_ups += u64::from(is_woken && handled.work != Work::DriverSignal);
+        self.paced = self.paced.plus(busy).plus(waking.cpu_ns);
+        self.switches = self.switches.plus(waking.switches);
+        let part = match self.parts.iter_mut().find(|part| part.work == handled.work) {
             Some(part) => part,
             None => {
-                parts.push(Part { work: load.work, messages: 0, cpu_ns: 0.0 });
-                parts.last_mut().expect("just added")
+                self.parts.push(Part { work: handled.work, messages: 0, cpu_ns: 0.0 });
+                self.parts.last_mut().expect("just added")
             }
         };
-        part.messages += load.messages;
-        part.cpu_ns += price.cpu_ns.value * times;
+        part.messages += 1;
+        part.cpu_ns += busy.value;
     }
-    Cost {
-        cpu_ns: cpu.value,
-        cpu_ns_ci95: [cpu.low, cpu.high],
-        switches: switches.value,
-        switches_ci95: [switches.low, switches.high],
-        parts,
+
+    /// What all of them cost.
+    #[must_use]
+    pub fn finish(mut self) -> Cost {
+        self.parts.sort_by_key(|part| part.work);
+        Cost {
+            cpu_ns: self.busy.value,
+            cpu_ns_ci95: [self.busy.low, self.busy.high],
+            switches_at_most: self.switches_at_most,
+            at_recorded_speed: Paced {
+                cpu_ns: self.paced.value,
+                cpu_ns_ci95: [self.paced.low, self.paced.high],
+                switches: self.switches.value,
+                switches_ci95: [self.switches.low, self.switches.high],
+                wake_ups: self.wake_ups,
+            },
+            parts: self.parts,
+        }
+    }
+}
+
+impl Queue {
+    /// A message arrives and is handled; true if it finds the broker asleep.
+    fn take(&mut self, handled: &Handled<'_>, busy_ns: f64, waking_ns: f64) -> bool {
+        let first_ns = *self.first_ns.get_or_insert(handled.time_ns);
+        let recorded_ns = handled.time_ns.saturating_sub(first_ns) as f64;
+        let is_asleep = match handled.work {
+            // Made by the broker in the middle of its work for the message before.
+            Work::DriverSignal => self.was_asleep,
+            _ => {
+                let cause_ns = self.received_ns.get(&handled.sender).copied().unwrap_or(0.0);
+                let arrival_ns = recorded_ns.max(cause_ns);
+                let is_asleep = arrival_ns >= self.done_ns;
+                self.done_ns = self.done_ns.max(arrival_ns);
+                is_asleep
+            }
+        };
+        self.was_asleep = is_asleep;
+        self.done_ns += busy_ns + if is_asleep { waking_ns } else { 0.0 };
+        for receiver in handled.receivers {
+            self.received_ns.insert(*receiver, self.done_ns);
+        }
+        is_asleep
     }
 }
 
@@ -67,12 +165,14 @@ pub fn predict(loads: &[Load], curves: &Curves) -> Cost {
 mod tests {
     use std::collections::BTreeMap;
 
+    use weighbridge_dbus::traffic::Unmatched;
     use weighbridge_record::{CaseId, Line, PerOp, Summary};
 
     use super::*;
 
     /// A broker that takes 2 µs and 2 ns a byte for a message, 3 µs for each recipient of a broadcast besides 4 µs, 10 µs for a call to
-    /// itself and 20 µs for a match rule, and sleeps once for each.
+    /// itself, 20 µs for a change of rules, 30 µs for one of names, 50 µs for a connection, and 10 ns for each rule that it compares. At
+    /// rest everything takes 5 µs more, and one switch; a recipient wakes it once more.
     fn record() -> Vec<Line> {
         let line = |case: CaseId, cpu_ns: f64, switches: f64| {
             let broker = PerOp { cpu_ns, voluntary_switches: switches, ..PerOp::default() };
@@ -89,51 +189,133 @@ mod tests {
             lines.push(line(case("fan-out", bytes).with("receivers", "1"), 7000.0, 1.0));
             lines.push(line(case("fan-out", bytes), 34_000.0, 1.0));
         }
-        lines.push(line(case("solo", 0), 10_000.0, 1.0));
-        lines.push(line(case("solo", 0).with("call", "match"), 40_000.0, 2.0));
+        for (by, each_ns) in [("path", 10.0), ("arg0", 10.0), ("interface", 0.0)] {
+            for rules in [100, 10_000] {
+                let with = |case: CaseId| if by == "path" { case } else { case.with("rules-by", by) };
+                let id = with(case("fan-out", 128).with("receivers", "1").with("rules", &rules.to_string()));
+                lines.push(line(id, 7000.0 + each_ns * f64::from(rules), 1.0));
+            }
+        }
+        for (call, cpu_ns) in [
+            ("GetNameOwner", 10_000.0),
+            ("match", 20_000.0),
+            ("name", 30_000.0),
+            ("connect", 50_000.0),
+            ("relay", 2000.0),
+            ("signal", 4000.0),
+        ] {
+            let id = case("solo", 0);
+            let id = if call == "GetNameOwner" { id } else { id.with("call", call) };
+            if !matches!(call, "relay" | "signal") {
+                lines.push(line(id.clone(), cpu_ns, 1.0));
+            }
+            let switches = if call == "relay" { 2.0 } else { 1.0 };
+            lines.push(line(id.with("pause-us", "1000"), cpu_ns + 5000.0, switches));
+        }
         lines
     }
 
-    fn load(work: Work, body_bytes: u64, recipients: u64, messages: u64) -> Load {
-        Load { work, body_bytes, recipients, messages }
+    fn handled(work: Work, body_bytes: u64, receivers: &[u32]) -> Handled<'_> {
+        Handled { time_ns: 0, work, body_bytes, unmatched: Unmatched::default(), sender: 1, receivers }
+    }
+
+    fn cost<'a>(all: impl IntoIterator<Item = Handled<'a>>) -> Cost {
+        let (brokers, gaps) = Curves::of_record(&record());
+        assert_eq!(gaps, [""; 0]);
+        let mut predictor = Predictor::new(&brokers["dbus-daemon"]);
+        all.into_iter().for_each(|handled| predictor.add(&handled));
+        predictor.finish()
     }
 
     #[test]
     fn a_known_broker_is_predicted_between_and_beyond_the_sizes_that_were_measured() {
-        let (brokers, gaps) = Curves::of_record(&record());
-        assert_eq!(gaps, [""; 0]);
-        let cost = |loads: &[Load]| predict(loads, &brokers["dbus-daemon"]);
-        for (loads, cpu_ns) in [
-            (load(Work::Relay, 500, 1, 10), 30_000.0),
-            (load(Work::Relay, 200_000, 1, 1), 402_000.0),
-            (load(Work::Broadcast, 200, 0, 2), 8000.0),
-            (load(Work::Broadcast, 200, 5, 1), 19_000.0),
-            (load(Work::Broadcast, 200, 100, 1), 304_000.0),
-            (load(Work::DriverCall, 20, 1, 3), 30_000.0),
-            (load(Work::MatchRule, 20, 1, 3), 60_000.0),
+        for (work, body_bytes, recipients, cpu_ns) in [
+            (Work::Relay, 500, 1, 3000.0),
+            (Work::Relay, 200_000, 1, 402_000.0),
+            (Work::Broadcast, 200, 0, 4000.0),
+            (Work::Broadcast, 200, 5, 19_000.0),
+            (Work::Broadcast, 200, 100, 304_000.0),
+            (Work::DriverSignal, 200, 0, 0.0),
+            (Work::DriverSignal, 200, 5, 15_000.0),
+            (Work::DriverCall, 20, 1, 10_000.0),
+            (Work::MatchRule, 20, 1, 20_000.0),
+            (Work::Name, 20, 1, 30_000.0),
+            (Work::Connection, 20, 1, 50_000.0),
         ] {
-            let found = cost(&[loads]);
-            assert!((found.cpu_ns - cpu_ns).abs() < 1.0, "{loads:?}: {found:?}");
-            assert!((found.switches - loads.messages as f64).abs() < 1e-9, "{loads:?}: {found:?}");
+            let receivers = vec![2; recipients];
+            let found = cost([handled(work, body_bytes, &receivers)]);
+            assert!((found.cpu_ns - cpu_ns).abs() < 1.0, "{work:?} {body_bytes} {recipients}: {found:?}");
         }
-        let both = cost(&[load(Work::Relay, 0, 1, 1), load(Work::DriverCall, 0, 1, 4)]);
+        let both = cost([handled(Work::Relay, 0, &[2]), handled(Work::DriverCall, 0, &[1])]);
         assert!(both.cpu_ns_ci95[0] <= both.cpu_ns && both.cpu_ns <= both.cpu_ns_ci95[1]);
-        assert_eq!(both.parts.iter().map(|part| part.messages).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(
+            both.parts.iter().map(|part| (part.work, part.messages)).collect::<Vec<_>>(),
+            [(Work::DriverCall, 1), (Work::Relay, 1)]
+        );
+    }
+
+    #[test]
+    fn a_broadcast_pays_for_the_rules_that_a_broker_without_an_index_compares() {
+        let with = |unmatched| cost([Handled { unmatched, ..handled(Work::Broadcast, 200, &[]) }]).cpu_ns;
+        let rules = Unmatched { without_arguments: 50, with_arguments: 1000, other_interface: 70_000 };
+        assert!((with(rules) - 4000.0 - 10.0 * 1050.0).abs() < 1.0, "{}", with(rules));
+        assert!(
+            (with(Unmatched { without_arguments: 20_000, ..Unmatched::default() }) - 204_000.0).abs() < 1.0
+        );
+    }
+
+    #[test]
+    fn a_message_wakes_the_broker_if_everything_before_it_is_done() {
+        // Each message takes 2 µs, and 5 µs more after a sleep.
+        let relayed =
+            |time_ns, sender, receiver| Handled { time_ns, sender, ..handled(Work::Relay, 0, receiver) };
+        let wake_ups = |times: &[u64]| {
+            let to = |(number, time_ns): (usize, &u64)| relayed(*time_ns, 10 + number as u32, &[1]);
+            cost(times.iter().enumerate().map(to)).at_recorded_speed
+        };
+        assert_eq!(wake_ups(&[0, 1_000_000, 2_000_000]).wake_ups, 3);
+        let together = wake_ups(&[0, 100, 200]);
+        assert_eq!((together.wake_ups, together.switches), (1, 2.0));
+        assert!((together.cpu_ns - 11_004.0).abs() < 1.0, "{together:?}");
+        assert_eq!(wake_ups(&[0, 6900, 8900, 20_000]).wake_ups, 2, "the third waits for the second");
+        // A reply cannot arrive before its call, however close to it the capture has it.
+        let call_and_reply = cost([relayed(0, 1, &[2]), relayed(100, 2, &[1])]).at_recorded_speed;
+        assert_eq!(call_and_reply.wake_ups, 2);
+    }
+
+    #[test]
+    fn what_the_driver_tells_wakes_only_those_that_want_it() {
+        let call = handled(Work::Name, 0, &[1]);
+        let told = Handled { sender: 0, ..handled(Work::DriverSignal, 0, &[2, 3, 4]) };
+        let found = cost([call, told]).at_recorded_speed;
+        assert_eq!(
+            (found.wake_ups, found.switches),
+            (1, 4.0),
+            "each of three reads, and so wakes a broker that waits for room"
+        );
     }
 
     #[test]
     fn a_record_without_a_curve_is_named() {
-        let without = |pattern: &str| {
-            let is_kept = |line: &Line| !matches!(line, Line::Summary(of) if of.case.pattern == pattern);
+        let without = |is_left_out: &dyn Fn(&CaseId) -> bool| {
+            let is_kept = |line: &Line| !matches!(line, Line::Summary(of) if is_left_out(&of.case));
             Curves::of_record(&record().into_iter().filter(is_kept).collect::<Vec<_>>())
         };
-        for (pattern, gap) in
-            [("roundtrip", "round trips"), ("fan-out", "receivers"), ("solo", "calls to the broker")]
-        {
-            let (brokers, gaps) = without(pattern);
+        let has = |case: &CaseId, name: &str, value: &str| case.axes.get(name).is_some_and(|is| is == value);
+        let cases: [(&dyn Fn(&CaseId) -> bool, &str); 7] = [
+            (&|case| case.pattern == "roundtrip", "round trips"),
+            (&|case| case.pattern == "fan-out", "receivers"),
+            (&|case| case.pattern == "solo", "calls to the broker"),
+            (&|case| has(case, "call", "connect"), "connections that come and go"),
+            (&|case| has(case, "call", "name"), "names"),
+            (&|case| has(case, "rules-by", "arg0"), "rules that do not match"),
+            (&|case| has(case, "pause-us", "1000"), "at rest"),
+        ];
+        for (is_left_out, gap) in cases {
+            let (brokers, gaps) = without(is_left_out);
             assert!(
                 brokers.is_empty() && gaps.iter().all(|said| said.contains(gap)) && gaps.len() == 1,
-                "{gaps:?}"
+                "{gap}: {gaps:?}"
             );
         }
         assert!(Curves::of_record(&[]).0.is_empty());

@@ -120,6 +120,11 @@ impl Running {
         Ok(Running { broker, program })
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        self.broker.address()
+    }
+
     /// A connection that is authenticated and has a unique name.
     ///
     /// # Errors

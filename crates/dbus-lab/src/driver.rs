@@ -1,11 +1,15 @@
-//! Calls to the broker itself: what a program asks of the bus, with no other connection involved.
+//! What one program does with a broker alone: calls to the broker itself, names, rules, connections, and messages to itself.
+//!
+//! With `pause-us` the client sleeps before each, so that the broker has nothing to do and sleeps too: what a message costs a bus at rest.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use weighbridge_dbus::bus::DRIVER;
-use weighbridge_dbus::wire::{Body, Builder};
-use weighbridge_lab::axis::Choice;
+use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
+use weighbridge_dbus_client::Connection;
+use weighbridge_lab::axis::{Axis, Choice, Values};
 use weighbridge_lab::choice;
 use weighbridge_lab::contract::{
     Caps, EndResources, Facts, InSuites, PatternInfo, Target, Unit, Unsupported,
@@ -16,7 +20,7 @@ use weighbridge_lab::params::CaseParams;
 use weighbridge_lab::shared::Step;
 
 use crate::broker::{self, Kind, Place, Running, through_a_broker};
-use crate::client::{self, Incoming};
+use crate::client::{self, INTERFACE, Incoming, MEMBER, PATH};
 use crate::handed::Handed;
 
 /// The entry of a broker that is asked itself in the catalogue.
@@ -40,10 +44,10 @@ const fn inner<K: Kind>() -> Target {
         about: K::ABOUT,
         caps: Caps::NONE,
         waits: client::WAITS,
-        axes: &[Method::AXIS, Place::AXIS, broker::NICE, client::READ_BYTES],
+        axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE, client::READ_BYTES],
         patterns: &[SOLO],
         fit: fit::<K>,
-        create: |_, _| create::<K>(),
+        create: |_, params| create::<K>(params),
         drive: |_, resources, params, cx| drive(resources, params, cx),
         // How a broker allocates memory is its own matter.
         counter_check: |_, _| Vec::new(),
@@ -51,60 +55,110 @@ const fn inner<K: Kind>() -> Target {
     }
 }
 
+const PAUSE: Axis = Axis {
+    name: "pause-us",
+    default: "0",
+    values: Values::AtLeast(0),
+    about: "microseconds that the client sleeps before each operation, so that the broker sleeps too; they are in the time of the \
+        operation, not in what the broker does",
+};
+
 fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
+    if params.choice::<Method>() == Method::Signal && params.count(PAUSE) == 0 {
+        let why = "nothing tells when a signal to nobody has passed; give call=signal a pause, such as pause-us=1000";
+        return Err(Unsupported(why.into()));
+    }
     broker::fit(K::PROGRAM, host, params)
 }
 
 choice! {
-    /// What is asked.
-    enum Method { GetId = "GetId", NameHasOwner = "NameHasOwner", GetNameOwner = "GetNameOwner", Match = "match" }
-    axis "call", default GetNameOwner: "the method of the broker that is called; match: AddMatch and RemoveMatch in turn"
+    /// What is done.
+    enum Method {
+        GetId = "GetId",
+        NameHasOwner = "NameHasOwner",
+        GetNameOwner = "GetNameOwner",
+        Match = "match",
+        Name = "name",
+        Connect = "connect",
+        Relay = "relay",
+        Signal = "signal",
+    }
+    axis "call", default GetNameOwner: "a method of the broker that is called; match: AddMatch and RemoveMatch in turn; name: RequestName and \
+        ReleaseName in turn; connect: a connection that is made, authenticated, named by Hello and closed; relay: a message to the \
+        client itself; signal: a broadcast to nobody"
 }
 
 impl Method {
-    /// The calls that are made in turn.
-    fn calls(self) -> io::Result<Vec<Vec<u8>>> {
+    /// The messages that are sent in turn by a connection of this name.
+    fn messages(self, own_name: &str) -> io::Result<Vec<Vec<u8>>> {
         const RULE: &str = "type='signal',interface='org.weighbridge.Lab',path='/org/weighbridge/Lab'";
-        let call = |member: &str, argument: Option<&str>| {
-            let body = argument.map_or(Body::default(), |text| Body::default().text(text));
+        const DO_NOT_QUEUE: u32 = 4;
+        let call = |member, body| {
             let call = Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER);
-            call.body(body).build(1).map_err(io::Error::other)
+            call.body(body)
         };
-        match self {
-            Method::GetId => Ok(vec![call("GetId", None)?]),
-            Method::NameHasOwner => Ok(vec![call("NameHasOwner", Some(DRIVER))?]),
-            Method::GetNameOwner => Ok(vec![call("GetNameOwner", Some(DRIVER))?]),
-            Method::Match => Ok(vec![call("AddMatch", Some(RULE))?, call("RemoveMatch", Some(RULE))?]),
-        }
+        let text = |text: &str| Body::default().text(text);
+        let empty = || Body::default().blob(&[]);
+        let messages = match self {
+            Method::GetId => vec![call("GetId", Body::default())],
+            Method::NameHasOwner => vec![call("NameHasOwner", text(DRIVER))],
+            Method::GetNameOwner => vec![call("GetNameOwner", text(DRIVER))],
+            Method::Match => vec![call("AddMatch", text(RULE)), call("RemoveMatch", text(RULE))],
+            Method::Name => {
+                vec![
+                    call("RequestName", text(INTERFACE).u32(DO_NOT_QUEUE)),
+                    call("ReleaseName", text(INTERFACE)),
+                ]
+            }
+            Method::Connect => Vec::new(),
+            Method::Relay => {
+                let message = Builder::call(PATH, MEMBER).interface(INTERFACE).destination(own_name);
+                vec![message.flags(FLAG_NO_REPLY_EXPECTED).body(empty())]
+            }
+            Method::Signal => vec![Builder::signal(PATH, INTERFACE, MEMBER).body(empty())],
+        };
+        messages.iter().map(|message| message.build(1).map_err(io::Error::other)).collect()
     }
 }
 
-fn create<K: Kind>() -> io::Result<Vec<EndResources>> {
+/// The client is handed what it needs to know: where to connect to, or its own name.
+fn create<K: Kind>(params: &CaseParams) -> io::Result<Vec<EndResources>> {
     let running = Running::start(K::PROGRAM)?;
-    let client = running.handed([broker::socket(running.connect()?)?], "");
+    let connection = running.connect()?;
+    let partner = match params.choice() {
+        Method::Connect => running.address().to_owned(),
+        _ => connection.unique_name().to_owned(),
+    };
+    let client = running.handed([broker::socket(connection)?], &partner);
     Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
 }
 
 fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
     cx.set_step(Step::Attach);
     let handed = Handed::of(&resources)?;
-    let socket = resources.take_fd();
+    let method = params.choice::<Method>();
     let mut client = Client {
-        incoming: Incoming::of_broker(params)?,
-        calls: params.choice::<Method>().calls()?,
+        method,
+        pause: Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero()),
+        incoming: match method {
+            Method::Relay => Incoming::new(MessageKind::MethodCall, params)?,
+            _ => Incoming::of_broker(params)?,
+        },
+        messages: method.messages(&handed.partner)?,
+        address: handed.partner,
         next: 0,
         serial: 0,
-        socket,
+        socket: resources.take_fd(),
     };
     cx.set_step(Step::Prefault);
     client.incoming.prefault()?;
     cx.set_step(Step::Verify);
     for _ in 0..16 {
-        client.call()?;
+        client.operate()?;
     }
     cx.lead_alone(|ops| {
         for _ in 0..ops {
-            client.call()?;
+            client.operate()?;
         }
         Ok(Tally::default())
     })?;
@@ -112,22 +166,40 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
 }
 
 struct Client {
+    method: Method,
+    pause: Option<Duration>,
     socket: OwnedFd,
+    /// Of the bus, where connections are made.
+    address: String,
     incoming: Incoming,
-    calls: Vec<Vec<u8>>,
+    messages: Vec<Vec<u8>>,
     next: usize,
     serial: u32,
 }
 
 impl Client {
-    /// Calls, and waits for the answer to that call.
+    /// One operation, and its answer where it has one.
     #[inline]
-    fn call(&mut self) -> io::Result<()> {
+    fn operate(&mut self) -> io::Result<()> {
+        if let Some(pause) = self.pause {
+            std::thread::sleep(pause);
+        }
+        match self.method {
+            Method::Connect => Connection::open(&self.address).map(drop).map_err(io::Error::other),
+            Method::Signal => self.send(),
+            _ => {
+                self.send()?;
+                self.incoming.next(&self.socket).map(drop)
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self) -> io::Result<()> {
         self.serial = self.serial.checked_add(1).unwrap_or(1);
-        let next = if self.next + 1 == self.calls.len() { 0 } else { self.next + 1 };
-        let call = &mut self.calls[std::mem::replace(&mut self.next, next)];
-        call[8..12].copy_from_slice(&self.serial.to_ne_bytes());
-        client::send_all(&self.socket, call)?;
-        self.incoming.next(&self.socket).map(drop)
+        let next = if self.next + 1 == self.messages.len() { 0 } else { self.next + 1 };
+        let message = &mut self.messages[std::mem::replace(&mut self.next, next)];
+        message[8..12].copy_from_slice(&self.serial.to_ne_bytes());
+        client::send_all(&self.socket, message)
     }
 }

@@ -76,13 +76,14 @@ const TRACKER: Suite = Suite {
     ],
 };
 
-const CURVE: &[u64] = &[1, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
+const CURVE: &[u64] = &[1, 256, 4096, 65_536, 1_048_576];
 
 const CURVES: Suite = Suite {
     name: "dbus-curves",
-    about: "what a broker spends on calls and signals by size, on calls to itself, and on match rules: the curves of a cost model",
+    about: "what a broker spends on calls and signals by size, on calls to itself, connections, names and match rules, busy and at rest: the \
+            curves of a cost model",
     timing: TIMING,
-    budget: Duration::from_secs(400),
+    budget: Duration::from_secs(480),
     precision: 0.05,
     crossover: None,
     in_turn: true,
@@ -90,10 +91,16 @@ const CURVES: Suite = Suite {
         Group::of(&["roundtrip"], BROKERS, Sizes::These(CURVE), ONE_CPU),
         Group::of(&["fan-out"], BROKERS, Sizes::These(CURVE), ONE_CPU).with(&[("receivers", &["1", "10"])]),
         Group::of(&["solo"], BROKERS, Sizes::These(&[0]), ONE_CPU)
-            .with(&[("call", &["GetId", "NameHasOwner", "GetNameOwner", "match"])]),
+            .with(&[("call", &["GetId", "NameHasOwner", "GetNameOwner", "match", "name", "connect"])]),
+        // A bus that has nothing to do before each message, and no CPU of its own.
+        Group::of(&["solo"], BROKERS, Sizes::These(&[0]), &["free"]).with(&[
+            ("call", &["GetNameOwner", "match", "name", "connect", "relay", "signal"]),
+            ("pause-us", &["1000"]),
+        ]),
+        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU).with(&[("receivers", &["1"])]),
         Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU).with(&[
             ("receivers", &["1"]),
-            ("rules", &["0", "100", "1000", "10000"]),
+            ("rules", &["500", "4000"]),
             ("rules-by", &["path", "interface", "arg0"]),
         ]),
     ],

@@ -345,9 +345,12 @@ fn switches(host: &Host, target: &'static Target) {
 }
 
 fn calls(host: &Host, target: &'static Target) {
-    for call in ["GetId", "NameHasOwner", "GetNameOwner", "match"] {
+    let refused = runs::prepare(host, &CaseId::new("solo", target.id, 0, "free").with("call", "signal"));
+    assert!(refused.unwrap_err().contains("pause-us=1000"));
+    for call in ["GetId", "NameHasOwner", "GetNameOwner", "match", "name", "connect", "relay", "signal"] {
         for (placement, wait) in [("same-cpu", "block"), ("free", "poll")] {
             let id = CaseId::new("solo", target.id, 0, placement).with("call", call).with("wait", wait);
+            let id = if call == "signal" { id.with("pause-us", "100") } else { id };
             let measured = measured::measure(host, &id).unwrap();
             let (name, beside) = measured.roles[0].counted.beside.clone().unwrap();
             assert!(name == "broker" && beside.cpu_ns > 0, "{id}: {beside:?}");

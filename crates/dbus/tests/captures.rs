@@ -4,12 +4,13 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Random, START_NS, boot, mixed};
+use common::{Random, START_NS, boot, mixed, to_driver};
 use weighbridge_dbus::anonymise::Anonymiser;
-use weighbridge_dbus::capture::{Format, NotACapture, Problems, Reader, Writer};
+use weighbridge_dbus::bus::DRIVER;
+use weighbridge_dbus::capture::{Format, NotACapture, Packet, Problems, Reader, Writer};
 use weighbridge_dbus::lint::Level;
-use weighbridge_dbus::traffic::{Analyser, Analysis, Options};
-use weighbridge_dbus::wire::{Builder, Header, Leaf, walk};
+use weighbridge_dbus::traffic::{Analyser, Analysis, Options, Unmatched, Work};
+use weighbridge_dbus::wire::{Body, Builder, Header, Leaf, walk};
 
 fn analysed(capture: &[u8]) -> (Analysis, Problems) {
     let mut reader = Reader::new(capture).unwrap();
@@ -338,4 +339,58 @@ fn any_damage_is_survived() {
         }
     }
     assert!(found > 5_000, "{found}");
+}
+
+/// Each message is one piece of work of the broker, or belongs to one.
+#[test]
+fn what_the_broker_did_is_said_of_each_message_with_the_rules_that_it_compares() {
+    const NAME: &str = "com.example.Name";
+    let mut analyser = Analyser::new(Options::default());
+    let mut did = |message: &Builder<'_>| {
+        let bytes = message.build(5).unwrap();
+        let packet = Packet { time_ns: 7, original_bytes: bytes.len(), bytes: &bytes };
+        analyser
+            .push(&packet)
+            .map(|handled| (handled.work, handled.receivers.len(), handled.unmatched, handled.time_ns))
+    };
+    let none = Unmatched::default();
+    let done = |work, receivers| Some((work, receivers, none, 7));
+    let driver = |message: Builder<'static>| message.sender(DRIVER);
+    let text = |text: &str| Body::default().text(text);
+    assert_eq!(did(&to_driver(":1.1", "Hello")), done(Work::Connection, 1));
+    let told = Body::default().text(":1.1").text("").text(":1.1");
+    let changed = Builder::signal("/org/freedesktop/DBus", DRIVER, "NameOwnerChanged");
+    assert_eq!(did(&driver(changed.clone().body(told))), done(Work::DriverSignal, 0));
+    assert_eq!(did(&driver(Builder::reply(5).destination(":1.1").body(text(":1.1")))), None);
+    let acquired = Builder::signal("/org/freedesktop/DBus", DRIVER, "NameAcquired").destination(":1.1");
+    assert_eq!(did(&driver(acquired.body(text(":1.1")))), None, "it belongs to Hello");
+    assert_eq!(did(&to_driver(":1.1", "RequestName").body(text(NAME).u32(0))), done(Work::Name, 1));
+    assert_eq!(did(&to_driver(":1.1", "ReleaseName").body(text(NAME))), done(Work::Name, 1));
+    assert_eq!(did(&to_driver(":1.1", "GetId")), done(Work::DriverCall, 1));
+    for rule in
+        ["path='/a'", "interface='a.B'", "interface='a.B'", "interface='a.B',arg0='b'", "interface='a.C'"]
+    {
+        assert_eq!(did(&to_driver(":1.2", "AddMatch").body(text(rule))), done(Work::MatchRule, 1));
+    }
+    assert_eq!(did(&Builder::call("/a", "Do").sender(":1.1").destination(":1.2")), done(Work::Relay, 1));
+    let signal = |interface| Builder::signal("/c", interface, "Changed").sender(":1.1");
+    let unmatched = |without, with, other| Unmatched {
+        without_arguments: without,
+        with_arguments: with,
+        other_interface: other,
+    };
+    assert_eq!(
+        did(&signal("a.B")),
+        Some((Work::Broadcast, 1, unmatched(2, 1, 1), 7)),
+        "one connection gets it"
+    );
+    assert_eq!(did(&signal("a.D")), Some((Work::Broadcast, 0, unmatched(1, 0, 4), 7)));
+    assert_eq!(
+        did(&to_driver(":1.2", "RemoveMatch").body(text("interface='a.B'"))),
+        done(Work::MatchRule, 1)
+    );
+    let left = Body::default().text(":1.2").text(":1.2").text("");
+    assert_eq!(did(&signal("a.D")), Some((Work::Broadcast, 0, unmatched(1, 0, 3), 7)));
+    assert!(did(&driver(changed.body(left))).is_some());
+    assert_eq!(did(&signal("a.B")), done(Work::Broadcast, 0), "its rules went with the connection");
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout)]
 
+mod bustle;
 #[path = "../../../dbus/tests/common/mod.rs"]
 mod captures;
 mod check;

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::rule::{ArgMatch, MatchRule, PathMatch};
 use crate::symbols::{Sym, Symbols};
+use crate::traffic::Unmatched;
 use crate::wire::{Arg, Header};
 
 use super::Names;
@@ -19,6 +20,8 @@ pub(crate) struct RuleId(u32);
 
 /// Interface, member, path and first argument; absent where there is no such condition.
 type Key = [Sym; 4];
+/// The place of the interface in a key.
+const INTERFACE: usize = 0;
 
 #[derive(Debug)]
 struct Entry {
@@ -27,6 +30,13 @@ struct Entry {
     /// Who has it now, and how many times.
     holders: Vec<(Sym, u32)>,
     matched: u64,
+}
+
+impl Entry {
+    /// 1 where a broker has to read the body to compare, else 0.
+    fn class(&self) -> usize {
+        usize::from(!self.rule.args.is_empty())
+    }
 }
 
 /// What one connection did with one rule.
@@ -55,6 +65,9 @@ pub(crate) struct Rulebook {
     /// Messages that the bus has seen.
     pub seen: u64,
     eavesdroppers: usize,
+    /// Rules in force by the interface that they name, each as many times as it is held: without and with conditions on arguments.
+    by_interface: FxHashMap<Sym, [u64; 2]>,
+    in_force: u64,
 }
 
 impl Rulebook {
@@ -91,6 +104,8 @@ impl Rulebook {
         seen.added += 1;
         seen.now += 1;
         seen.peak = seen.peak.max(seen.now);
+        self.in_force += 1;
+        self.by_interface.entry(entry.key[INTERFACE]).or_default()[entry.class()] += 1;
         if seen.now > 1 {
             let held = entry.holders.iter_mut().find(|(holder, _)| *holder == connection);
             held.expect("a rule in use has its holder").1 += 1;
@@ -155,6 +170,19 @@ impl Rulebook {
         found
     }
 
+    /// Rules in force that a broadcast of this interface does not match, by what they ask for; `matched` are the connections that get it.
+    pub fn unmatched(&self, interface: Sym, matched: u64) -> Unmatched {
+        let of = |interface| self.by_interface.get(&interface).copied().unwrap_or([0; 2]);
+        let same = if interface == Sym::NONE { [0; 2] } else { of(interface) };
+        let any = of(Sym::NONE);
+        let [without, with] = [any[0] + same[0], any[1] + same[1]];
+        Unmatched {
+            without_arguments: without.saturating_sub(matched),
+            with_arguments: with.saturating_sub(matched.saturating_sub(without)),
+            other_interface: self.in_force - without - with,
+        }
+    }
+
     fn release(&mut self, connection: Sym, id: RuleId, count: u32) {
         let entry = &mut self.entries[id.0 as usize];
         let seen = self.uses.get_mut(&(connection, id)).expect("a rule that is held is in use");
@@ -163,7 +191,11 @@ impl Rulebook {
             .iter()
             .position(|(holder, _)| *holder == connection)
             .expect("a rule in use has its holder");
-        seen.now = seen.now.saturating_sub(count);
+        let taken = seen.now.min(count);
+        seen.now -= taken;
+        self.in_force -= u64::from(taken);
+        let of_interface = self.by_interface.get_mut(&entry.key[INTERFACE]).expect("it was added");
+        of_interface[entry.class()] -= u64::from(taken);
         entry.holders[at].1 = seen.now;
         if seen.now > 0 {
             return;

@@ -46,7 +46,11 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Answers a call to itself that changes no match rule. The reply is part of it.
+    /// Lets a connection in, and later go: authentication, Hello, and telling of both, to nobody.
+    Connection,
+    /// Gives a name to a connection or takes it back, answers, and tells of it, to nobody.
+    Name,
+    /// Answers a call to itself that changes no match rule and no name. The reply is part of it.
     DriverCall,
     /// Adds or removes a match rule, and answers.
     MatchRule,
@@ -54,6 +58,36 @@ pub enum Work {
     Relay,
     /// Compares a broadcast with match rules, and gives it to those that want it.
     Broadcast,
+    /// The same with a signal of the driver, which nobody has sent: what it tells of is counted as what it is.
+    DriverSignal,
+}
+
+/// What the broker did for one message, when, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handled<'a> {
+    /// Time in the capture, nanoseconds since 1970.
+    pub time_ns: u64,
+    /// What it did.
+    pub work: Work,
+    /// Bytes behind the header.
+    pub body_bytes: u64,
+    /// Rules in force that a broadcast does not match.
+    pub unmatched: Unmatched,
+    /// The connection that sent it, as a number; of a signal of the driver, 0.
+    pub sender: u32,
+    /// The connections that the broker gave something: the message, or the answer to it.
+    pub receivers: &'a [u32],
+}
+
+/// Match rules in force that a broadcast does not match. A connection that has a rule twice has two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unmatched {
+    /// They name the broadcast's interface or none, and ask for no argument: another path, member or sender.
+    pub without_arguments: u64,
+    /// They name the broadcast's interface or none, and ask for an argument, so that a broker has to read the body.
+    pub with_arguments: u64,
+    /// They name another interface.
+    pub other_interface: u64,
 }
 
 /// Messages for which a broker does the same.

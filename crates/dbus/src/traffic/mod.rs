@@ -89,6 +89,8 @@ pub struct Analyser {
     habits: HabitTable,
     recipients: RecipientTable,
     loads: Loads,
+    /// Of the last message.
+    receivers: Vec<u32>,
     buckets: Buckets,
     steps: Vec<RawStep>,
 }
@@ -142,18 +144,20 @@ impl Analyser {
             habits: HabitTable::default(),
             recipients: RecipientTable::default(),
             loads: Loads::default(),
+            receivers: Vec::new(),
             buckets: Buckets::default(),
             steps: Vec::new(),
         }
     }
 
-    /// Takes in the next packet. One that is no valid message is counted with the reason.
-    pub fn push(&mut self, packet: &Packet<'_>) {
+    /// Takes in the next packet, and says what the broker did for it. One that is no valid message is counted with the reason; what the
+    /// broker did for an answer or a directed signal of the driver belongs to what it answers or follows from.
+    pub fn push(&mut self, packet: &Packet<'_>) -> Option<Handled<'_>> {
         let header = match Header::parse(packet.bytes) {
             Ok(header) => header,
             Err(fault) => {
                 *self.invalid.entry(fault).or_default() += 1;
-                return;
+                return None;
             }
         };
         let body = &packet.bytes[header.header_bytes..];
@@ -182,12 +186,34 @@ impl Analyser {
         self.interfaces.add(method[1], bytes);
         self.members.add((header.kind, method[1], method[2]), bytes);
         self.habits.sent(sender, seen.time_ns);
-        let recipients = self.deliver(&seen);
+        let found = self.deliver(&seen);
+        let recipients = found.len();
+        let work = self.load(&seen, recipients);
         let since_start_ns = packet.time_ns.saturating_sub(first_ns);
         self.buckets.add(header.kind, since_start_ns);
         if self.options.window_ns.contains(&since_start_ns) && self.steps.len() < MOST_STEPS {
             self.step(&seen, method, since_start_ns, recipients);
         }
+        let work = work?;
+        self.receivers.clear();
+        let unmatched = match work {
+            Work::Broadcast | Work::DriverSignal => {
+                self.receivers.extend(found.iter().map(|sym| sym.0));
+                self.bus.rules.unmatched(interface, recipients as u64)
+            }
+            _ => {
+                self.receivers.push(if work == Work::Relay { destination.0 } else { sender.0 });
+                Unmatched::default()
+            }
+        };
+        Some(Handled {
+            time_ns: packet.time_ns,
+            work,
+            body_bytes: header.body_bytes as u64,
+            unmatched,
+            sender: if work == Work::DriverSignal { 0 } else { sender.0 },
+            receivers: &self.receivers,
+        })
     }
 
     /// Everything that was found.
@@ -332,35 +358,33 @@ impl Analyser {
         }
     }
 
-    /// How many connections got it because of their rules.
-    fn deliver(&mut self, seen: &Seen<'_>) -> usize {
+    /// The connections that got it because of their rules.
+    fn deliver(&mut self, seen: &Seen<'_>) -> Vec<Sym> {
         let found = self.bus.recipient_symbols(&seen.header, seen.body);
         if seen.header.is_broadcast() {
             self.recipients.broadcast(seen.interface, seen.member, &found, seen.bytes);
         } else {
             self.recipients.single(seen.destination == self.driver, found.len());
         }
-        self.load(seen, found.len());
-        found.len()
+        found
     }
 
-    /// What the broker did for a message. A reply of the driver belongs to the call.
-    fn load(&mut self, seen: &Seen<'_>, recipients: usize) {
-        let is_reply = matches!(seen.header.kind, Kind::MethodReturn | Kind::Error);
-        let work = if seen.header.is_broadcast() {
-            Work::Broadcast
-        } else if seen.destination == self.driver {
-            match seen.header.member {
-                Some("AddMatch" | "RemoveMatch") => Work::MatchRule,
-                _ => Work::DriverCall,
-            }
-        } else if seen.sender == self.driver && is_reply {
-            return;
-        } else {
-            Work::Relay
+    /// What the broker did for a message, unless that belongs to another one.
+    fn load(&mut self, seen: &Seen<'_>, recipients: usize) -> Option<Work> {
+        let (is_of_driver, is_broadcast) = (seen.sender == self.driver, seen.header.is_broadcast());
+        let work = match seen.header.member {
+            _ if is_of_driver && is_broadcast => Work::DriverSignal,
+            _ if is_of_driver => return None,
+            _ if is_broadcast => Work::Broadcast,
+            _ if seen.destination != self.driver => Work::Relay,
+            Some("Hello") => Work::Connection,
+            Some("AddMatch" | "RemoveMatch") => Work::MatchRule,
+            Some("RequestName" | "ReleaseName") => Work::Name,
+            _ => Work::DriverCall,
         };
-        let recipients = if work == Work::Broadcast { recipients as u64 } else { 1 };
+        let recipients = if is_broadcast { recipients as u64 } else { 1 };
         self.loads.add(work, seen.header.body_bytes as u64, recipients);
+        Some(work)
     }
 
     fn step(&mut self, seen: &Seen<'_>, method: MethodKey, time_ns: u64, recipients: usize) {

@@ -303,9 +303,10 @@ pub(super) fn tracker(record: &Record<'_>) -> Section {
     }
 }
 
-const CURVE: [u64; 9] = [1, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
-const CALLS: [&str; 4] = ["GetId", "NameHasOwner", "GetNameOwner", "match"];
-const RULES: [&str; 4] = ["0", "100", "1000", "10000"];
+const CURVE: [u64; 5] = [1, 256, 4096, 65_536, 1_048_576];
+const CALLS: [&str; 6] = ["GetId", "NameHasOwner", "GetNameOwner", "match", "name", "connect"];
+const AT_REST: [&str; 6] = ["GetNameOwner", "match", "name", "connect", "relay", "signal"];
+const RULES: [&str; 2] = ["500", "4000"];
 const RULES_BY: [&str; 3] = ["path", "interface", "arg0"];
 
 pub(super) fn curves(record: &Record<'_>) -> Section {
@@ -336,16 +337,27 @@ pub(super) fn curves(record: &Record<'_>) -> Section {
     let of_driver = CALLS.map(|call| {
         (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "same-cpu", &[("call", call)])))
     });
-    let rules = RULES_BY.iter().flat_map(|by| {
-        RULES.map(|rules| {
-            let axes = [("receivers", "1"), ("rules", rules), ("rules-by", *by)];
-            let of = |broker: &str| case("fan-out", broker, SIGNAL_BYTES, "same-cpu", &axes);
-            (format!("{rules} by {by}"), by_broker(&of))
-        })
+    let at_rest = AT_REST.map(|call| {
+        let axes = [("call", call), ("pause-us", "1000")];
+        (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "free", &axes)))
     });
+    let without = |broker: &str| case("fan-out", broker, SIGNAL_BYTES, "same-cpu", &[("receivers", "1")]);
+    let rules =
+        std::iter::once(("none".to_owned(), by_broker(&without))).chain(RULES_BY.iter().flat_map(|by| {
+            RULES.map(|rules| {
+                let axes = [("receivers", "1"), ("rules", rules), ("rules-by", *by)];
+                let of = |broker: &str| case("fan-out", broker, SIGNAL_BYTES, "same-cpu", &axes);
+                (format!("{rules} by {by}"), by_broker(&of))
+            })
+        }));
     let mut tables = vec![calls];
     tables.extend(signals);
     tables.push(table("a call to the broker itself".into(), "call", of_driver.to_vec()));
+    tables.push(table(
+        "one at a time, after 1 ms in which nothing happens".into(),
+        "operation",
+        at_rest.to_vec(),
+    ));
     tables.push(table("a signal to 1, with rules that match nothing".into(), "rules", rules.collect()));
     Section {
         title: "What brokers spend".into(),
@@ -353,8 +365,10 @@ pub(super) fn curves(record: &Record<'_>) -> Section {
         tables,
         notes: [
             vec![
-                "On one CPU with all roles. CPU time is that of the broker's process, medians over the runs; the record has its parts, and what the ends spend.".into(),
-                "match: AddMatch and RemoveMatch in turn, the mean of both.".into(),
+                "On one CPU with all roles, but one at a time on any CPU. CPU time is that of the broker's process, medians over the runs; the record has its parts, and what the ends spend.".into(),
+                "match: AddMatch and RemoveMatch in turn, the mean of both; name: RequestName and ReleaseName likewise. connect: a connection is made, \
+                 authenticated, says Hello and is closed. relay: a message to the client itself; signal: a broadcast to nobody."
+                    .into(),
             ],
             skips(record),
         ]

@@ -10,8 +10,8 @@ use serde::Serialize;
 use weighbridge_dbus::anonymise::Anonymiser;
 use weighbridge_dbus::capture::Writer;
 use weighbridge_dbus::lint::Finding;
-use weighbridge_dbus::traffic::{Analyser, Analysis, Facts, Load, Options};
-use weighbridge_dbus_cost::{Cost, Curves, predict};
+use weighbridge_dbus::traffic::{Analyser, Analysis, Facts, Options};
+use weighbridge_dbus_cost::{Cost, Curves, Predictor};
 
 use super::read::{Captures, Source};
 use super::{document, page, sections};
@@ -44,10 +44,16 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let window_ns = args.window.map_or(0..u64::MAX, |(from, to)| ns(from)..ns(to));
     let mut analyser = Analyser::new(Options { has_sizes: captures.have_sizes(), window_ns });
+    let curves = args.costs.as_deref().map_or(Ok(BTreeMap::new()), curves)?;
+    let mut predictors: Vec<Predictor<'_>> = curves.values().map(Predictor::new).collect();
     let sources = captures.read(|packet| {
-        analyser.push(packet);
+        if let Some(handled) = analyser.push(packet) {
+            predictors.iter_mut().for_each(|predictor| predictor.add(&handled));
+        }
         Ok(())
     })?;
+    let costs: BTreeMap<String, Cost> =
+        curves.keys().cloned().zip(predictors.into_iter().map(Predictor::finish)).collect();
     let Analysis { facts, findings } = analyser.finish();
     for invalid in &facts.capture.invalid {
         output::warn(&format!("{} packets are no valid messages: {}", invalid.messages, invalid.name));
@@ -55,7 +61,6 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     if facts.totals.messages == 0 {
         output::warn("there is no message to analyse");
     }
-    let costs = args.costs.as_deref().map_or(Ok(BTreeMap::new()), |record| costs(record, &facts.loads))?;
     let top = usize::from(args.top);
     let composed = || sections::document(&facts, &findings, &sources, &costs, top);
     let text = match args.format {
@@ -75,8 +80,8 @@ pub fn analyse(args: &Analyse) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// What the messages cost each broker whose curves the record has.
-fn costs(record: &Path, loads: &[Load]) -> Result<BTreeMap<String, Cost>, Failure> {
+/// The curves of each broker that the record has.
+fn curves(record: &Path) -> Result<BTreeMap<String, Curves>, Failure> {
     let reading = weighbridge_record::read_file(record)
         .map_err(|error| Failure::new(format!("cannot read `{}`: {error}", record.display())))?;
     let (brokers, gaps) = Curves::of_record(&reading.lines);
@@ -87,7 +92,7 @@ fn costs(record: &Path, loads: &[Load]) -> Result<BTreeMap<String, Cost>, Failur
             record.display()
         )));
     }
-    Ok(brokers.iter().map(|(name, curves)| (name.clone(), predict(loads, curves))).collect())
+    Ok(brokers)
 }
 
 fn anonymise(args: &Analyse, out: &Path) -> Result<Exit, Failure> {

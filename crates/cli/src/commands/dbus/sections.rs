@@ -33,32 +33,50 @@ pub fn document(
 /// What the traffic costs each broker.
 fn cost(costs: &BTreeMap<String, Cost>) -> Option<Section> {
     let rows: Vec<(&String, &Cost)> = costs.iter().collect();
-    let about = "CPU time and context switches of each broker for these messages, as if it slept after each of them: the prices by size, recipients \
-                 and kind of call that the record has, times their numbers. Comparisons of broadcasts with rules that do not match, and \
-                 connections that come and go, are not in it."
-        .to_owned();
+    let about = [
+        "CPU time of each broker where message follows message, and its parts; then CPU time and context switches at the times of the capture, where \
+         a message that comes when all before it are done finds the broker asleep. The prices are those of the record.",
+        "Asleep before each message, as no speed exceeds, the brokers take these switches:",
+    ];
+    let most =
+        rows.iter().map(|(name, cost)| format!("{name} {}", grouped(cost.switches_at_most.round() as u64)));
+    let about = vec![about[0].to_owned(), format!("{} {}.", about[1], most.collect::<Vec<_>>().join(", "))];
     let row = |(name, cost): &(&String, &Cost)| {
         let ms = |ns: f64| format!("{:.1}", ns / 1e6);
-        let share = |work: Work| {
-            let part = cost.parts.iter().find(|part| part.work == work).map_or(0.0, |part| part.cpu_ns);
+        let share = |works: &[Work]| {
+            let of = cost.parts.iter().filter(|part| works.contains(&part.work));
+            let part: f64 = of.map(|part| part.cpu_ns).sum();
             format!("{:.0} %", 100.0 * part / cost.cpu_ns.max(1.0))
         };
+        let paced = &cost.at_recorded_speed;
         vec![
             (*name).clone(),
             ms(cost.cpu_ns),
             format!("{} to {}", ms(cost.cpu_ns_ci95[0]), ms(cost.cpu_ns_ci95[1])),
-            grouped(cost.switches as u64),
-            share(Work::DriverCall),
-            share(Work::MatchRule),
-            share(Work::Relay),
-            share(Work::Broadcast),
+            share(&[Work::Connection, Work::Name]),
+            share(&[Work::DriverCall]),
+            share(&[Work::MatchRule]),
+            share(&[Work::Relay]),
+            share(&[Work::Broadcast, Work::DriverSignal]),
+            ms(paced.cpu_ns),
+            grouped(paced.switches.round() as u64),
         ]
     };
-    let head =
-        ["broker", "CPU ms", "interval", "switches", "driver calls", "match rules", "relayed", "broadcasts"];
+    let head = [
+        "broker",
+        "CPU ms",
+        "interval",
+        "connections, names",
+        "driver calls",
+        "match rules",
+        "relayed",
+        "broadcasts",
+        "CPU ms as recorded",
+        "switches as recorded",
+    ];
     (!rows.is_empty()).then(|| Section {
         heading: "Cost",
-        about: vec![about],
+        about,
         table: Some(Table::new(&head, 1, rows.len(), &rows, row)),
     })
 }
