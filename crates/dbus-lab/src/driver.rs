@@ -1,5 +1,6 @@
 //! Calls to the broker itself: what a program asks of the bus, with no other connection involved.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -18,10 +19,11 @@ use weighbridge_lab::shared::Step;
 use crate::broker::{self, Kind, Place, Running, through_a_broker};
 use crate::client::{self, Incoming};
 use crate::handed::Handed;
+use crate::libraries::{self, Client, Role};
 
 /// The entry of a broker that is asked itself in the catalogue.
 pub const fn target<K: Kind>() -> Target {
-    through_a_broker!(inner::<K>())
+    through_a_broker!(inner::<K>(), by_library::<K>())
 }
 
 const SOLO: PatternInfo = PatternInfo {
@@ -40,7 +42,7 @@ const fn inner<K: Kind>() -> Target {
         about: K::ABOUT,
         caps: Caps::NONE,
         waits: client::WAITS,
-        axes: &[Method::AXIS, Place::AXIS, broker::NICE, client::READ_BYTES],
+        axes: &[Method::AXIS, Place::AXIS, broker::NICE, Client::AXIS, client::READ_BYTES],
         patterns: &[SOLO],
         fit: fit::<K>,
         create: |_, _| create::<K>(),
@@ -51,9 +53,25 @@ const fn inner<K: Kind>() -> Target {
     }
 }
 
+/// The same, with a library that calls.
+const fn by_library<K: Kind>() -> Target {
+    Target {
+        create: |_, _| {
+            let running = Running::start(K::PROGRAM)?;
+            let client = running.handed([], "");
+            Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
+        },
+        drive: |_, resources, params, cx| drive_by_library(&resources, params, cx),
+        ..inner::<K>()
+    }
+}
+
 fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     broker::fit(K::PROGRAM, host, params)
 }
+
+/// Calls before anything is timed.
+const VERIFIED: usize = 16;
 
 choice! {
     /// What is asked.
@@ -61,20 +79,27 @@ choice! {
     axis "call", default GetNameOwner: "the method of the broker that is called; match: AddMatch and RemoveMatch in turn"
 }
 
+/// A method of the broker, and its argument.
+type Call = (&'static CStr, Option<&'static CStr>);
+
+/// A call as bytes.
+fn message((method, argument): &Call) -> io::Result<Vec<u8>> {
+    let text = |text: &'static CStr| text.to_str().expect("it is ASCII");
+    let body = argument.map_or(Body::default(), |argument| Body::default().text(text(argument)));
+    let call = Builder::call("/org/freedesktop/DBus", text(method)).interface(DRIVER).destination(DRIVER);
+    call.body(body).build(1).map_err(io::Error::other)
+}
+
 impl Method {
     /// The calls that are made in turn.
-    fn calls(self) -> io::Result<Vec<Vec<u8>>> {
-        const RULE: &str = "type='signal',interface='org.weighbridge.Lab',path='/org/weighbridge/Lab'";
-        let call = |member: &str, argument: Option<&str>| {
-            let body = argument.map_or(Body::default(), |text| Body::default().text(text));
-            let call = Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER);
-            call.body(body).build(1).map_err(io::Error::other)
-        };
+    fn calls(self) -> &'static [Call] {
+        const RULE: &CStr = c"type='signal',interface='org.weighbridge.Lab',path='/org/weighbridge/Lab'";
+        const DRIVER: &CStr = c"org.freedesktop.DBus";
         match self {
-            Method::GetId => Ok(vec![call("GetId", None)?]),
-            Method::NameHasOwner => Ok(vec![call("NameHasOwner", Some(DRIVER))?]),
-            Method::GetNameOwner => Ok(vec![call("GetNameOwner", Some(DRIVER))?]),
-            Method::Match => Ok(vec![call("AddMatch", Some(RULE))?, call("RemoveMatch", Some(RULE))?]),
+            Method::GetId => &[(c"GetId", None)],
+            Method::NameHasOwner => &[(c"NameHasOwner", Some(DRIVER))],
+            Method::GetNameOwner => &[(c"GetNameOwner", Some(DRIVER))],
+            Method::Match => &[(c"AddMatch", Some(RULE)), (c"RemoveMatch", Some(RULE))],
         }
     }
 }
@@ -89,9 +114,9 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     cx.set_step(Step::Attach);
     let handed = Handed::of(&resources)?;
     let socket = resources.take_fd();
-    let mut client = Client {
+    let mut client = Caller {
         incoming: Incoming::of_broker(params)?,
-        calls: params.choice::<Method>().calls()?,
+        calls: params.choice::<Method>().calls().iter().map(message).collect::<io::Result<_>>()?,
         next: 0,
         serial: 0,
         socket,
@@ -99,7 +124,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     cx.set_step(Step::Prefault);
     client.incoming.prefault()?;
     cx.set_step(Step::Verify);
-    for _ in 0..16 {
+    for _ in 0..VERIFIED {
         client.call()?;
     }
     cx.lead_alone(|ops| {
@@ -111,7 +136,30 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     client::facts(&client.socket, &handed.version)
 }
 
-struct Client {
+fn drive_by_library(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let handed = Handed::of(resources)?;
+    let mut connected = Client::of(params).connect(&handed.address, Role::Asker, "")?;
+    let mut calls = params.choice::<Method>().calls().iter().cycle();
+    let mut call = || {
+        let (method, argument) = calls.next().expect("a method has at least one call");
+        connected.ask(method, *argument)
+    };
+    cx.set_step(Step::Verify);
+    for _ in 0..VERIFIED {
+        call()?;
+    }
+    cx.lead_alone(|ops| {
+        for _ in 0..ops {
+            call()?;
+        }
+        Ok(Tally::default())
+    })?;
+    libraries::facts(&*connected, &handed.version)
+}
+
+/// Writes and reads the bytes of calls itself.
+struct Caller {
     socket: OwnedFd,
     incoming: Incoming,
     calls: Vec<Vec<u8>>,
@@ -119,7 +167,7 @@ struct Client {
     serial: u32,
 }
 
-impl Client {
+impl Caller {
     /// Calls, and waits for the answer to that call.
     #[inline]
     fn call(&mut self) -> io::Result<()> {
