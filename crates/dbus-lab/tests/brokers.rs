@@ -197,7 +197,7 @@ fn watched<T: Send>(
             while !is_over.load(Ordering::Relaxed) {
                 // Peers are started when the broker is where it shall be.
                 if let [_, ..] = runs::peers()[..]
-                    && let Some(seen) = brokers(case.target).first().and_then(|pid| look(*pid))
+                    && let Some(seen) = brokers(case.target.id).first().and_then(|pid| look(*pid))
                 {
                     return Some(seen);
                 }
