@@ -18,7 +18,8 @@ use weighbridge_record::PerOp;
 use crate::broker::{self, Kind, Place, Running, through_a_broker};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
 use crate::handed::Handed;
-use crate::libraries::{Client, SignalsByLibrary};
+use crate::libraries::Client;
+use crate::libraries::signals::SignalsByLibrary;
 
 /// The entry of a broker that reaches many in the catalogue.
 pub const fn target<K: Kind>() -> Target {

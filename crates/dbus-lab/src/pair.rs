@@ -23,7 +23,8 @@ use crate::broker::{self, Kind, Place, Running, through_a_broker};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES, Received};
 use crate::credit::{Credit, DEPTH, depth};
 use crate::handed::Handed;
-use crate::libraries::{Client, PairByLibrary};
+use crate::libraries::Client;
+use crate::libraries::pair::PairByLibrary;
 
 /// The entry of a broker between two ends in the catalogue.
 pub const fn target<K: Kind>() -> Target {

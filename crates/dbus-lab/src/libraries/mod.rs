@@ -5,8 +5,8 @@
 //! laboratory times is the same as without a library: a payload is written, sent, received and read.
 
 mod loaded;
-mod pair;
-mod signals;
+pub mod pair;
+pub mod signals;
 #[cfg(feature = "zbus")]
 mod zbus;
 
@@ -22,9 +22,6 @@ use weighbridge_lab::contract::{Facts, Unsupported};
 use weighbridge_lab::params::{CaseParams, Wait};
 
 use crate::client::READ_BYTES;
-
-pub use pair::PairByLibrary;
-pub use signals::SignalsByLibrary;
 
 choice! {
     /// What writes and reads the messages of a role.
