@@ -1,68 +1,144 @@
 #!/bin/sh
-# A round trip of the case roundtrip/dbus-daemon agrees within 10 % with an independent program, and so does the CPU time of the broker
-# for a call. Needs cc, dbus-daemon and a release build:
+# Do round trips of the laboratory agree with those of independent programs? Needs cc, dbus-daemon, jq and a release build; for the part
+# with libdbus also its headers and what clients/build.sh makes:
 #
-#   cargo build --release && crates/dbus-lab/agreement/run.sh [target/release/weighbridge]
+#   cargo build --release && crates/dbus-lab/clients/build.sh && crates/dbus-lab/agreement/run.sh [target/release/weighbridge]
 #
-# pingpong.c shares no code with the laboratory. dbus-test-tool (package dbus-tests), where it is installed, is shown beside: its ends go
-# through libdbus, so that only what the broker spends can be compared.
+# roundtrip/dbus-daemon is compared with sockets.c, and the same with client=libdbus with libdbus.c: programs that share no code with the
+# laboratory. Client, server and broker are on one CPU on all sides, every byte is written and read, and the figure is the median of
+# single calls, because those in which another program took the CPU are few. The sides take turns in blocks of a tenth of a second,
+# forwards and backwards (ABCD DCBA), SETS times, so that what else the machine does falls on all of them. Printed are the median over
+# the sets of the ratio within a set and its interval (order statistics, at least 95 %). Exit code 1: an interval of time or of the
+# broker's CPU time lies outside 0.9 to 1.1; 3: one crosses an end, so more SETS or a quieter machine are needed.
 set -eu
 weighbridge=${1:-target/release/weighbridge}
 here=$(dirname "$0")
-turns=${TURNS:-7}
+sets=${SETS:-16}
 bytes=100
-for program in cc dbus-daemon jq taskset; do
+for program in cc dbus-daemon jq taskset mkfifo; do
     command -v "$program" > /dev/null || { echo "skipped: $program is not installed" >&2; exit 0; }
 done
 work=$(mktemp -d)
 name="weighbridge-agreement-$$"
-daemon=
-trap '[ -z "$daemon" ] || kill "$daemon" 2> /dev/null; rm -rf "$work"' EXIT INT TERM
-cc -O2 -o "$work/pingpong" "$here/pingpong.c"
+pids=
+# shellcheck disable=SC2086
+trap '[ -z "$pids" ] || kill $pids 2> /dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')
 taskset -c "$cpu" dbus-daemon --session --nofork --nopidfile --address="unix:abstract=$name" 2> /dev/null &
 daemon=$!
+pids=$daemon
 until grep -q "@$name" /proc/net/unix; do
     kill -0 "$daemon" 2> /dev/null || { echo "error: dbus-daemon does not start" >&2; exit 2; }
     sleep 0.05
 done
 
-median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
-# Nanoseconds on a CPU.
-spent() { cut -d' ' -f1 "/proc/$daemon/schedstat"; }
-count=100
-for turn in $(seq $turns); do
-    before=$(spent)
-    "$work/pingpong" "$name" $count $bytes "$cpu" | cut -d' ' -f1 >> "$work/theirs"
-    # 202 parts with the one that is dropped; joining costs the broker about as much as ten calls.
-    awk "BEGIN { print ($(spent) - $before) / (202 * $count + 10) }" >> "$work/their_broker"
-    "$weighbridge" run roundtrip/dbus-daemon/$bytes/same-cpu --alone --cpus "$cpu" --max-runs 3 --quiet \
-        --html none --out "$work/$turn.jsonl" > /dev/null
-    jq 'select(.kind == "summary") | .median' "$work/$turn.jsonl" >> "$work/ours"
-    jq 'select(.kind == "summary") | .beside.broker.cpu_ns' "$work/$turn.jsonl" >> "$work/our_broker"
-done
-compare() {
-    theirs=$(median < "$work/$2") ours=$(median < "$work/$3")
-    awk -v what="$1" -v theirs="$theirs" -v ours="$ours" 'BEGIN {
-        ratio = ours / theirs; verdict = ratio > 0.9 && ratio < 1.1 ? "agrees" : "outside 0.9 to 1.1"
-        printf "%-34s pingpong.c %8.0f ns   weighbridge %8.0f ns   ratio %.3f   %s\n", what, theirs, ours, ratio, verdict
-        exit ratio <= 0.9 || ratio >= 1.1
-    }'
-}
-failed=0
-compare "round trip, $bytes B, one CPU" theirs ours || failed=1
-compare "CPU time of dbus-daemon for a call" their_broker our_broker || failed=1
-if command -v dbus-test-tool > /dev/null; then
-    export DBUS_SESSION_BUS_ADDRESS="unix:abstract=$name"
-    taskset -c "$cpu" dbus-test-tool echo --name=org.weighbridge.Echo &
-    echo=$!
-    until dbus-send --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.GetNameOwner string:org.weighbridge.Echo \
-        > /dev/null 2>&1; do sleep 0.05; done
-    before=$(spent)
-    began=$(date +%s%N)
-    taskset -c "$cpu" dbus-test-tool spam --dest=org.weighbridge.Echo --count=20000 --payload=x > /dev/null
-    awk "BEGIN { printf \"%-34s %.0f ns, %.0f ns of it CPU time of dbus-daemon\n\", \"dbus-test-tool spam, a call\", ($(date +%s%N) - $began) / 20000, \
-        ($(spent) - $before) / 20000 }"
-    kill "$echo"
+cc -O2 -o "$work/sockets" "$here/sockets.c"
+mkfifo "$work/sockets.in" "$work/sockets.out"
+"$work/sockets" "$name" $bytes "$cpu" "$daemon" < "$work/sockets.in" > "$work/sockets.out" &
+pids="$pids $!"
+exec 3> "$work/sockets.in" 4< "$work/sockets.out"
+sides="raw sockets"
+if ! pkg-config --exists dbus-1 2> /dev/null; then
+    echo "skipped: client=libdbus needs pkg-config and the package libdbus-1-dev" >&2
+elif ! "$weighbridge" plan "roundtrip/dbus-daemon/$bytes/same-cpu/client=libdbus" > "$work/plan" 2>&1 || grep -q build.sh "$work/plan"; then
+    echo "skipped: client=libdbus needs what crates/dbus-lab/clients/build.sh makes" >&2
+else
+    # shellcheck disable=SC2046
+    cc -O2 $(pkg-config --cflags dbus-1) -o "$work/libdbus" "$here/libdbus.c" $(pkg-config --libs dbus-1)
+    mkfifo "$work/libdbus.in" "$work/libdbus.out"
+    "$work/libdbus" "unix:abstract=$name" $bytes "$cpu" "$daemon" < "$work/libdbus.in" > "$work/libdbus.out" &
+    pids="$pids $!"
+    exec 5> "$work/libdbus.in" 6< "$work/libdbus.out"
+    sides="raw sockets client=libdbus libdbus"
 fi
-exit $failed
+
+# A block of the laboratory: as blocks.h prints it.
+laboratory() {
+    rm -f "$work/record.jsonl"
+    "$weighbridge" run "roundtrip/dbus-daemon/$bytes/same-cpu$1/time=each" --alone --no-system-calls --cpus "$cpu" --max-runs 1 --quiet \
+        --html none --out "$work/record.jsonl" > "$work/said" 2>&1 || { cat "$work/said" >&2; return 1; }
+    jq -rs '[(.[] | select(.kind == "summary") | .distribution.percentiles[] | select(.p == 0.5) | .ns)] + [.[] | select(.kind == "run") | .roles[].per_op |
+        .cpu_ns, .voluntary_switches + .involuntary_switches] | @tsv' "$work/record.jsonl"
+}
+# A block of a side.
+block() {
+    case $1 in
+    raw) laboratory "" ;;
+    client=libdbus) laboratory "/client=libdbus" ;;
+    sockets) echo block >&3; read -r line <&4; echo "$line" ;;
+    libdbus) echo block >&5; read -r line <&6; echo "$line" ;;
+    esac
+}
+backwards=$(for side in $sides; do echo "$side"; done | sed '1!G; h; $!d')
+for set in $(seq "$sets"); do
+    for side in $sides $backwards; do
+        figures=$(block "$side")
+        [ -n "$figures" ] || { echo "error: no figures of $side" >&2; exit 2; }
+        echo "$set $side $figures" >> "$work/blocks"
+    done
+done
+
+awk -v sets="$sets" -v bytes="$bytes" '
+    function sorted(values, count,   i, j, value) {
+        for (i = 2; i <= count; i++) {
+            value = values[i]
+            for (j = i - 1; j >= 1 && values[j] > value; j--) values[j + 1] = values[j]
+            values[j + 1] = value
+        }
+    }
+    function middle(values, count) {
+        sorted(values, count)
+        return (values[int((count + 1) / 2)] + values[int(count / 2) + 1]) / 2
+    }
+    # The largest rank from either end between which the median lies with 95 %; 0 where there are too few.
+    function rank(count,   k, term, tail) {
+        term = 0.5 ^ count
+        for (k = 0; tail + term <= 0.025; k++) { tail += term; term *= (count - k) / (k + 1) }
+        return k
+    }
+    # Of column `column`: how a side compares with another, and whether it must agree.
+    function compare(what, side, other, column, must,   set, count, values, low, high, ranks, verdict) {
+        for (set = 1; set <= sets; set++) values[++count] = (logs[set, side, column] - logs[set, other, column]) / 2
+        low = high = middle(values, count)
+        ranks = rank(count)
+        verdict = ""
+        if (ranks) { low = values[ranks]; high = values[count + 1 - ranks] }
+        if (must) {
+            if (ranks && low > log(0.9) && high < log(1.1)) verdict = "agrees"
+            else if (ranks && (high < log(0.9) || low > log(1.1))) { verdict = "outside 0.9 to 1.1"; if (status != 1) status = 1 }
+            else { verdict = "not settled"; if (!status) status = 3 }
+        }
+        printf "%-16s %-14s / %-14s %.3f (%.3f to %.3f)  %s\n", what, side, other, exp(middle(values, count)), exp(low), exp(high), verdict
+    }
+    {
+        if (!($2 in seen)) { seen[$2]; order[++sides] = $2 }
+        turns[$2]++
+        for (column = 3; column <= 9; column++) {
+            all[$2, column, turns[$2]] = $column
+            logs[$1, $2, column] += log($column > 0 ? $column : 1e-9)
+        }
+    }
+    END {
+        printf "A call and its reply, %d bytes each way, client, server and dbus-daemon on one CPU: medians of %d blocks of each side\n", bytes, 2 * sets
+        printf "%-16s %9s | %9s %9s %9s | %8s %8s %8s\n", "side", "ns", "client", "server", "broker", "client", "server", "broker"
+        printf "%-16s %9s | %29s | %26s\n", "", "", "CPU time, ns", "context switches"
+        for (side = 1; side <= sides; side++) {
+            for (column = 3; column <= 9; column++) {
+                for (turn = 1; turn <= turns[order[side]]; turn++) values[turn] = all[order[side], column, turn]
+                figure[column] = middle(values, turns[order[side]])
+            }
+            printf "%-16s %9.0f | %9.0f %9.0f %9.0f | %8.2f %8.2f %8.2f\n", order[side], figure[3], figure[4], figure[6], figure[8], figure[5], \
+                figure[7], figure[9]
+        }
+        printf "\nRatios, with their intervals from %d sets\n", sets
+        compare("round trip", "raw", "sockets", 3, 1)
+        compare("broker, CPU time", "raw", "sockets", 8, 1)
+        if (sides > 2) {
+            compare("round trip", "client=libdbus", "libdbus", 3, 1)
+            compare("broker, CPU time", "client=libdbus", "libdbus", 8, 1)
+            compare("the library", "client=libdbus", "raw", 3, 0)
+            compare("the library", "libdbus", "sockets", 3, 0)
+        }
+        exit status
+    }' "$work/blocks"

@@ -17,6 +17,7 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::params::CaseParams;
 
 use crate::handed::Handed;
+use crate::libraries;
 
 /// Which broker, as a type: a mechanism is one.
 pub trait Kind: 'static {
@@ -92,7 +93,7 @@ fn cpus(host: &Host, params: &CaseParams) -> Result<Vec<u32>, Unsupported> {
 /// Can the broker of a case run here?
 ///
 /// # Errors
-/// It is not installed, or there is no CPU for it.
+/// It is not installed, there is no CPU for it, or the library of the roles is not there.
 pub fn fit(program: Program, host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if program.path().is_none() {
         return Err(Unsupported(brokers::Error::Missing(program).to_string()));
@@ -100,7 +101,8 @@ pub fn fit(program: Program, host: &Host, params: &CaseParams) -> Result<(), Uns
     if params.axis(NICE.name).contains(':') {
         return Err(Unsupported("broker-nice takes one value: there is one broker".into()));
     }
-    cpus(host, params).map(drop)
+    cpus(host, params)?;
+    libraries::fit(params)
 }
 
 /// A broker that runs. Dropped, it is killed.
@@ -135,8 +137,12 @@ impl Running {
 
     /// What a role is handed that sends to `partner` over this socket.
     pub fn handed(&self, sockets: impl IntoIterator<Item = OwnedFd>, partner: &str) -> EndResources {
-        let handed =
-            Handed { pid: self.broker.pid(), version: version(self.program).into(), partner: partner.into() };
+        let handed = Handed {
+            pid: self.broker.pid(),
+            version: version(self.program).into(),
+            partner: partner.into(),
+            address: self.broker.address().into(),
+        };
         EndResources { words: handed.into_words(), ..EndResources::of(sockets) }
     }
 }
@@ -164,18 +170,27 @@ pub fn place(resources_by_role: &[EndResources], host: &Host, params: &CaseParam
     Ok(())
 }
 
-/// The entry of what goes through a broker: the coordinator places the broker, and what it does is counted beside the roles.
+/// The entry of what goes through a broker: the coordinator places the broker, and what it does is counted beside the roles. The
+/// second target, where there is one, is the same with a library in place of our own bytes.
 macro_rules! through_a_broker {
     ($target:expr) => {
+        through_a_broker!($target, $target)
+    };
+    ($target:expr, $by_library:expr) => {
         Target {
             create: |host, params| {
-                let resources_by_role = ($target.create)(host, params)?;
+                let target =
+                    if $crate::libraries::Client::of(params).is_raw() { $target } else { $by_library };
+                let resources_by_role = (target.create)(host, params)?;
                 $crate::broker::place(&resources_by_role, host, params)?;
                 Ok(resources_by_role)
             },
             drive: |pattern, resources, params, cx| {
                 cx.count_beside("broker", $crate::handed::Handed::of(&resources)?.pid)?;
-                ($target.drive)(pattern, resources, params, cx)
+                $crate::libraries::count_threads(params);
+                let target =
+                    if $crate::libraries::Client::of(params).is_raw() { $target } else { $by_library };
+                (target.drive)(pattern, resources, params, cx)
             },
             ..$target
         }

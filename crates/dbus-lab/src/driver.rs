@@ -2,6 +2,7 @@
 //!
 //! With `pause-us` the client sleeps before each, so that the broker has nothing to do and sleeps too: what a message costs a bus at rest.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -22,10 +23,11 @@ use weighbridge_lab::shared::Step;
 use crate::broker::{self, Kind, Place, Running, through_a_broker};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, PATH};
 use crate::handed::Handed;
+use crate::libraries::{self, Client, Role};
 
 /// The entry of a broker that is asked itself in the catalogue.
 pub const fn target<K: Kind>() -> Target {
-    through_a_broker!(inner::<K>())
+    through_a_broker!(inner::<K>(), by_library::<K>())
 }
 
 const SOLO: PatternInfo = PatternInfo {
@@ -44,7 +46,7 @@ const fn inner<K: Kind>() -> Target {
         about: K::ABOUT,
         caps: Caps::NONE,
         waits: client::WAITS,
-        axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE, client::READ_BYTES],
+        axes: &[Method::AXIS, PAUSE, Place::AXIS, broker::NICE, Client::AXIS, client::READ_BYTES],
         patterns: &[SOLO],
         fit: fit::<K>,
         create: |_, params| create::<K>(params),
@@ -63,13 +65,34 @@ const PAUSE: Axis = Axis {
         operation, not in what the broker does",
 };
 
+/// The same, with a library that calls.
+const fn by_library<K: Kind>() -> Target {
+    Target {
+        create: |_, _| {
+            let running = Running::start(K::PROGRAM)?;
+            let client = running.handed([], "");
+            Ok(vec![EndResources { guard: Some(Box::new(running)), ..client }])
+        },
+        drive: |_, resources, params, cx| drive_by_library(&resources, params, cx),
+        ..inner::<K>()
+    }
+}
+
 fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
     if params.choice::<Method>() == Method::Signal && params.count(PAUSE) == 0 {
         let why = "nothing tells when a signal to nobody has passed; give call=signal a pause, such as pause-us=1000";
         return Err(Unsupported(why.into()));
     }
+    let method = params.choice::<Method>();
+    if !Client::of(params).is_raw() && (method.calls().is_none() || params.count(PAUSE) > 0) {
+        let why = "a library makes plain calls without a pause; call=name, connect, relay, signal and pause-us are for client=raw";
+        return Err(Unsupported(why.into()));
+    }
     broker::fit(K::PROGRAM, host, params)
 }
+
+/// Operations before anything is timed.
+const VERIFIED: usize = 16;
 
 choice! {
     /// What is done.
@@ -88,10 +111,27 @@ choice! {
         client itself; signal: a broadcast to nobody"
 }
 
+/// A method of the broker, and its argument.
+type Call = (&'static CStr, Option<&'static CStr>);
+
+/// What the broker is called in calls that ask for a name.
+const BROKER: &CStr = c"org.freedesktop.DBus";
+const RULE: &CStr = c"type='signal',interface='org.weighbridge.Lab',path='/org/weighbridge/Lab'";
+
 impl Method {
+    /// The calls that a library makes in turn: those with at most one text as their argument, of which each has an answer.
+    fn calls(self) -> Option<&'static [Call]> {
+        match self {
+            Method::GetId => Some(&[(c"GetId", None)]),
+            Method::NameHasOwner => Some(&[(c"NameHasOwner", Some(BROKER))]),
+            Method::GetNameOwner => Some(&[(c"GetNameOwner", Some(BROKER))]),
+            Method::Match => Some(&[(c"AddMatch", Some(RULE)), (c"RemoveMatch", Some(RULE))]),
+            Method::Name | Method::Connect | Method::Relay | Method::Signal => None,
+        }
+    }
+
     /// The messages that are sent in turn by a connection of this name.
     fn messages(self, own_name: &str) -> io::Result<Vec<Vec<u8>>> {
-        const RULE: &str = "type='signal',interface='org.weighbridge.Lab',path='/org/weighbridge/Lab'";
         const DO_NOT_QUEUE: u32 = 4;
         let call = |member, body| {
             let call = Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER);
@@ -99,11 +139,8 @@ impl Method {
         };
         let text = |text: &str| Body::default().text(text);
         let empty = || Body::default().blob(&[]);
+        let as_text = |text: &'static CStr| text.to_str().expect("it is ASCII");
         let messages = match self {
-            Method::GetId => vec![call("GetId", Body::default())],
-            Method::NameHasOwner => vec![call("NameHasOwner", text(DRIVER))],
-            Method::GetNameOwner => vec![call("GetNameOwner", text(DRIVER))],
-            Method::Match => vec![call("AddMatch", text(RULE)), call("RemoveMatch", text(RULE))],
             Method::Name => {
                 vec![
                     call("RequestName", text(INTERFACE).u32(DO_NOT_QUEUE)),
@@ -116,6 +153,13 @@ impl Method {
                 vec![message.flags(FLAG_NO_REPLY_EXPECTED).body(empty())]
             }
             Method::Signal => vec![Builder::signal(PATH, INTERFACE, MEMBER).body(empty())],
+            Method::GetId | Method::NameHasOwner | Method::GetNameOwner | Method::Match => {
+                let calls = self.calls().expect("a library makes it too").iter();
+                let body = |argument: &Option<&'static CStr>| {
+                    argument.map_or(Body::default(), |of| text(as_text(of)))
+                };
+                calls.map(|(member, argument)| call(as_text(member), body(argument))).collect()
+            }
         };
         messages.iter().map(|message| message.build(1).map_err(io::Error::other)).collect()
     }
@@ -137,7 +181,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     cx.set_step(Step::Attach);
     let handed = Handed::of(&resources)?;
     let method = params.choice::<Method>();
-    let mut client = Client {
+    let mut client = Caller {
         method,
         pause: Some(Duration::from_micros(params.count(PAUSE) as u64)).filter(|pause| !pause.is_zero()),
         incoming: match method {
@@ -153,7 +197,7 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     cx.set_step(Step::Prefault);
     client.incoming.prefault()?;
     cx.set_step(Step::Verify);
-    for _ in 0..16 {
+    for _ in 0..VERIFIED {
         client.operate()?;
     }
     cx.lead_alone(|ops| {
@@ -165,7 +209,30 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     client::facts(&client.socket, &handed.version)
 }
 
-struct Client {
+fn drive_by_library(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
+    cx.set_step(Step::Attach);
+    let handed = Handed::of(resources)?;
+    let mut connected = Client::of(params).connect(&handed.address, Role::Asker, "")?;
+    let mut calls = params.choice::<Method>().calls().expect("the case fits").iter().cycle();
+    let mut call = || {
+        let (method, argument) = calls.next().expect("a method has at least one call");
+        connected.ask(method, *argument)
+    };
+    cx.set_step(Step::Verify);
+    for _ in 0..VERIFIED {
+        call()?;
+    }
+    cx.lead_alone(|ops| {
+        for _ in 0..ops {
+            call()?;
+        }
+        Ok(Tally::default())
+    })?;
+    libraries::facts(&*connected, &handed.version)
+}
+
+/// Writes and reads the bytes of messages itself.
+struct Caller {
     method: Method,
     pause: Option<Duration>,
     socket: OwnedFd,
@@ -177,7 +244,7 @@ struct Client {
     serial: u32,
 }
 
-impl Client {
+impl Caller {
     /// One operation, and its answer where it has one.
     #[inline]
     fn operate(&mut self) -> io::Result<()> {

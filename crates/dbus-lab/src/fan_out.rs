@@ -18,13 +18,15 @@ use weighbridge_record::PerOp;
 use crate::broker::{self, Kind, Place, Running, through_a_broker};
 use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
 use crate::handed::Handed;
+use crate::libraries::Client;
+use crate::libraries::signals::SignalsByLibrary;
 
 /// The entry of a broker that reaches many in the catalogue.
 pub const fn target<K: Kind>() -> Target {
     Target {
         counter_check: check,
         in_suites: InSuites::Never("a broker takes part; brokers have suites of their own"),
-        ..through_a_broker!(fan_out::target::<Signals<K>>())
+        ..through_a_broker!(fan_out::target::<Signals<K>>(), fan_out::target::<SignalsByLibrary<K>>())
     }
 }
 
@@ -69,7 +71,8 @@ impl<K: Kind> Multicast for Signals<K> {
     const ABOUT: &'static str = K::ABOUT;
     const CAPS: Caps = Caps::PAYLOAD;
     const WAITS: &'static [Wait] = client::WAITS;
-    const AXES: &'static [Axis] = &[Place::AXIS, broker::NICE, READ_BYTES, RULES, RulesBy::AXIS];
+    const AXES: &'static [Axis] =
+        &[Place::AXIS, broker::NICE, Client::AXIS, READ_BYTES, RULES, RulesBy::AXIS];
     type Sender = Sender;
     type Receiver = Receiver;
 
@@ -81,6 +84,11 @@ impl<K: Kind> Multicast for Signals<K> {
             return Err(Unsupported(format!(
                 "{rules} match rules are more than the {MOST_RULES} that a private broker is given; use fewer rules"
             )));
+        }
+        if rules > 0 && !Client::of(params).is_raw() {
+            return Err(Unsupported(
+                "further match rules are added with client=raw only; leave out rules or client".into(),
+            ));
         }
         let queued = (burst(params) as usize)
             .saturating_mul(params.payload_bytes + HEADER_BYTES)
@@ -154,7 +162,8 @@ fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
             anomalies.push(format!(
                 "{switches:.1} context switches a signal on one CPU, where the broker, {receivers} receivers and the sender need {least}"
             ));
-        } else if switches > 1.5 * least {
+        // Threads of a library switch among themselves.
+        } else if switches > 1.5 * least && Client::of(params).is_raw() {
             anomalies.push(format!(
                 "{switches:.1} context switches a signal on one CPU, where {least} suffice: receivers run before the broker has sent to all \
                  of them"

@@ -14,13 +14,15 @@ pub struct Handed {
     pub version: String,
     /// Unique name of the connection to which this role sends, where it sends to one.
     pub partner: String,
+    /// Address of the broker, for a library that connects by itself.
+    pub address: String,
 }
 
 impl Handed {
     /// As numbers: the process, then each text with its length in front.
     pub fn into_words(self) -> Vec<u64> {
         let mut words = vec![self.pid.into()];
-        for text in [self.version, self.partner] {
+        for text in [self.version, self.partner, self.address] {
             words.push(text.len() as u64);
             words.extend(text.bytes().map(u64::from));
         }
@@ -38,7 +40,7 @@ impl Handed {
 
     fn read(words: &mut dyn Iterator<Item = u64>) -> Option<Handed> {
         let pid = u32::try_from(words.next()?).ok()?;
-        Some(Handed { pid, version: text(words)?, partner: text(words)? })
+        Some(Handed { pid, version: text(words)?, partner: text(words)?, address: text(words)? })
     }
 }
 
@@ -54,7 +56,12 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_comes_back_and_anything_else_is_refused() {
-        let handed = Handed { pid: 77, version: "1.14.10".into(), partner: ":1.2".into() };
+        let handed = Handed {
+            pid: 77,
+            version: "1.14.10".into(),
+            partner: ":1.2".into(),
+            address: "unix:abstract=a".into(),
+        };
         let words = handed.clone().into_words();
         let of = |words: &[u64]| Handed::of(&EndResources { words: words.into(), ..EndResources::default() });
         assert_eq!(of(&words).unwrap(), handed);

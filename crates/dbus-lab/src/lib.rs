@@ -2,7 +2,8 @@
 //!
 //! The coordinator starts the broker ([`weighbridge_dbus_brokers`]), connects once for each role, adds the match rules, and hands each role
 //! a socket that is authenticated and has said Hello. The broker ends with the run, whatever ends that. The roles write and read the bytes
-//! of messages themselves (`client` module), so that the broker is measured and no library. What the broker does for each operation is
+//! of messages themselves (`client` module), so that the broker is measured and no library; a case may ask for a library in their place
+//! (`libraries` module). What the broker does for each operation is
 //! counted beside the roles, under the name `broker`.
 //!
 //! The program hands [`FAMILIES`] and [`SUITES`] to the laboratory at its start.
@@ -14,6 +15,7 @@ mod driver;
 mod fan_in;
 mod fan_out;
 mod handed;
+mod libraries;
 mod pair;
 mod suites;
 

@@ -21,7 +21,7 @@ const HALF_DECADES: &[u64] =
 
 const PING_PONG: Suite = Suite {
     name: "dbus-ping-pong",
-    about: "calls through each broker by size, and with reads of 2 KiB, as dbus-ping-pong was published in 2010 and 2011",
+    about: "calls through each broker by size, with reads of 2 KiB, and by library, as dbus-ping-pong was published in 2010 and 2011",
     timing: TIMING,
     budget: Duration::from_secs(240),
     precision: 0.05,
@@ -32,8 +32,14 @@ const PING_PONG: Suite = Suite {
         Group::of(&["roundtrip"], DAEMON, Sizes::These(&[1]), &["two-cpus"]),
         Group::of(&["roundtrip"], DAEMON, Sizes::These(HALF_DECADES), ONE_CPU)
             .with(&[("read-bytes", &["2048"])]),
+        // The ends of 2010 and 2011 went through libdbus.
+        Group::of(&["roundtrip"], DAEMON, Sizes::These(CLIENT_SIZES), ONE_CPU)
+            .with(&[("client", &["libdbus", "sd-bus", "gdbus", "zbus"])]),
     ],
 };
+
+/// Of the half decades.
+const CLIENT_SIZES: &[u64] = &[1, 1000, 100_000];
 
 /// The message of 2011 had 277 bytes with its header.
 const SIGNAL_BYTES: &[u64] = &[128];

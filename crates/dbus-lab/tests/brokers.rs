@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
+#[path = "common/broker_killed.rs"]
+mod broker_killed;
 #[path = "../../lab/tests/conformance/carrying.rs"]
 #[allow(dead_code, reason = "the laboratory's own tests use the rest")]
 mod carrying;
@@ -27,10 +29,9 @@ use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::Trial;
-use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_dbus_brokers::{Error, Program};
 use weighbridge_lab::catalogue;
 use weighbridge_lab::contract::{Prepared, Target};
@@ -42,11 +43,8 @@ use weighbridge_lab::planner::Timing;
 use weighbridge_lab::summary;
 use weighbridge_record::CaseId;
 
+use broker_killed::{LONG, brokers, until};
 use runs::{Promises, SHORT};
-
-/// Long enough to be killed in.
-const LONG: Timing =
-    Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
 
 fn main() -> ExitCode {
     catalogue::add(weighbridge_dbus_lab::FAMILIES);
@@ -60,7 +58,9 @@ fn main() -> ExitCode {
 const OF_PAIRS: Promises = &[
     ("runs_where_the_case_says_and_is_counted_beside_the_roles", placed_and_counted),
     ("takes_turns_with_a_hub", takes_turns),
-    ("a_broker_that_is_killed_is_a_failure", broker_killed),
+    ("a_broker_that_is_killed_is_a_failure", |host, target| {
+        broker_killed::broker_killed(host, &case(host, CaseId::new("roundtrip", target.id, 64, "free")));
+    }),
     ("dies_with_its_coordinator", coordinator_killed),
     ("what_it_does_not_carry_is_refused_with_the_limit", refusals),
 ];
@@ -144,12 +144,6 @@ fn case(host: &Host, id: CaseId) -> Prepared {
     runs::prepare(host, &id).unwrap()
 }
 
-/// Processes of a broker that hang below this one.
-fn brokers(target: &Target) -> Vec<i32> {
-    let name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    runs::children().into_iter().filter(|pid| name(*pid).trim() == target.id).collect()
-}
-
 /// The broker's part of a round trip is two receptions and two sends.
 fn placed_and_counted(host: &Host, target: &'static Target) {
     for placement in runs::PLACEMENTS {
@@ -203,7 +197,7 @@ fn watched<T: Send>(
             while !is_over.load(Ordering::Relaxed) {
                 // Peers are started when the broker is where it shall be.
                 if let [_, ..] = runs::peers()[..]
-                    && let Some(seen) = brokers(case.target).first().and_then(|pid| look(*pid))
+                    && let Some(seen) = brokers(case.target.id).first().and_then(|pid| look(*pid))
                 {
                     return Some(seen);
                 }
@@ -244,37 +238,6 @@ fn takes_turns(host: &Host, target: &'static Target) {
             other => panic!("{}: {other:?}", pattern.id),
         }
     }
-}
-
-fn kill(pid: i32) {
-    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
-}
-
-/// Waits until it is so, or says that it did not come to be.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "not {what} in a minute");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn broker_killed(host: &Host, target: &'static Target) {
-    let case = case(host, CaseId::new("roundtrip", target.id, 64, "free"));
-    let outcome = thread::scope(|scope| {
-        scope.spawn(|| {
-            until("started", || !brokers(target).is_empty() && runs::peers().len() == 2);
-            brokers(target).into_iter().for_each(kill);
-        });
-        runs::run(host, &case, LONG)
-    });
-    let Outcome::Failed { why, .. } = outcome else { panic!("{outcome:?}") };
-    assert!(
-        ["the broker closed the connection", "is gone", "Connection reset", "Broken pipe"]
-            .iter()
-            .any(|words| why.contains(words)),
-        "{why}"
-    );
 }
 
 const COORDINATE: &str = "coordinate";

@@ -19,6 +19,7 @@ pub use noise::SystemNoise;
 pub use pressure::{Throttling, cpu_pressure_ns};
 pub use process::ProcessCounters;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -45,13 +46,27 @@ pub struct ThreadCounters {
     pub kernel_ns: u64,
 }
 
+thread_local! {
+    static COUNTS_PROCESS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on what the calling thread reads of itself ([`ThreadCounters::read`]) is that of all threads of its process: for a thread
+/// whose work is partly done by threads of a library.
+pub fn count_whole_process() {
+    COUNTS_PROCESS.set(true);
+}
+
 impl ThreadCounters {
-    /// The counters of the calling thread. Two system calls, no allocation.
+    /// The counters of the calling thread, or of its process after [`count_whole_process`]. Two system calls, no allocation.
     pub fn read() -> ThreadCounters {
-        // SAFETY: all bits zero is a valid `rusage`, and the call fills it; for RUSAGE_THREAD it cannot fail.
+        let (whose, cpu_ns): (_, fn() -> u64) = match COUNTS_PROCESS.get() {
+            false => (libc::RUSAGE_THREAD, clock::thread_cpu_ns),
+            true => (libc::RUSAGE_SELF, clock::process_cpu_ns),
+        };
+        // SAFETY: all bits zero is a valid `rusage`, and the call fills it; for RUSAGE_THREAD and RUSAGE_SELF it cannot fail.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+            libc::getrusage(whose, &mut usage);
             usage
         };
         ThreadCounters {
@@ -59,7 +74,7 @@ impl ThreadCounters {
             involuntary_switches: usage.ru_nivcsw as u64,
             minor_faults: usage.ru_minflt as u64,
             major_faults: usage.ru_majflt as u64,
-            cpu_ns: clock::thread_cpu_ns(),
+            cpu_ns: cpu_ns(),
             user_ns: nanos(usage.ru_utime),
             kernel_ns: nanos(usage.ru_stime),
         }
@@ -236,6 +251,23 @@ mod tests {
         other.join().unwrap();
         let ours = ThreadCounters::read().since(&before).voluntary_switches;
         assert!(ours < 100, "{ours}");
+    }
+
+    #[test]
+    fn a_thread_that_counts_its_process_counts_other_threads_too() {
+        std::thread::spawn(|| {
+            count_whole_process();
+            let before = ThreadCounters::read();
+            let other = std::thread::spawn(|| {
+                let before = ThreadCounters::read();
+                sleep_until(|| ThreadCounters::read().since(&before).voluntary_switches >= 200);
+            });
+            other.join().unwrap();
+            let counted = ThreadCounters::read().since(&before);
+            assert!(counted.voluntary_switches >= 200 && counted.cpu_ns > 0, "{counted:?}");
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -81,6 +81,30 @@ fn skips(record: &Record<'_>) -> Vec<String> {
 const HALF_DECADES: [u64; 15] =
     [1, 3, 10, 31, 100, 316, 1000, 3162, 10_000, 31_622, 100_000, 316_227, 1_000_000, 3_162_277, 10_000_000];
 
+/// Of the half decades, where libraries are compared.
+const CLIENT_SIZES: [u64; 3] = [1, 1000, 100_000];
+const LIBRARIES: [&str; 4] = ["libdbus", "sd-bus", "gdbus", "zbus"];
+
+/// A call through dbus-daemon by each library.
+fn by_library(record: &Record<'_>) -> Table {
+    let call = |bytes, axes: &[(&str, &str)]| {
+        figure(found(record, &case("roundtrip", "dbus-daemon", bytes, "same-cpu", axes)), micros)
+    };
+    let row = |bytes: u64| {
+        [bytes.to_string(), call(bytes, &[])]
+            .into_iter()
+            .chain(LIBRARIES.map(|library| call(bytes, &[("client", library)])))
+            .collect()
+    };
+    Table {
+        title: "the same through dbus-daemon by what writes and reads the messages, µs".into(),
+        heads: heads(["bytes", "our own\nbytes"].into_iter().chain(LIBRARIES)),
+        rows: CLIENT_SIZES.map(row).to_vec(),
+        labels: 0,
+        after: Vec::new(),
+    }
+}
+
 pub(super) fn ping_pong(record: &Record<'_>) -> Section {
     let call =
         |broker: &str, bytes, place: &str| found(record, &case("roundtrip", broker, bytes, place, &[]));
@@ -139,7 +163,7 @@ pub(super) fn ping_pong(record: &Record<'_>) -> Section {
     Section {
         title: "dbus-ping-pong, 2010 and 2011".into(),
         about: vec![PUBLISHED.into(), record.machine()],
-        tables: vec![sizes, then],
+        tables: vec![sizes, by_library(record), then],
         notes: [vec![RAW.into(), NOT_A_RACE.into()], skips(record)].concat(),
     }
 }

@@ -2,29 +2,14 @@
  * check of the case roundtrip/dbus-daemon. Shares no code with the laboratory, and writes its messages by its own reading of the
  * D-Bus Specification.
  *
- * pingpong SOCKET COUNT BYTES CPU: SOCKET is the name of a socket in the abstract namespace. Prints the nanoseconds of a call,
- * the median over 201 parts of COUNT calls each; the first part is dropped.
+ * sockets SOCKET BYTES CPU BROKER: the name of the broker's socket in the abstract namespace, and its process id. See blocks.h.
  */
 #define _GNU_SOURCE
-#include <sched.h>
+#include "blocks.h"
+
 #include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
-
-#define PARTS 201
-
-static void fail(const char *what) {
-    perror(what);
-    exit(1);
-}
 
 struct message {
     unsigned char *bytes;
@@ -149,69 +134,69 @@ static int join(const char *name, char *unique) {
     return fd;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+static int fd;
+static struct message message;
+static uint32_t serial = 2;
+static long bytes;
+
+/* Every byte of the array at the end of a message must be 7. */
+static void check(const unsigned char *received, size_t len) {
+    for (const unsigned char *at = received + len - bytes; at < received + len; at++)
+        if (*at != 7) { fprintf(stderr, "a message is damaged\n"); exit(1); }
+}
+
+static void send_message(void) {
+    memcpy(message.bytes + 8, &serial, 4);
+    serial++;
+    memset(message.bytes + message.len - bytes, 7, bytes);
+    send_all(fd, message.bytes, message.len);
+}
+
+static void call(void) {
+    size_t len;
+    send_message();
+    unsigned char *reply = receive(fd, 2, &len);
+    check(reply, len);
+}
+
+static void serve(void) {
+    char caller[256] = {0};
+    size_t len, answered_at = 0;
+    for (;;) {
+        unsigned char *call = receive(fd, 1, &len);
+        check(call, len);
+        if (!*caller) {
+            /* The sender is a field that the broker added: 7, a string. */
+            const unsigned char mark[] = {7, 1, 's', 0};
+            unsigned char *field = memmem(call, len, mark, 4);
+            if (!field) fail("sender");
+            strncpy(caller, (char *)field + 8, sizeof caller - 1);
+            message = make(2, caller, "", 0x11223344, 0x55667788, bytes);
+            const uint32_t marked = 0x55667788;
+            answered_at = (unsigned char *)memmem(message.bytes, message.len, &marked, 4) - message.bytes;
+        }
+        memcpy(message.bytes + answered_at, call + 8, 4);
+        send_message();
+    }
 }
 
 int main(int count, char **arguments) {
-    if (count != 5) { fprintf(stderr, "pingpong SOCKET COUNT BYTES CPU\n"); return 2; }
-    long calls = atol(arguments[2]), bytes = atol(arguments[3]);
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET(atoi(arguments[4]), &cpus);
-    if (sched_setaffinity(0, sizeof cpus, &cpus)) fail("sched_setaffinity");
+    if (count != 5) { fprintf(stderr, "sockets SOCKET BYTES CPU BROKER\n"); return 2; }
+    bytes = atol(arguments[2]);
+    pin(atoi(arguments[3]));
     int names[2];
     if (pipe(names)) fail("pipe");
-    pid_t parent = getpid();
-    if (fork() == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) exit(1);
-        char unique[256] = {0}, caller[256] = {0};
-        int fd = join(arguments[1], unique);
-        if (write(names[1], unique, sizeof unique) != sizeof unique) fail("write");
-        size_t len;
-        /* The sender is a field that the broker added: 7, a string. */
-        struct message reply = {0};
-        size_t answered_at = 0;
-        for (uint32_t serial = 2;; serial++) {
-            unsigned char *call = receive(fd, 1, &len);
-            if (!*caller) {
-                const unsigned char mark[] = {7, 1, 's', 0};
-                unsigned char *field = memmem(call, len, mark, 4);
-                if (!field) fail("sender");
-                strncpy(caller, (char *)field + 8, sizeof caller - 1);
-                reply = make(2, caller, "", 0x11223344, 0x55667788, bytes);
-                const uint32_t marked = 0x55667788;
-                answered_at = (unsigned char *)memmem(reply.bytes, reply.len, &marked, 4) - reply.bytes;
-            }
-            memcpy(reply.bytes + answered_at, call + 8, 4);
-            memcpy(reply.bytes + 8, &serial, 4);
-            send_all(fd, reply.bytes, reply.len);
-        }
+    char server[256] = {0}, unique[256];
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        die_with(parent);
+        fd = join(arguments[1], server);
+        if (write(names[1], server, sizeof server) != sizeof server) fail("write");
+        serve();
     }
-    char server[256], unique[256];
     if (read(names[0], server, sizeof server) != sizeof server) fail("read");
-    int fd = join(arguments[1], unique);
-    struct message call = make(1, server, "Ping", 2, 0, bytes);
-    double parts[PARTS];
-    uint32_t serial = 2;
-    for (int part = -1; part < PARTS; part++) {
-        struct timespec began, ended;
-        clock_gettime(CLOCK_MONOTONIC_RAW, &began);
-        for (long done = 0; done < calls; done++) {
-            size_t len;
-            memcpy(call.bytes + 8, &serial, 4);
-            serial++;
-            send_all(fd, call.bytes, call.len);
-            unsigned char *reply = receive(fd, 2, &len);
-            if (reply[len - 1] != 7 && bytes > 0) { fprintf(stderr, "a reply is damaged\n"); return 1; }
-        }
-        clock_gettime(CLOCK_MONOTONIC_RAW, &ended);
-        double ns = (ended.tv_sec - began.tv_sec) * 1e9 + (ended.tv_nsec - began.tv_nsec);
-        if (part >= 0) parts[part] = ns / calls;
-    }
-    qsort(parts, PARTS, sizeof *parts, ascending);
-    printf("%.0f ns/call\n", parts[PARTS / 2]);
+    fd = join(arguments[1], unique);
+    message = make(1, server, "Ping", 2, 0, bytes);
+    make_blocks(call, child, atoi(arguments[4]));
     return 0;
 }

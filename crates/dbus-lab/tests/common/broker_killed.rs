@@ -1,0 +1,58 @@
+//! Brokers that are killed in the middle of a run.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_lab::contract::Prepared;
+use weighbridge_lab::coordinator::Outcome;
+use weighbridge_lab::host::Host;
+use weighbridge_lab::planner::Timing;
+
+use crate::runs;
+
+/// Long enough to be killed in.
+pub const LONG: Timing =
+    Timing { sample_ns: 20_000_000, samples: 200, least_samples: 200, run_ns: 4_000_000_000 };
+
+/// Processes of a broker that hang below this one.
+pub fn brokers(name: &str) -> Vec<i32> {
+    let comm = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    runs::children().into_iter().filter(|pid| comm(*pid).trim() == name).collect()
+}
+
+/// Waits until it is so, or says that it did not come to be.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not {what} in a minute");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The broker of a round trip is killed once both roles are there: the run fails and says so.
+pub fn broker_killed(host: &Host, case: &Prepared) {
+    let broker = case.target.id;
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            until("started", || !brokers(broker).is_empty() && runs::peers().len() == 2);
+            for pid in brokers(broker) {
+                kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+            }
+        });
+        runs::run(host, case, LONG)
+    });
+    let Outcome::Failed { why, .. } = outcome else { panic!("{}: {outcome:?}", case.params.id) };
+    // Either an end was on the bus already, or it was about to connect.
+    let words = [
+        "the broker closed the connection",
+        "is gone",
+        "Connection reset",
+        "Connection refused",
+        "Broken pipe",
+        "onnect",
+        "Input/output error",
+    ];
+    assert!(words.iter().any(|words| why.contains(words)), "{}: {why}", case.params.id);
+}
