@@ -18,7 +18,7 @@ pub struct Roundtrip;
 
 choice! {
     /// Where the payload travels.
-    enum Direction { Both = "both", Request = "request" }
+    pub(super) enum Direction { Both = "both", Request = "request" }
     axis "direction", default Both: "the payload travels both ways, or the reply is empty (one byte where a mechanism cannot \
         send none)"
 }
@@ -86,9 +86,8 @@ pub(super) struct Trip {
 }
 
 impl Trip {
-    /// Of a case; where it has no axis `direction`, both ways carry the payload.
     pub(super) fn new(params: &CaseParams, caps: Caps) -> Trip {
-        let reply_bytes = match params.choice_if_declared().unwrap_or(Direction::Both) {
+        let reply_bytes = match params.choice() {
             Direction::Both => params.payload_bytes,
             Direction::Request => usize::from(caps.has(Caps::NEVER_EMPTY)),
         };

@@ -6,7 +6,8 @@
 
 use std::io;
 
-use super::roundtrip::{self, AFTERWARDS, FIRST, Trip};
+use super::roundtrip::{self, AFTERWARDS, Direction, FIRST, Trip};
+use crate::axis::Choice;
 use crate::contract::{Caps, EndResources, Endpoint, Facts, Mechanism, PatternInfo, Unit, Unsupported};
 use crate::ctx::{Batch, Ctx, Tally};
 use crate::params::CaseParams;
@@ -18,7 +19,7 @@ pub(super) const INFO: PatternInfo = PatternInfo {
     about: "one role has both ends and sends a message there and back: a round trip without a wait",
     needs: Caps::PAYLOAD.and(Caps::DUPLEX),
     roles: |_| vec!["worker"],
-    axes: &[],
+    axes: &[Direction::AXIS],
     unit: Unit::NanosPer("roundtrip"),
     is_symmetric: true,
 };
