@@ -47,4 +47,18 @@ pub mod names {
     pub const BYTES_BETWEEN_CPUS: &str = "bytes between CPUs";
     /// That a CPU which has nothing to do halts, and must be woken itself.
     pub const HALTS: &str = "halts";
+
+    /// All that an explanation can have.
+    pub const ALL: [&str; 10] = [
+        SYSTEM_CALLS,
+        COPIES,
+        OWN_WORK,
+        FURTHER_CALLS,
+        SWITCHES,
+        BLOCK_AND_WAKE,
+        PAGE_FAULTS,
+        CACHE_LINES,
+        BYTES_BETWEEN_CPUS,
+        HALTS,
+    ];
 }

@@ -2,6 +2,8 @@
 
 use weighbridge_record::Price;
 
+use crate::names;
+
 /// A question as it was typed: `switches-1`, `payload=65536`, `prices=other.jsonl`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
@@ -41,8 +43,20 @@ impl Asked {
         if !by.is_finite() {
             return Err(help());
         }
-        Ok(Asked::Count { part: text[..at].into(), by })
+        // Whether a case has the part is known later; that there is such a part at all, now.
+        let part = &text[..at];
+        let begins = |name: &&str| typed(name).starts_with(&typed(part));
+        if !names::ALL.iter().any(|name| begins(&name)) {
+            let all: Vec<String> = names::ALL.iter().map(|name| typed(name)).collect();
+            return Err(format!("no part is called `{part}`; the parts are {}", all.join(", ")));
+        }
+        Ok(Asked::Count { part: part.into(), by })
     }
+}
+
+/// A name as it is typed.
+fn typed(name: &str) -> String {
+    name.to_lowercase().replace(' ', "-")
 }
 
 /// What is otherwise, ready to be computed.
@@ -61,7 +75,6 @@ pub struct Change {
 /// # Errors
 /// A sentence with the names that there are.
 pub fn part_named<'a>(wanted: &str, names: impl Iterator<Item = &'a str> + Clone) -> Result<usize, String> {
-    let typed = |name: &str| name.to_lowercase().replace(' ', "-");
     let wanted = typed(wanted);
     if let Some(index) = names.clone().position(|name| typed(name) == wanted) {
         return Ok(index);
@@ -89,6 +102,7 @@ mod tests {
         for wrong in ["", "switches", "-1", "payload=x", "prices=", "switches-", "switches-inf"] {
             assert!(Asked::parse(wrong).unwrap_err().contains("payload=BYTES"), "{wrong}");
         }
+        assert!(Asked::parse("interrupts-1").unwrap_err().contains("the parts are system-calls, copies"));
     }
 
     #[test]

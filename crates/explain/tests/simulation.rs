@@ -225,9 +225,9 @@ fn what_if_questions_are_answered_by_the_same_prices() {
         assert!(low < answer.ns && answer.ns < high, "{answer:?}");
     }
     assert!(found.what_if[3].remarks[0].contains("as here: system calls"), "{:?}", found.what_if[3]);
-    let wrong = change("interrupts-1", Vec::new());
+    let wrong = change("halts-1", Vec::new());
     let why = explain(&session(&MECHANISMS, 1, 0.0), &subjects(&MECHANISMS), &[wrong], 1).unwrap_err();
-    assert!(why.contains("no part is called `interrupts`") && why.contains("switches"), "{why}");
+    assert!(why.contains("no part is called `halts`") && why.contains("switches"), "{why}");
 }
 
 #[test]

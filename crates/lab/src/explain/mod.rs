@@ -230,11 +230,14 @@ impl Session<'_, '_> {
             .iter()
             .filter_map(|(hub, sets)| Some((hub.clone(), hub_session(sets)?.median_ns)))
             .collect();
+        // What has far fewer sets than the rest, because they failed, would have an interval that is too narrow.
+        let most = self.groups.iter().map(|open| open.sets.len()).max().unwrap_or(0);
+        let has_enough = |open: &Open| !open.sets.is_empty() && 2 * open.sets.len() >= most;
         let has_hub = |open: &Open| open.hub.as_ref().is_none_or(|hub| hub_ns.contains_key(hub));
         let groups: Vec<Group> = self
             .groups
             .into_iter()
-            .filter(|open| !open.sets.is_empty() && has_hub(open))
+            .filter(|open| has_enough(open) && has_hub(open))
             .map(|open| Group {
                 hub: open.hub,
                 cases: open.cases.into_iter().map(|case| case.params.id).collect(),
