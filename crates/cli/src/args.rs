@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 
+use crate::explain::{self, ExplainArgs};
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
 pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
 use crate::{mistakes, output};
@@ -142,8 +143,8 @@ Examples:
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
     /// Say what the cost of a round trip is made of: counts times prices measured beside it, and what is left
-    #[command(after_help = crate::explain::AFTER_HELP)]
-    Explain(Box<crate::explain::ExplainArgs>),
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Box<Explain>),
     /// Read the output of other benchmark tools into a record
     #[command(after_help = after_import_help())]
     Import(Import),
@@ -390,6 +391,15 @@ pub struct Compare {
     /// Write only warnings to standard error, no progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// `weighbridge explain`
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    pub selection: Selection,
+    #[command(flatten)]
+    pub how: ExplainArgs,
 }
 
 /// `weighbridge check`

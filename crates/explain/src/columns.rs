@@ -61,8 +61,9 @@ impl Columns {
         subjects: &'a [Subject],
         left_out: Option<&'a CaseId>,
     ) -> impl Iterator<Item = &'a Subject> + 'a {
-        let is_other =
-            move |subject: &&Subject| left_out.is_none_or(|left_out| left_out.mechanism != subject.id().mechanism);
+        let is_other = move |subject: &&Subject| {
+            left_out.is_none_or(|left_out| left_out.mechanism != subject.id().mechanism)
+        };
         let counts = |subject: &&Subject| self.counts(subject).iter().any(|count| *count > 0.0);
         subjects.iter().filter(|subject| subject.place == self.place).filter(is_other).filter(counts)
     }
@@ -77,7 +78,9 @@ impl Columns {
         let mut rows = Vec::new();
         let mut right = Vec::new();
         for subject in self.cases(subjects, left_out) {
-            let (Some(cost), Some(direct)) = (costs.get(subject.id()), subject.direct_ns(costs)) else { continue };
+            let (Some(cost), Some(direct)) = (costs.get(subject.id()), subject.direct_ns(costs)) else {
+                continue;
+            };
             // In microseconds, so that all numbers are near 1.
             rows.push(self.counts(subject).iter().map(|count| 1000.0 * count / cost).collect::<Vec<f64>>());
             right.push((cost - direct) / cost);

@@ -253,7 +253,9 @@ impl<'a> Model<'a> {
             parts.push(ExplainedPart { name, count, price_ns, is_fitted, ns, ci95 });
         }
         let fitted_from: Vec<CaseId> = match parts.iter().any(|part| part.is_fitted) {
-            true => columns.cases(self.subjects, Some(subject.id())).map(|other| other.id().clone()).collect(),
+            true => {
+                columns.cases(self.subjects, Some(subject.id())).map(|other| other.id().clone()).collect()
+            }
             false => Vec::new(),
         };
         let what_if = (0..self.changes.len())
@@ -292,7 +294,9 @@ impl<'a> Model<'a> {
         let no_scatter = vec![0.0; change.prices.len()];
         match &change.asked {
             Asked::Count { .. } => Vec::new(),
-            Asked::Payload(_) => vec!["switches, wakes and the unexplained part are those of the present payload".into()],
+            Asked::Payload(_) => {
+                vec!["switches, wakes and the unexplained part are those of the present payload".into()]
+            }
             Asked::Prices(_) => {
                 let subject = asked.subject;
                 let is_foreign = |(index, name): &(usize, String)| {
@@ -331,10 +335,15 @@ impl<'a> Model<'a> {
                         name: columns.names()[*column].clone(),
                         of: None,
                         place: columns.place.clone(),
-                        about: "what the costs of the cases have beyond their measured parts, for each of these".into(),
+                        about:
+                            "what the costs of the cases have beyond their measured parts, for each of these"
+                                .into(),
                         ns,
                         ci95,
-                        fitted_from: columns.cases(self.subjects, None).map(|case| case.id().clone()).collect(),
+                        fitted_from: columns
+                            .cases(self.subjects, None)
+                            .map(|case| case.id().clone())
+                            .collect(),
                     }
                 }
             }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_explain::{Asked, Change, Direct, Fitted, Formula, Group, Measured, Solution, Subject, explain, names};
+use weighbridge_explain::{
+    Asked, Change, Direct, Fitted, Formula, Group, Measured, Solution, Subject, explain, names,
+};
 use weighbridge_record::{CaseId, Explanation, Price};
 use weighbridge_stats::resample::Resampler;
 
@@ -41,12 +43,15 @@ fn switch() -> Formula {
 
 fn own_work(mechanism: Mechanism, bytes: u64) -> Formula {
     let Mechanism(name, calls, ..) = mechanism;
-    Formula::of(id("self", name, bytes)).less(calls, id("solo", "getppid", 0)).less(4.0, id("solo", "memcpy", bytes))
+    Formula::of(id("self", name, bytes))
+        .less(calls, id("solo", "getppid", 0))
+        .less(4.0, id("solo", "memcpy", bytes))
 }
 
 fn direct(mechanism: Mechanism, bytes: u64) -> Vec<Direct> {
     let Mechanism(name, calls, ..) = mechanism;
-    let part = |name, of: Option<String>, count, price| Direct { name, of, about: String::new(), count, price };
+    let part =
+        |name, of: Option<String>, count, price| Direct { name, of, about: String::new(), count, price };
     vec![
         part(names::SYSTEM_CALLS, None, calls, Formula::of(id("solo", "getppid", 0))),
         part(names::COPIES, Some(format!("{bytes} bytes")), 4.0, Formula::of(id("solo", "memcpy", bytes))),
@@ -208,7 +213,11 @@ fn what_if_questions_are_answered_by_the_same_prices() {
         ci95: Some([380.0, 420.0]),
         fitted_from: Vec::new(),
     };
-    let change = |text: &str, prices: Vec<Price>| Change { text: text.into(), asked: Asked::parse(text).unwrap(), prices };
+    let change = |text: &str, prices: Vec<Price>| Change {
+        text: text.into(),
+        asked: Asked::parse(text).unwrap(),
+        prices,
+    };
     let changes = [
         change("switches-1", Vec::new()),
         change("block-1", Vec::new()),

@@ -145,8 +145,7 @@ pub(crate) mod tests {
 
     /// A line of each kind with every field present.
     pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
-        let set =
-            ExplainedSet { hub: Some(case.clone()), cases: vec![case.clone()], log_ratios: vec![0.5] };
+        let set = ExplainedSet { hub: Some(case.clone()), cases: vec![case.clone()], log_ratios: vec![0.5] };
         let price = Price {
             name: "switches".into(),
             of: Some("pipe, 1 byte".into()),

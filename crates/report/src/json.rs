@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Explanation, Findings, Header, Hub, Line,
-    Price, Ratio, Skipped, Summary,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Explanation, Findings, Header, Hub,
+    Line, Price, Ratio, Skipped, Summary,
 };
 
 use crate::model::{Report, Source, Sourced};

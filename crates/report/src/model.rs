@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Explanation, Findings, Header,
-    Hub, Line, Price, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Explanation, Findings,
+    Header, Hub, Line, Price, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
 use crate::unfinished;

@@ -14,8 +14,11 @@ fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
         ns: count * price_ns,
         ci95: Some([0.9 * count * price_ns, 1.1 * count * price_ns]),
     };
-    let parts =
-        vec![part("system calls", 4.0, 100.0, false), part("switches", 2.0, 800.0, false), part("block and wake", 2.0, 1000.0, true)];
+    let parts = vec![
+        part("system calls", 4.0, 100.0, false),
+        part("switches", 2.0, 800.0, false),
+        part("block and wake", 2.0, 1000.0, true),
+    ];
     let ns = 4000.0 + unexplained_ns;
     let share = unexplained_ns / ns;
     Explanation {
@@ -65,7 +68,8 @@ fn report(all: Vec<Explanation>) -> Report {
         fitted_from: Vec::new(),
     };
     let explanations = all.into_iter().map(|of| Line::Explanation(Box::new(of)));
-    let lines = [Line::Header(Box::new(header)), Line::Price(price)].into_iter().chain(explanations).collect();
+    let lines =
+        [Line::Header(Box::new(header)), Line::Price(price)].into_iter().chain(explanations).collect();
     Report::from_reading(Reading { lines, problems: Vec::new() })
 }
 
@@ -74,7 +78,16 @@ fn a_bar_has_its_parts_in_proportion_and_the_table_has_them_in_figures() {
     let shown = text(&report(vec![explained("pipe", 1000.0)]), Style::default());
     let bar = "███▓▓▓▓▓▓▓▓▓▓▓▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒????????";
     assert!(shown.contains(bar), "400, 1600, 2000 and 1000 of 5000 ns in 40 marks:\n{shown}");
-    for wanted in ["block and wake *", "1.00 µs", "20.0 %", "19.0 to 21.0 %", "0.800", "not explained", "switches-1", "no tracer"] {
+    for wanted in [
+        "block and wake *",
+        "1.00 µs",
+        "20.0 %",
+        "19.0 to 21.0 %",
+        "0.800",
+        "not explained",
+        "switches-1",
+        "no tracer",
+    ] {
         assert!(shown.contains(wanted), "{wanted}:\n{shown}");
     }
 }

@@ -37,7 +37,8 @@ pub fn nnls(rows: &[Vec<f64>], b: &[f64]) -> Fit {
     let mut is_refused = vec![false; columns];
     for _ in 0..MOST_STEPS {
         let left = residuals(&x);
-        let gradient = |column: usize| rows.iter().zip(&left).map(|(row, left)| row[column] * left).sum::<f64>();
+        let gradient =
+            |column: usize| rows.iter().zip(&left).map(|(row, left)| row[column] * left).sum::<f64>();
         let best = (0..columns)
             .filter(|column| !is_passive[*column] && !is_refused[*column])
             .map(|column| (column, gradient(column)))
@@ -116,7 +117,8 @@ fn least_squares(rows: &[Vec<f64>], b: &[f64], uses: &[bool]) -> Option<Vec<f64>
         .collect();
     let diagonal: Vec<f64> = (0..count).map(|index| system[index][index]).collect();
     for column in 0..count {
-        let pivot = (column..count).max_by(|a, b| system[*a][column].abs().total_cmp(&system[*b][column].abs()))?;
+        let pivot =
+            (column..count).max_by(|a, b| system[*a][column].abs().total_cmp(&system[*b][column].abs()))?;
         system.swap(column, pivot);
         if system[column][column].abs() <= 1e-9 * diagonal[column] {
             return None;
@@ -176,7 +178,8 @@ mod tests {
             let b: Vec<f64> = (0..9).map(|_| number()).collect();
             let fit = nnls(&rows, &b);
             for column in 0..4 {
-                let gradient: f64 = rows.iter().zip(&fit.residuals).map(|(row, left)| row[column] * left).sum();
+                let gradient: f64 =
+                    rows.iter().zip(&fit.residuals).map(|(row, left)| row[column] * left).sum();
                 let price = fit.solution[column];
                 assert!(price >= 0.0);
                 let is_minimum = if price > 0.0 { gradient.abs() < 1e-8 } else { gradient < 1e-8 };

@@ -69,7 +69,7 @@ fn compared(report: Report, baseline: &str, across_machines: bool) -> Result<Rep
 }
 
 /// What is valid in a record; what is not is said.
-pub(crate) fn read(path: &Path) -> Result<Reading, Failure> {
+pub(super) fn read(path: &Path) -> Result<Reading, Failure> {
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
     let reading = match path == Path::new("-") {
         true => weighbridge_record::read(io::stdin().lock()),

@@ -1,8 +1,4 @@
-//! `weighbridge explain`: why a figure is what it is. The parts of its cost are in [`parts`].
-
-mod parts;
-
-pub use parts::prices_of;
+//! What is typed for `weighbridge explain`; the command is in [`commands::explain`](crate::commands).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,9 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use weighbridge_explain::Asked;
 
-use crate::args::Selection;
 use crate::values::{self, Page};
-use crate::{Exit, Failure};
 
 /// What stands below the options.
 pub const AFTER_HELP: &str = "\
@@ -30,11 +24,9 @@ Examples:
   weighbridge explain roundtrip/unix-stream/64/same-cpu --what-if switches-1 --what-if payload=65536
   weighbridge explain --suite quick --place same-cpu               every mechanism, each predicted from the others";
 
-/// `weighbridge explain`
+/// What `weighbridge explain` takes besides the cases.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    #[command(flatten)]
-    pub selection: Selection,
     /// Answer by the same prices what a case would cost otherwise: PART±N, payload=BYTES or prices=RECORD; may be given several times
     #[arg(long, value_name = "QUESTION", value_parser = question, help_heading = "What is explained", allow_hyphen_values = true)]
     pub what_if: Vec<Question>,
@@ -86,12 +78,4 @@ pub struct Question {
 
 fn question(text: &str) -> Result<Question, String> {
     Ok(Question { text: text.into(), asked: Asked::parse(text)? })
-}
-
-/// Explains cases.
-///
-/// # Errors
-/// One sentence for the user.
-pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
-    parts::explain(args)
 }

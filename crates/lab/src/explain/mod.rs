@@ -145,7 +145,8 @@ impl Session<'_, '_> {
                 cases: self.groups.len(),
                 round: round as u32,
                 elapsed: self.began.elapsed(),
-                remaining: (group.dearest * left as u32).min(request.budget.saturating_sub(self.began.elapsed())),
+                remaining: (group.dearest * left as u32)
+                    .min(request.budget.saturating_sub(self.began.elapsed())),
             });
             if !self.one_set(index)? {
                 return Ok(false);

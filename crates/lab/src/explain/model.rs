@@ -39,9 +39,9 @@ pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
     }
     match catalogue::prepare(&to_itself(id, id.payload_bytes), host) {
         Ok(_) => None,
-        Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
-            Some(format!("{id} cannot be explained: what it does without a wait cannot be measured: {why}; {example}"))
-        }
+        Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => Some(format!(
+            "{id} cannot be explained: what it does without a wait cannot be measured: {why}; {example}"
+        )),
     }
 }
 
@@ -116,7 +116,8 @@ impl Plan {
             .map(|target| target.twin.clone().unwrap_or_else(|| target.case.params.id.clone()))
             .map(|id| {
                 let mut like = CaseId::new("roundtrip", "pipe", 1, &id.placement);
-                like.axes.extend(id.axes.get(Idle::AXIS.name).map(|idle| (Idle::AXIS.name.into(), idle.clone())));
+                like.axes
+                    .extend(id.axes.get(Idle::AXIS.name).map(|idle| (Idle::AXIS.name.into(), idle.clone())));
                 (place_of(&id), like)
             })
             .collect();
@@ -252,7 +253,11 @@ impl Plan {
     /// The cases in terms of the model, from what was counted. Only cases in `measured` have a cost.
     pub(super) fn subjects(&self, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Vec<Subject> {
         let is_measured = |target: &&Target| measured.contains(&target.case.params.id);
-        self.explained.iter().filter(is_measured).map(|target| self.subject(target, counts, measured)).collect()
+        self.explained
+            .iter()
+            .filter(is_measured)
+            .map(|target| self.subject(target, counts, measured))
+            .collect()
     }
 
     fn subject(&self, target: &Target, counts: &Counts, measured: &BTreeSet<&CaseId>) -> Subject {
@@ -267,19 +272,26 @@ impl Plan {
             let about = format!("the case less the same with idle=busy, {twin}");
             direct.push(Direct { name: names::HALTS, of: Some(id.to_string()), about, count: 1.0, price });
         } else if target.twin.is_some() {
-            remarks.push("what the halt of idle CPUs adds is not told apart: idle=busy could not be measured".into());
+            remarks.push(
+                "what the halt of idle CPUs adds is not told apart: idle=busy could not be measured".into(),
+            );
         }
         if counts.calls.get(like).is_none() {
             let why = counts.not_counted.clone().unwrap_or_else(|| "that was not asked for".into());
-            remarks.push(format!("system calls were not counted: {why}; they are in own work and in the unexplained part"));
+            remarks.push(format!(
+                "system calls were not counted: {why}; they are in own work and in the unexplained part"
+            ));
         }
         let is_apart = !target.case.params.same_cpu() && id.placement != "free";
         let mut fitted = Vec::new();
         if per_op.voluntary_switches > LEAST && !target.case.target.caps.has(Caps::HARNESS) {
-            fitted.extend([names::BLOCK, names::WAKE].map(|name| Fitted { name, count: per_op.voluntary_switches }));
+            fitted.extend(
+                [names::BLOCK, names::WAKE].map(|name| Fitted { name, count: per_op.voluntary_switches }),
+            );
         }
         if is_apart && id.payload_bytes > 64 {
-            fitted.push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: hops(id) * id.payload_bytes as f64 });
+            fitted
+                .push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: hops(id) * id.payload_bytes as f64 });
         }
         let at_payload = self.payloads.iter().filter_map(|bytes| {
             let own = to_itself(id, *bytes);
@@ -354,10 +366,13 @@ fn parts(
             true => format!("{}, {size}", id.mechanism),
             false => format!("{}, {size}, {}", id.mechanism, axes(&own)),
         };
-        let about = format!("the round trip of one role with both ends, {own}, less its system calls and copies");
+        let about =
+            format!("the round trip of one role with both ends, {own}, less its system calls and copies");
         add(names::OWN_WORK, Some(of), &about, 1.0, price);
     } else {
-        remarks.push(format!("what the mechanism does itself was not measured ({own}); it is in the unexplained part"));
+        remarks.push(format!(
+            "what the mechanism does itself was not measured ({own}); it is in the unexplained part"
+        ));
     }
     let further = counts.calls.get(like).zip(calls_to_itself).map(|(all, own)| more_calls(all, own));
     let (futexes, others) = further.unwrap_or((0.0, 0.0));
@@ -404,7 +419,8 @@ fn more_calls(all: &SystemCalls, own: &SystemCalls) -> (f64, f64) {
         let more = count - own.get(&name).copied().unwrap_or(0.0);
         (name, more.max(0.0))
     };
-    let (futex, others): (Vec<_>, Vec<_>) = by_name(all).into_iter().map(more).partition(|(name, _)| name == "futex");
+    let (futex, others): (Vec<_>, Vec<_>) =
+        by_name(all).into_iter().map(more).partition(|(name, _)| name == "futex");
     let sum = |calls: Vec<(String, f64)>| calls.into_iter().fold(0.0, |sum, (_, count)| sum + count);
     (sum(futex), sum(others))
 }

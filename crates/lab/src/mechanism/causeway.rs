@@ -19,7 +19,9 @@ use causeway_os::socket;
 use rustix::event::epoll::EventFlags;
 
 use crate::axis::{Axis, Choice, Values, choice};
-use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once};
+use crate::contract::{
+    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once,
+};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 use crate::sys::epoll::Set;

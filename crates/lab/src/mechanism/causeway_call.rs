@@ -16,7 +16,9 @@ use causeway_os::socket;
 use super::causeway::{CAPACITY, capacity_bytes, fit, hear};
 use super::fd::peer_gone;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once};
+use crate::contract::{
+    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once,
+};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 

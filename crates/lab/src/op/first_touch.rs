@@ -40,7 +40,8 @@ impl Op for FirstTouch {
 
     fn setup(_context: &OpContext<'_>) -> io::Result<FirstTouch> {
         let page_bytes = page_bytes();
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
         let base = unsafe { libc::mmap(ptr::null_mut(), PAGES * page_bytes, protection, flags, -1, 0) };
         sys::check_mapping(base)?;

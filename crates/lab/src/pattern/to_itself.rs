@@ -62,7 +62,10 @@ pub(super) fn drive<M: Mechanism>(
     cx.set_step(Step::Verify);
     let trip = Trip::new(params, M::CAPS);
     if M::CAPS.has(Caps::HARNESS) {
-        cx.lead(|batch| there_and_back(batch, |sequence, tally| trip.request(&mut near, sequence, tally)), |_| None)?;
+        cx.lead(
+            |batch| there_and_back(batch, |sequence, tally| trip.request(&mut near, sequence, tally)),
+            |_| None,
+        )?;
         return Ok(facts);
     }
     verify(&trip, &mut near, &mut far, FIRST)?;

@@ -7,7 +7,7 @@ use plotly::common::{
     Anchor, DashType, ErrorData, ErrorType, Fill, HoverInfo, Line as Stroke, Marker, Mode, Orientation,
     Visible,
 };
-use plotly::layout::{BarMode, Annotation, Axis, HoverMode, Margin, Shape, ShapeLine, ShapeType};
+use plotly::layout::{Annotation, Axis, BarMode, HoverMode, Margin, Shape, ShapeLine, ShapeType};
 use plotly::{Layout, Plot, Scatter, Trace};
 
 use crate::axis::plain_axis;

@@ -41,8 +41,11 @@ pub fn sections(report: &Report) -> Vec<Section> {
     let mut blocks = vec![Block::Paragraph(ABOUT.into())];
     blocks.extend(close(&all));
     blocks.push(Block::Table(overview(&all, &kinds)));
-    let legend: Vec<String> =
-        kinds.iter().enumerate().map(|(index, kind)| format!("{} {}", mark(kind, index), plain(kind))).collect();
+    let legend: Vec<String> = kinds
+        .iter()
+        .enumerate()
+        .map(|(index, kind)| format!("{} {}", mark(kind, index), plain(kind)))
+        .collect();
     blocks.push(Block::Paragraph(format!("Bars: {}.", legend.join(" · "))));
     blocks.push(chart(&all, &kinds));
     let parts = |of: &&Explanation| Block::Table(parts(of));
@@ -113,7 +116,8 @@ fn overview(all: &[&Explanation], kinds: &[String]) -> Table {
             plain(&of.verdict).into(),
         ]
     };
-    let heads = ["case", "cost", "made of", "unexplained", "interval", "parts/cost", "verdict"].map(String::from);
+    let heads =
+        ["case", "cost", "made of", "unexplained", "interval", "parts/cost", "verdict"].map(String::from);
     let mut table = Table::new("", heads, all.iter().map(row).collect());
     table.columns[2].is_text = true;
     table
@@ -171,7 +175,13 @@ fn parts(of: &Explanation) -> Table {
             row(name, count(part.count), with_unit("ns", part.price_ns), part.ns, part.ci95)
         })
         .collect();
-    rows.push(row(UNEXPLAINED.into(), String::new(), String::new(), of.unexplained_ns, of.unexplained_ns_ci95));
+    rows.push(row(
+        UNEXPLAINED.into(),
+        String::new(),
+        String::new(),
+        of.unexplained_ns,
+        of.unexplained_ns_ci95,
+    ));
     rows.push(row("together".into(), String::new(), String::new(), of.ns, of.ci95));
     let heads = ["part", "count", "price", "cost", "interval", "share"].map(String::from);
     Table::new(&of.case.to_string(), heads, rows)
@@ -197,16 +207,22 @@ fn what_if(all: &[&Explanation]) -> Vec<Block> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let heads = ["case", "if", "it would cost", "interval", "times now", "interval of that"].map(String::from);
+    let heads =
+        ["case", "if", "it would cost", "interval", "times now", "interval of that"].map(String::from);
     let mut table = Table::new("What if", heads, rows);
     table.columns[1].is_text = true;
     let mut left_out: Vec<String> = all
         .iter()
         .flat_map(|of| &of.what_if)
-        .flat_map(|answer| answer.remarks.iter().map(|remark| format!("{}: {}", plain(&answer.change), plain(remark))))
+        .flat_map(|answer| {
+            answer.remarks.iter().map(|remark| format!("{}: {}", plain(&answer.change), plain(remark)))
+        })
         .collect();
     left_out.dedup();
-    [Block::Table(table)].into_iter().chain((!left_out.is_empty()).then(|| Block::sentences(left_out))).collect()
+    [Block::Table(table)]
+        .into_iter()
+        .chain((!left_out.is_empty()).then(|| Block::sentences(left_out)))
+        .collect()
 }
 
 fn remarks(all: &[&Explanation]) -> Vec<Block> {
@@ -216,13 +232,14 @@ fn remarks(all: &[&Explanation]) -> Vec<Block> {
             cases.entry(remark).or_default().push(of.case.to_string());
         }
     }
-    let item = |(remark, cases): (&str, Vec<String>)| Item { text: plain(remark), further: cases, ..Item::default() };
+    let item = |(remark, cases): (&str, Vec<String>)| Item {
+        text: plain(remark),
+        further: cases,
+        ..Item::default()
+    };
     match cases.is_empty() {
         true => Vec::new(),
-        false => vec![
-            Block::Heading("Remarks".into()),
-            Block::List(cases.into_iter().map(item).collect()),
-        ],
+        false => vec![Block::Heading("Remarks".into()), Block::List(cases.into_iter().map(item).collect())],
     }
 }
 

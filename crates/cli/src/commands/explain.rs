@@ -1,4 +1,4 @@
-//! What the cost of a case is made of: selects, measures, computes, shows.
+//! `weighbridge explain`: what the cost of a case is made of. Selects, measures, computes, shows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,12 @@ use weighbridge_lab::session::{Ended, Sink};
 use weighbridge_record::{CaseId, End, Line, Price, Skipped};
 use weighbridge_report::{self as report, Report};
 
-use super::{ExplainArgs, ExplainFormat};
-use crate::args::PROFILE;
-use crate::commands::{THIS_PROGRAM, header_with, look_at_host, random_seed, read_record, write_page};
+use super::report::read as read_record;
+use super::run::{header_with, random_seed, write_page};
+use super::{THIS_PROGRAM, look_at_host};
+use crate::args::{Explain, PROFILE};
 use crate::destination::Destination;
+use crate::explain::ExplainFormat;
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::{Exit, Failure, output, scope};
@@ -28,17 +30,22 @@ const LEAST_BUDGET: Duration = Duration::from_secs(18);
 /// Time for each of many cases.
 const BUDGET_OF_CASE: Duration = Duration::from_secs(5);
 
-pub(super) fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
+/// Explains cases.
+///
+/// # Errors
+/// One sentence for the user.
+pub fn explain(typed: &Explain) -> Result<Exit, Failure> {
+    let Explain { selection, how: args } = typed;
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt = Interrupt::install()
         .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
-    if args.selection.globs.is_empty() && args.selection.suite.is_none() {
+    if selection.globs.is_empty() && selection.suite.is_none() {
         return Err(Failure::new(
             "nothing says what to explain: name a case, as in `weighbridge explain roundtrip/pipe/64/same-cpu`, or --suite quick",
         ));
     }
     let mut host = look_at_host()?;
-    let (selected, _) = scope::select(&args.selection, &mut host)?;
+    let (selected, _) = scope::select(selection, &mut host)?;
     let ids: Vec<CaseId> = selected.ids().cloned().collect();
     let (cases, skipped) = cases(&ids, &host)?;
     let changes = args.what_if.iter().map(|asked| {
@@ -55,10 +62,11 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
     }
     destination.note.iter().for_each(|note| output::warn(note));
     if let [first, rest @ ..] = &skipped[..] {
-        let more = if rest.is_empty() { String::new() } else { format!(" ({} more are left out)", rest.len()) };
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" ({} more are left out)", rest.len()) };
         output::warn(&format!("{}{more}", first.why));
     }
-    measure(args, &host, &interrupt, cases, skipped, &changes, destination)
+    measure(typed, &host, &interrupt, cases, skipped, &changes, destination)
 }
 
 /// Which cases can be explained, and why the others cannot.
@@ -73,7 +81,9 @@ fn cases(ids: &[CaseId], host: &Host) -> Result<(Vec<Prepared>, Vec<Skipped>), F
                 None => cases.push(case),
                 Some(why) => skipped.push(Skipped { case: id.clone(), step, why }),
             },
-            Err(Refusal::NotHere(why)) => skipped.push(Skipped { case: id.clone(), step, why: format!("{id}: {why}") }),
+            Err(Refusal::NotHere(why)) => {
+                skipped.push(Skipped { case: id.clone(), step, why: format!("{id}: {why}") })
+            }
             Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
         }
     }
@@ -104,7 +114,7 @@ pub fn prices_of(path: &Path) -> Result<Vec<Price>, Failure> {
 }
 
 fn measure(
-    args: &ExplainArgs,
+    typed: &Explain,
     host: &Host,
     interrupt: &Interrupt,
     cases: Vec<Prepared>,
@@ -112,13 +122,14 @@ fn measure(
     changes: &[Change],
     destination: Destination,
 ) -> Result<Exit, Failure> {
+    let args = &typed.how;
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(random_seed);
     let budget = args.budget.unwrap_or(LEAST_BUDGET.max(BUDGET_OF_CASE * cases.len() as u32));
     let progress = if args.quiet { Shown::Not } else { Shown::on_stderr() };
     let Destination { record, writer, page, is_in_store, .. } = destination;
     let mut recorder = Recorder::new(record, writer, is_in_store, progress);
-    let header = header_with(settings(args, budget), host, seed);
+    let header = header_with(settings(typed, budget), host, seed);
     let opening = std::iter::once(Line::Header(Box::new(header)))
         .chain(skipped.into_iter().map(Line::Skipped))
         .try_for_each(|line| recorder.line(line));
@@ -140,8 +151,14 @@ fn measure(
         let found = explain::run(&request, coordinator, interrupt, &mut recorder)?;
         match explained(&found.measured, &found.subjects, changes, seed) {
             Ok(solution) => {
-                let explanations = solution.explanations.into_iter().map(|of| Line::Explanation(Box::new(of)));
-                solution.prices.into_iter().map(Line::Price).chain(explanations).try_for_each(|line| recorder.line(line))?;
+                let explanations =
+                    solution.explanations.into_iter().map(|of| Line::Explanation(Box::new(of)));
+                solution
+                    .prices
+                    .into_iter()
+                    .map(Line::Price)
+                    .chain(explanations)
+                    .try_for_each(|line| recorder.line(line))?;
             }
             Err(why) => wrong_question = Some(why),
         }
@@ -160,9 +177,9 @@ fn measure(
             output::say(&format!("page:   {}", page.display()));
         }
     }
-    let ended = ended.and_then(|ended| closing.map(|()| ended)).map_err(|error| {
-        Failure::new(format!("cannot write to `{}`: {error}", record.display()))
-    })?;
+    let ended = ended
+        .and_then(|ended| closing.map(|()| ended))
+        .map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", record.display())))?;
     printed?;
     page?;
     if let Some(why) = wrong_question {
@@ -180,11 +197,12 @@ fn measure(
     }
 }
 
-fn settings(args: &ExplainArgs, budget: Duration) -> BTreeMap<String, String> {
+fn settings(typed: &Explain, budget: Duration) -> BTreeMap<String, String> {
+    let Explain { selection, how: args } = typed;
     let what_if: Vec<&str> = args.what_if.iter().map(|asked| asked.text.as_str()).collect();
     let settings = [
-        ("explain", args.selection.suite.clone().unwrap_or_default()),
-        ("cases", args.selection.globs.join(",")),
+        ("explain", selection.suite.clone().unwrap_or_default()),
+        ("cases", selection.globs.join(",")),
         ("what-if", what_if.join(",")),
         ("sets", args.sets.to_string()),
         ("budget", format!("{}s", budget.as_secs_f64())),
