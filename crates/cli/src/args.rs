@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 
+use crate::explain::{self, ExplainArgs};
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
 pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
 use crate::{mistakes, output};
@@ -141,6 +142,9 @@ Examples:
     /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
+    /// Say what the cost of a round trip is made of: counts times prices measured beside it, and what is left
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Box<Explain>),
     /// Read the output of other benchmark tools into a record
     #[command(after_help = after_import_help())]
     Import(Import),
@@ -348,6 +352,9 @@ pub struct Compare {
     /// The new records; the words before are then the old ones
     #[arg(long, value_name = "RECORD", num_args = 1.., help_heading = "What is compared")]
     pub with: Vec<PathBuf>,
+    /// Name what a difference is made of by the price list of this record, which `weighbridge explain` wrote
+    #[arg(long, value_name = "RECORD", conflicts_with = "with", help_heading = "What is compared")]
+    pub prices: Option<PathBuf>,
     /// Compare records of different machines too
     #[arg(long, requires = "with", help_heading = "What is compared")]
     pub across_machines: bool,
@@ -384,6 +391,15 @@ pub struct Compare {
     /// Write only warnings to standard error, no progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// `weighbridge explain`
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    pub selection: Selection,
+    #[command(flatten)]
+    pub how: ExplainArgs,
 }
 
 /// `weighbridge check`

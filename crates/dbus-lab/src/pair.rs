@@ -43,6 +43,8 @@ impl<K: Kind> Mechanism for Pair<K> {
     const AXES: &'static [Axis] = &[Place::AXIS, broker::NICE, Client::AXIS, DEPTH, READ_BYTES];
     const IN_SUITES: InSuites = InSuites::Never("a broker takes part; brokers have suites of their own");
     const COUNTER_CHECK: Option<CounterCheck> = Some(check);
+    const TO_ITSELF: Result<usize, &'static str> =
+        Err("each message waits for the broker, a process of its own");
     type End = BusEnd;
 
     fn fit(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

@@ -59,6 +59,8 @@ pub fn of_messages(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     }
     if params.wait == Wait::Spin {
         anomalies.extend(blocked(switches));
+    } else if case.pattern.id == "self" {
+        anomalies.extend(Quiet { switches: true, faults: false }.check(per_op, None));
     }
     if !caps.has(Caps::MAPS) {
         let faults = if case.pattern.id == "stream" { working_set::faults(params) } else { 0.0 };

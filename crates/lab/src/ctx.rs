@@ -39,6 +39,7 @@
 //! | `coordinator/running.rs` | – | as above |
 //! | `session.rs` | – | another process: the budget |
 //! | `compare/mod.rs` | – | another process: the budget |
+//! | `explain/mod.rs` | – | another process: the budget |
 //! | `crossover.rs` | – | another process: the budget |
 
 mod alone;

@@ -38,6 +38,7 @@ pub fn of(case: &Prepared) -> Result<CaseId, String> {
             Err("it may lose messages, so a slice has no known end".into())
         }
         "stream" => Ok(hub("stream", "pipe", 65536)),
+        "self" => Ok(hub("solo", "getppid", 0)),
         "solo" if case.target.caps.has(Caps::PAYLOAD) && id.payload_bytes > 0 => {
             Ok(hub("solo", "memcpy", 4096))
         }

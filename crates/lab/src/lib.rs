@@ -25,6 +25,7 @@ pub mod crossover;
 pub mod ctx;
 mod descriptors;
 pub mod duet;
+pub mod explain;
 pub mod fan_in;
 pub mod fan_out;
 pub mod host;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::calls::SystemCalls;
+use crate::explain::MadeOf;
 use crate::run::{PerOp, SliceSeries};
 use crate::{CaseId, Line};
 
@@ -106,6 +107,9 @@ pub struct CaseVerdict {
     /// The same of B.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b_system_calls: Option<SystemCalls>,
+    /// Parts of the difference whose counts differ, where prices are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made_of: Vec<MadeOf>,
     /// What else has to be said of this case, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -217,6 +221,13 @@ pub(crate) mod tests {
             b_per_op: Some(PerOp::default()),
             a_system_calls: Some(SystemCalls { per_op: 2.0, roles: Vec::new() }),
             b_system_calls: Some(SystemCalls { per_op: 3.0, roles: Vec::new() }),
+            made_of: vec![MadeOf {
+                name: "switches".into(),
+                a_count: 2.0,
+                b_count: 4.0,
+                ns: 1.0,
+                ci95: Some([1.0, 1.0]),
+            }],
             remarks: vec!["x".into()],
         };
         let claims = Claims {

@@ -6,6 +6,7 @@ use crate::CaseId;
 use crate::check::Check;
 use crate::compare::{CaseVerdict, Claims, ComparedSet};
 use crate::contest::{Contest, Findings};
+use crate::explain::{ExplainedSet, Explanation, Price};
 use crate::header::Header;
 use crate::hub::Hub;
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
@@ -46,6 +47,12 @@ pub enum Line {
     Verdict(Box<CaseVerdict>),
     /// What holds of all cases of a comparison together.
     Claims(Claims),
+    /// One set of an explanation.
+    ExplainedSet(ExplainedSet),
+    /// What one of something costs.
+    Price(Price),
+    /// What the cost of a case is made of.
+    Explanation(Box<Explanation>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -271,6 +278,7 @@ mod tests {
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
         lines.extend(crate::contest::tests::full_lines(&case));
+        lines.extend(crate::explain::tests::full_lines(&case));
         lines
     }
 

@@ -24,8 +24,32 @@ pub enum Drawing {
     Lines(Axis, Axis, Vec<Line>),
     /// A dot with its interval for each name; the axis is that of the values.
     Dots(Axis, Vec<Line>),
+    /// A bar for each name, made of pieces one after the other; the axis is that of the values.
+    Bars(Axis, Vec<Bar>),
     /// Series above one another over the same samples; the level changes after that number of samples.
     Strips(Vec<Strip>, Option<usize>),
+}
+
+/// A bar of pieces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Its name.
+    pub name: String,
+    /// Its pieces from left to right; those below 0 go to the left.
+    pub pieces: Vec<Piece>,
+}
+
+/// A piece of a bar.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece {
+    /// What it is, the same in all bars.
+    pub name: String,
+    /// How it is drawn, the same in all bars.
+    pub look: Look,
+    /// How long it is.
+    pub value: f64,
+    /// What is shown beside the pointer, plain text, one line each.
+    pub hover: Vec<String>,
 }
 
 /// A value of a line or a dot.

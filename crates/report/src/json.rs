@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Findings, Header, Hub, Line, Ratio,
-    Skipped, Summary,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Explanation, Findings, Header, Hub,
+    Line, Price, Ratio, Skipped, Summary,
 };
 
 use crate::model::{Report, Source, Sourced};
@@ -28,6 +28,10 @@ struct Document<'a> {
     verdicts: Vec<Out<'a, CaseVerdict>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     claims: Vec<Out<'a, Claims>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    prices: Vec<Out<'a, Price>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    explanations: Vec<Out<'a, Explanation>>,
     skipped: Vec<Out<'a, Skipped>>,
 }
 
@@ -81,6 +85,8 @@ pub fn json(report: &Report) -> String {
         derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
         verdicts: report.verdicts.iter().map(out).collect(),
         claims: report.claims.iter().map(out).collect(),
+        prices: report.prices.iter().map(out).collect(),
+        explanations: report.explanations.iter().map(out).collect(),
         skipped: report.skipped.iter().map(out).collect(),
     };
     let text = serde_json::to_string_pretty(&document);

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Findings, Header, Hub,
-    Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Explanation, Findings,
+    Header, Hub, Line, Price, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
 use crate::unfinished;
@@ -43,6 +43,10 @@ pub struct Report {
     pub verdicts: Vec<Sourced<CaseVerdict>>,
     /// What holds of all cases of a comparison together.
     pub claims: Vec<Sourced<Claims>>,
+    /// What one of something costs.
+    pub prices: Vec<Sourced<Price>>,
+    /// What the costs of cases are made of.
+    pub explanations: Vec<Sourced<Explanation>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -255,6 +259,10 @@ impl Report {
                 // The verdicts hold what the sets come to.
                 Line::ComparedSet(_) => {}
                 Line::Verdict(what) => self.verdicts.push(Sourced { source, what: *what }),
+                // The explanations hold what these sets come to.
+                Line::ExplainedSet(_) => {}
+                Line::Price(what) => self.prices.push(Sourced { source, what }),
+                Line::Explanation(what) => self.explanations.push(Sourced { source, what: *what }),
                 Line::Claims(what) => self.claims.push(Sourced { source, what }),
                 Line::End(end) => from.end = Some(end),
             }

@@ -20,6 +20,8 @@
 //! | how bad is the tail | [`tail`] |
 //! | did all get their share | [`fairness`] |
 //! | at which size do two costs meet | [`curve`] |
+//! | what are the prices of which costs are made, none negative | [`nnls`] |
+//! | how sure is an estimate made of many | [`resample`] |
 //! | what do a foreign tool's running averages hide | [`cumulative`] |
 //!
 //! The unit of evidence is the run, and between kernels the boot. Samples of one process resemble each other for
@@ -44,9 +46,11 @@ pub mod evidence;
 pub mod fairness;
 pub mod history;
 pub mod interval;
+pub mod nnls;
 pub mod order;
 pub mod ranks;
 pub mod regime;
+pub mod resample;
 pub mod sequential;
 pub mod signed_rank;
 pub mod stopping;

@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 pub mod dbus;
 mod env;
+mod explain;
 mod guest;
 mod history;
 mod import;
@@ -40,6 +41,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Report(args) => report::report(&with_record(args)?),
         Command::History(args) => history::history(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
         Command::Bloat(args) => bloat::bloat(&args),

@@ -252,6 +252,7 @@ fn case_verdict(
         b_per_op: case.per_op[1].clone(),
         a_system_calls: case.system_calls[0].clone(),
         b_system_calls: case.system_calls[1].clone(),
+        made_of: Vec::new(),
         remarks,
     }
 }

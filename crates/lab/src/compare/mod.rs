@@ -20,7 +20,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use weighbridge_record::{self as record, CaseId, ComparedSet, Line};
+use weighbridge_record::{self as record, CaseId, CaseVerdict, ComparedSet, Line, MadeOf, Price};
 use weighbridge_stats::sequential::Looks;
 
 use crate::contract::Prepared;
@@ -74,6 +74,8 @@ pub struct Settings {
     pub seed: u64,
     /// What differs between the programs of both sides, a sentence each.
     pub differences: Vec<String>,
+    /// What a switch or a system call costs, to name what a difference is made of; may be empty.
+    pub prices: Vec<Price>,
 }
 
 /// The control is in each of the first sets, so that a first look has one, and then in one of so many.
@@ -308,7 +310,10 @@ impl<'a> Comparison<'a> {
         let attempted = self.cases.iter().filter(|open| open.attempts() > 0);
         let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
         let (verdicts, mut claims) = judge(&judged, self.settings.rules);
-        verdicts.into_iter().try_for_each(|verdict| sink.line(verdict.into()))?;
+        for mut verdict in verdicts {
+            verdict.made_of = made_of(&verdict, &self.settings.prices);
+            sink.line(verdict.into())?;
+        }
         claims.differences.clone_from(&self.settings.differences);
         sink.line(Line::Claims(claims))
     }
@@ -317,6 +322,17 @@ impl<'a> Comparison<'a> {
 /// What a set is expected to take, start of the peers included.
 pub fn expected_set(timing: Timing) -> Duration {
     Duration::from_nanos(set::expected_ns(timing))
+}
+
+/// The parts of a difference of times whose counts differ.
+fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Vec<MadeOf> {
+    let Some((a, b)) = verdict.a_per_op.as_ref().zip(verdict.b_per_op.as_ref()) else { return Vec::new() };
+    if !verdict.unit.starts_with("ns/") {
+        return Vec::new();
+    }
+    let side = |per_op, system_calls| weighbridge_explain::Side { per_op, system_calls };
+    let (a, b) = (side(a, verdict.a_system_calls.as_ref()), side(b, verdict.b_system_calls.as_ref()));
+    weighbridge_explain::difference(&verdict.case, a, b, prices)
 }
 
 fn judged(open: &Open, sides: &[Side; 2], looks: &Looks) -> Judged {

@@ -270,6 +270,7 @@ impl OfCase {
             b_per_op: None,
             a_system_calls: None,
             b_system_calls: None,
+            made_of: Vec::new(),
             remarks,
         }
     }

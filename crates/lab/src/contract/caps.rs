@@ -27,6 +27,8 @@ impl Caps {
     pub const YIELDS: Caps = Caps(1 << 8);
     /// Its roles share an address space: they are threads of one process, whatever the case says of its peers.
     pub const ONE_PROCESS: Caps = Caps(1 << 16);
+    /// A payload is copied once on its way, and not twice as through a buffer of the kernel.
+    pub const ONE_COPY: Caps = Caps(1 << 24);
     /// Nothing at all.
     pub const NONE: Caps = Caps(0);
 

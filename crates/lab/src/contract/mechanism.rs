@@ -1,6 +1,7 @@
 //! The contract of a mechanism: what it promises a pattern, and what a pattern may rely on.
 
 use std::io;
+use std::thread;
 
 use super::caps::Caps;
 use super::resources::{EndResources, Facts, Side};
@@ -26,6 +27,9 @@ pub trait Mechanism: 'static {
     /// What its counters must look like, in place of what holds for two ends that exchange messages. A check that only adds to that
     /// calls [`counter_check::of_messages`](crate::counter_check::of_messages) first.
     const COUNTER_CHECK: Option<CounterCheck> = None;
+    /// The largest message in bytes that surely fits where the mechanism keeps it, so that one thread that holds both ends can send it
+    /// and then receive it; or why one thread can have no message on its way at all.
+    const TO_ITSELF: Result<usize, &'static str> = Ok(64 << 10);
     /// One end of it.
     type End: Endpoint;
 
@@ -48,6 +52,35 @@ pub trait Mechanism: 'static {
     /// # Errors
     /// That of the kernel.
     fn attach(side: Side, resources: EndResources, params: &CaseParams) -> io::Result<Self::End>;
+
+    /// Attaches both ends in one thread, near end first. Where the ends wait for each other this is
+    /// [`attach_at_once`].
+    ///
+    /// # Errors
+    /// As [`attach`](Mechanism::attach).
+    fn attach_both(resources: [EndResources; 2], params: &CaseParams) -> io::Result<[Self::End; 2]> {
+        let [near, far] = resources;
+        Ok([Self::attach(Side::Near, near, params)?, Self::attach(Side::Far, far, params)?])
+    }
+}
+
+/// Attaches both ends, the far one in a thread of its own that ends with that: for ends that wait for each other.
+///
+/// # Errors
+/// As [`attach`](Mechanism::attach).
+///
+/// # Panics
+/// If [`attach`](Mechanism::attach) does.
+pub fn attach_at_once<M: Mechanism<End: Send>>(
+    resources: [EndResources; 2],
+    params: &CaseParams,
+) -> io::Result<[M::End; 2]> {
+    let [near, far] = resources;
+    thread::scope(|scope| {
+        let far = scope.spawn(|| M::attach(Side::Far, far, params));
+        let near = M::attach(Side::Near, near, params)?;
+        Ok([near, far.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?])
+    })
 }
 
 /// One end of a mechanism in one peer: loan and commit, take and release, so that copying and zero-copy mechanisms

@@ -12,7 +12,7 @@ mod resources;
 mod target;
 
 pub use caps::Caps;
-pub use mechanism::{Endpoint, Mechanism};
+pub use mechanism::{Endpoint, Mechanism, attach_at_once};
 pub use pattern::{PatternInfo, Unit, role_names};
 pub use resources::{EndResources, Facts, Side};
 pub use target::{CounterCheck, Family, InSuites, Prepared, Target, Unsupported, carries_nothing};

@@ -31,6 +31,28 @@ impl EndResources {
         EndResources { fds: fds.into_iter().collect(), ..EndResources::default() }
     }
 
+    /// Both ends in one role: the resources of this one, followed by those of the far one.
+    pub(crate) fn with(self, far: EndResources) -> EndResources {
+        let counts = [self.fds.len() as u64, self.words.len() as u64];
+        EndResources {
+            fds: self.fds.into_iter().chain(far.fds).collect(),
+            words: counts.into_iter().chain(self.words).chain(far.words).collect(),
+            guard: Some(Box::new((self.guard, far.guard))),
+        }
+    }
+
+    /// The two ends that [`with`](EndResources::with) put together.
+    ///
+    /// # Panics
+    /// If it did not make these resources.
+    pub(crate) fn apart(mut self) -> [EndResources; 2] {
+        let [fds, words] = [self.words[0], self.words[1]].map(|count| count as usize);
+        let far_words = self.words.split_off(2 + words);
+        let far = EndResources { fds: self.fds.split_off(fds), words: far_words, guard: None };
+        self.words.drain(..2);
+        [self, far]
+    }
+
     /// Takes the next descriptor.
     ///
     /// # Panics

@@ -91,6 +91,15 @@ impl Target {
         if self.caps.has(Caps::VIRTUAL_TIME) { Time::Virtual } else { Time::Raw }
     }
 
+    /// How often the bytes of a payload are copied on one way, the sender's writing and the receiver's reading of them apart.
+    pub fn copies(&self) -> u32 {
+        match self.caps {
+            caps if !caps.has(Caps::PAYLOAD) || caps.has(Caps::ZERO_COPY) || caps.has(Caps::HARNESS) => 0,
+            caps if caps.has(Caps::ONE_COPY) => 1,
+            _ => 2,
+        }
+    }
+
     /// The axes of its cases in a pattern. What never waits has no way to wait, what carries nothing is not touched, and
     /// an axis of the pattern or the target stands in place of a common one of its name.
     pub fn axes_in(&self, pattern: &PatternInfo) -> Vec<Axis> {

@@ -49,6 +49,7 @@ impl Mechanism for BuffersBarrier {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
     const WAITS: &'static [Wait] = &[Wait::Spin];
     const AXES: &'static [Axis] = &[Backing::AXIS];
+    const TO_ITSELF: Result<usize, &'static str> = Err("both ends cross a barrier at the same time");
     type End = BuffersEnd;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

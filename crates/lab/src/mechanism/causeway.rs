@@ -19,7 +19,9 @@ use causeway_os::socket;
 use rustix::event::epoll::EventFlags;
 
 use crate::axis::{Axis, Choice, Values, choice};
-use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported};
+use crate::contract::{
+    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once,
+};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 use crate::sys::epoll::Set;
@@ -144,10 +146,11 @@ pub struct Causeway<K>(PhantomData<K>);
 impl<K: Kind> Mechanism for Causeway<K> {
     const ID: &'static str = K::ID;
     const ABOUT: &'static str = K::ABOUT;
-    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ONE_COPY);
     const WAITS: &'static [Wait] = &[Wait::SpinBlock, Wait::Block, Wait::Epoll, Wait::Spin];
     const AXES: &'static [Axis] = &[CAPACITY, Receive::AXIS, SleepingPlace::AXIS];
     const IN_SUITES: InSuites = K::IN_SUITES;
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = CausewayEnd;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
@@ -172,6 +175,10 @@ impl<K: Kind> Mechanism for Causeway<K> {
         socket::send_with_fds(&control_socket, &[0], &[])?;
         hear(&control_socket)?;
         Ok(CausewayEnd { publisher, receiver, capacity_bytes, _groups: [own, theirs] })
+    }
+
+    fn attach_both(resources: [EndResources; 2], params: &CaseParams) -> io::Result<[Self::End; 2]> {
+        attach_at_once::<Self>(resources, params)
     }
 }
 

@@ -16,7 +16,9 @@ use causeway_os::socket;
 use super::causeway::{CAPACITY, capacity_bytes, fit, hear};
 use super::fd::peer_gone;
 use crate::axis::Axis;
-use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported};
+use crate::contract::{
+    Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, Unsupported, attach_at_once,
+};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -36,6 +38,7 @@ impl Mechanism for CausewayCall {
     const AXES: &'static [Axis] = &[CAPACITY];
     const IN_SUITES: InSuites =
         InSuites::AtSmallSizes("what a call costs beyond a message of causeway-sw shows at small sizes");
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = CallEnd;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
@@ -72,6 +75,10 @@ impl Mechanism for CausewayCall {
             server.spin_at_most(Duration::ZERO);
         }
         Ok(CallEnd { client, server, begun: VecDeque::new(), unanswered: None, capacity_bytes })
+    }
+
+    fn attach_both(resources: [EndResources; 2], params: &CaseParams) -> io::Result<[Self::End; 2]> {
+        attach_at_once::<Self>(resources, params)
     }
 }
 

@@ -21,7 +21,7 @@ use causeway_os::socket;
 use super::causeway::{accept_invitation, create, hear, invite, limit_spinning};
 use super::memfd_pass::{DEPTH, Reuse, depth};
 use crate::axis::{Axis, Choice};
-use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side};
+use crate::contract::{Caps, EndResources, Endpoint, Facts, InSuites, Mechanism, Side, attach_at_once};
 use crate::host::Host;
 use crate::params::{CaseParams, Wait};
 
@@ -43,6 +43,7 @@ impl Mechanism for CausewayMemfd {
     const IN_SUITES: InSuites = InSuites::Never(
         "it is for large payloads; ibench and kdbench compare it by size with copies and memory files",
     );
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = ReferenceEnd;
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {
@@ -66,6 +67,10 @@ impl Mechanism for CausewayMemfd {
         socket::send_with_fds(&control_socket, &[0], &[])?;
         hear(&control_socket)?;
         Ok(ReferenceEnd { publisher, subscriber, spins: params.wait == Wait::Spin, _groups: [own, theirs] })
+    }
+
+    fn attach_both(resources: [EndResources; 2], params: &CaseParams) -> io::Result<[Self::End; 2]> {
+        attach_at_once::<Self>(resources, params)
     }
 }
 

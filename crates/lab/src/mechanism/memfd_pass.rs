@@ -59,6 +59,7 @@ impl Mechanism for MemfdPass {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY).and(Caps::MAPS);
     const WAITS: &'static [Wait] = &[Wait::Block, Wait::Poll, Wait::Epoll, Wait::Spin];
     const AXES: &'static [Axis] = &[Reuse::AXIS, DEPTH];
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = PassEnd;
 
     fn create(_host: &Host, _params: &CaseParams) -> io::Result<[EndResources; 2]> {

@@ -31,6 +31,12 @@ impl Mechanism for Mock {
             values: Values::Count,
             about: "virtual time of each KiB of it besides; default is none",
         },
+        Axis {
+            name: "apart-ns",
+            default: "default",
+            values: Values::Count,
+            about: "virtual time of a message besides where two roles exchange it, which no other case has; default is none",
+        },
         Fault::AXIS,
     ];
     const IN_SUITES: InSuites = InSuites::Never("its time is virtual");
@@ -68,7 +74,8 @@ choice! {
 fn latency_ns(params: &CaseParams) -> u64 {
     let fixed = params.number("latency-ns").unwrap_or(1000) as u64;
     let per_kib = params.number("latency-ns-per-kib").unwrap_or(0) as u64;
-    fixed + per_kib * params.payload_bytes as u64 / 1024
+    let apart = if params.id.pattern == "self" { 0 } else { params.number("apart-ns").unwrap_or(0) };
+    fixed + per_kib * params.payload_bytes as u64 / 1024 + apart as u64
 }
 
 /// A buffer that goes nowhere, slowly.

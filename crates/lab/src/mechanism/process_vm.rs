@@ -35,9 +35,10 @@ impl Mechanism for ProcessVm {
     const ID: &'static str = "process-vm";
     const ABOUT: &'static str =
         "process_vm_readv(2): told where it lies, the receiver copies out of the sender's memory";
-    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX);
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ONE_COPY);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = &[DEPTH];
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = Copying<Remote>;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

@@ -81,6 +81,7 @@ impl<D: Doorbell> Mechanism for Ring<D> {
     const CAPS: Caps = CAPS;
     const WAITS: &'static [Wait] = D::WAITS;
     const AXES: &'static [Axis] = AXES;
+    const TO_ITSELF: Result<usize, &'static str> = Ok(usize::MAX);
     type End = RingEnd<D>;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

@@ -33,7 +33,7 @@ impl Mechanism for Vmsplice {
     const ID: &'static str = "vmsplice";
     const ABOUT: &'static str =
         "the sender's pages in a pipe, one for each direction: copied once, by the receiver";
-    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::BYTE_STREAM);
+    const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ONE_COPY).and(Caps::BYTE_STREAM);
     const WAITS: &'static [Wait] = fd::WAITS;
     const AXES: &'static [Axis] = &[pipe::PIPE_SIZE];
     type End = Copying<Pages>;

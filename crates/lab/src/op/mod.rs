@@ -4,6 +4,7 @@
 
 mod alloc;
 mod descriptors;
+mod first_touch;
 mod hand_over;
 pub(crate) mod memory;
 mod noop;
@@ -14,6 +15,7 @@ mod processes;
 mod proxy;
 mod solo;
 mod syscalls;
+mod wakes;
 
 use std::io;
 use std::marker::PhantomData;
@@ -163,6 +165,7 @@ pub const ALL: &[Target] = &[
     of::<syscalls::Statfs>(),
     of::<syscalls::Fstatfs>(),
     of::<syscalls::UringNop>(),
+    of::<wakes::FutexWake>(),
     of::<descriptors::PipeCycle>(),
     of::<descriptors::SocketpairCycle>(),
     of::<descriptors::EventfdCycle>(),
@@ -171,6 +174,7 @@ pub const ALL: &[Target] = &[
     of::<descriptors::OpenClose>(),
     of::<descriptors::AcceptCycle>(),
     of::<processes::MmapTouchMunmap>(),
+    of::<first_touch::FirstTouch>(),
     of::<processes::ThreadCycle>(),
     of::<processes::ForkCycle>(),
     of::<processes::PosixSpawnCycle>(),

@@ -2,6 +2,7 @@
 
 mod roundtrip;
 mod stream;
+mod to_itself;
 pub(crate) mod working_set;
 
 use std::io;
@@ -41,7 +42,7 @@ pub trait Pattern {
 /// Lists the patterns once; everything that asks "which" goes through what this makes.
 macro_rules! patterns {
     ($($pattern:ident),+ $(,)?) => {
-        /// Every pattern of two ends that exchange messages.
+        /// Every pattern of the two ends of a mechanism.
         pub const ALL: &[PatternInfo] = &[$(PatternInfo {
             id: $pattern::ID,
             about: $pattern::ABOUT,
@@ -50,7 +51,7 @@ macro_rules! patterns {
             axes: $pattern::AXES,
             unit: $pattern::UNIT,
             is_symmetric: false,
-        }),+];
+        }),+, to_itself::INFO];
 
         /// Attaches and drives one role of a pattern with a mechanism known at compile time.
         ///
@@ -62,6 +63,7 @@ macro_rules! patterns {
         pub fn drive_mechanism<M: Mechanism>(id: &str, resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> io::Result<Facts> {
             match id {
                 $($pattern::ID => drive_pattern::<M, $pattern>(resources, params, cx),)+
+                _ if id == to_itself::INFO.id => to_itself::drive::<M>(resources, params, cx),
                 _ => unreachable!("a case with the unknown pattern {id} passed the check"),
             }
         }
@@ -79,8 +81,17 @@ pub const fn target<M: Mechanism>() -> Target {
         waits: M::WAITS,
         axes: M::AXES,
         patterns: ALL,
-        fit: M::fit,
-        create: |host, params| M::create(host, params).map(Vec::from),
+        fit: |host, params| {
+            to_itself::fit::<M>(params)?;
+            M::fit(host, params)
+        },
+        create: |host, params| {
+            let [near, far] = M::create(host, params)?;
+            Ok(match params.id.pattern == to_itself::INFO.id {
+                true => vec![near.with(far)],
+                false => vec![near, far],
+            })
+        },
         drive: drive_mechanism::<M>,
         counter_check: match M::COUNTER_CHECK {
             Some(own) => own,

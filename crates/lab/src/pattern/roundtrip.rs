@@ -18,7 +18,7 @@ pub struct Roundtrip;
 
 choice! {
     /// Where the payload travels.
-    enum Direction { Both = "both", Request = "request" }
+    pub(super) enum Direction { Both = "both", Request = "request" }
     axis "direction", default Both: "the payload travels both ways, or the reply is empty (one byte where a mechanism cannot \
         send none)"
 }
@@ -78,14 +78,15 @@ fn bounded_by_a_copy(params: &CaseParams, caps: Caps) -> bool {
     params.payload_bytes >= counter_check::COPY_BOUNDS_FROM_BYTES && !caps.has(Caps::ZERO_COPY)
 }
 
-struct Trip {
+/// The messages of a round trip.
+pub(super) struct Trip {
     request_bytes: usize,
     reply_bytes: usize,
     touch: Touch,
 }
 
 impl Trip {
-    fn new(params: &CaseParams, caps: Caps) -> Trip {
+    pub(super) fn new(params: &CaseParams, caps: Caps) -> Trip {
         let reply_bytes = match params.choice() {
             Direction::Both => params.payload_bytes,
             Direction::Request => usize::from(caps.has(Caps::NEVER_EMPTY)),
@@ -112,20 +113,53 @@ impl Trip {
         cx.lead_batches(requests, expect, |noted| Ok(noted.elapsed_ns))
     }
 
+    /// The client's part of a round trip.
     #[inline]
-    fn request<E: Endpoint>(&self, end: &mut E, sequence: u64, tally: &mut Tally) -> io::Result<()> {
-        send(end, self.request_bytes, touch::word(sequence, CLIENT), self.touch)?;
+    pub(super) fn request<E: Endpoint>(
+        &self,
+        end: &mut E,
+        sequence: u64,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
+        self.send_request(end, sequence)?;
+        self.receive_reply(end, tally)
+    }
+
+    #[inline]
+    pub(super) fn send_request<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
+        send(end, self.request_bytes, touch::word(sequence, CLIENT), self.touch)
+    }
+
+    #[inline]
+    pub(super) fn receive_reply<E: Endpoint>(&self, end: &mut E, tally: &mut Tally) -> io::Result<()> {
         receive(end, self.reply_bytes, self.touch, tally)
+    }
+
+    /// The server's part of a round trip.
+    #[inline]
+    pub(super) fn echo_one<E: Endpoint>(
+        &self,
+        end: &mut E,
+        sequence: u64,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
+        receive(end, self.request_bytes, self.touch, tally)?;
+        send(end, self.reply_bytes, touch::word(sequence, SERVER), self.touch)
     }
 
     #[inline]
     fn echo<E: Endpoint>(&self, end: &mut E, batch: Batch) -> io::Result<Tally> {
         let mut tally = Tally::default();
         for sequence in batch.sequences() {
-            receive(end, self.request_bytes, self.touch, &mut tally)?;
-            send(end, self.reply_bytes, touch::word(sequence, SERVER), self.touch)?;
+            self.echo_one(end, sequence, &mut tally)?;
         }
         Ok(tally)
+    }
+
+    /// What arrives at both ends in a batch of round trips.
+    pub(super) fn expected_both(&self, batch: Batch) -> Tally {
+        let (there, back) = (self.expected(batch, CLIENT), self.expected(batch, SERVER));
+        Tally { sum: there.sum.wrapping_add(back.sum), bytes: there.bytes + back.bytes }
     }
 
     /// What arrives in a batch of messages from `side`.
@@ -135,19 +169,42 @@ impl Trip {
     }
 
     fn verify_requests<E: Endpoint>(&self, end: &mut E, first: u64) -> io::Result<()> {
-        for sequence in first..first + verify_count(self.request_bytes) {
-            send(end, self.request_bytes, touch::word(sequence, CLIENT), Touch::All)?;
-            verify(end, self.reply_bytes, sequence, SERVER)?;
+        for sequence in first..first + self.verify_count() {
+            self.send_whole_request(end, sequence)?;
+            self.verify_reply(end, sequence)?;
         }
         Ok(())
     }
 
     fn verify_echoes<E: Endpoint>(&self, end: &mut E, first: u64) -> io::Result<()> {
-        for sequence in first..first + verify_count(self.request_bytes) {
-            verify(end, self.request_bytes, sequence, CLIENT)?;
-            send(end, self.reply_bytes, touch::word(sequence, SERVER), Touch::All)?;
+        for sequence in first..first + self.verify_count() {
+            self.verify_request(end, sequence)?;
+            self.send_whole_reply(end, sequence)?;
         }
         Ok(())
+    }
+
+    /// How many round trips are checked byte by byte before anything is timed, and again afterwards.
+    pub(super) fn verify_count(&self) -> u64 {
+        verify_count(self.request_bytes)
+    }
+
+    /// A request to be checked byte by byte.
+    pub(super) fn send_whole_request<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
+        send(end, self.request_bytes, touch::word(sequence, CLIENT), Touch::All)
+    }
+
+    /// A reply to be checked byte by byte.
+    pub(super) fn send_whole_reply<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
+        send(end, self.reply_bytes, touch::word(sequence, SERVER), Touch::All)
+    }
+
+    pub(super) fn verify_request<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
+        verify(end, self.request_bytes, sequence, CLIENT)
+    }
+
+    pub(super) fn verify_reply<E: Endpoint>(&self, end: &mut E, sequence: u64) -> io::Result<()> {
+        verify(end, self.reply_bytes, sequence, SERVER)
     }
 }
 

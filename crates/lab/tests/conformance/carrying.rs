@@ -1,11 +1,12 @@
 //! Messages arrive whole, in order and once: peers check each of the first byte by byte, and the sum of every batch.
 
 use weighbridge_lab::contract::{Caps, Target};
+use weighbridge_lab::coordinator::Outcome;
 use weighbridge_lab::host::Host;
 use weighbridge_lab::planner::Timing;
 use weighbridge_record::CaseId;
 
-use crate::runs::{SHORT, anywhere, everywhere, measure, prepare};
+use crate::runs::{SHORT, anywhere, everywhere, measure, prepare, run};
 
 const SIZES: [u64; 7] = [0, 1, 7, 4096, 65_536, 1 << 20, 4 << 20];
 
@@ -150,4 +151,25 @@ pub fn fresh_memory_faults_and_warm_does_not(host: &Host, target: &'static Targe
             _ => assert!(faults <= mapped + pages / 4, "{id}: {faults} faults, {pages} pages"),
         }
     }
+}
+
+/// One role alone has both ends: what it measures holds no wait, and what cannot be says why.
+pub fn to_itself(host: &Host, target: &'static Target) {
+    for size in [1, 4096, 65_536] {
+        let id = CaseId::new("self", target.id, size, "same-cpu");
+        match prepare(host, &id) {
+            Ok(case) => {
+                let Outcome::Measured(measured) = run(host, &case, SHORT) else { panic!("{id}: no figure") };
+                let [role] = &measured.roles[..] else { panic!("{id}: one role") };
+                assert_eq!(role.counted.received_bytes, 2 * role.counted.ops * size, "{id}: there and back");
+                let switches = role.counted.voluntary_switches as f64 / role.counted.ops as f64;
+                assert!(switches < 0.01, "{id}: {switches} voluntary switches");
+            }
+            Err(why) if why.contains("has no `self`: ") => eprintln!("skipped: {id}: {why}"),
+            Err(why) => check_refusal(&id, target, &why),
+        }
+    }
+    let refused = |id: &CaseId| prepare(host, id).unwrap_err();
+    let apart = refused(&CaseId::new("self", target.id, 1, "two-cpus"));
+    assert!(apart.contains("one role alone has no two-cpus") || apart.contains("two CPUs"), "{apart}");
 }

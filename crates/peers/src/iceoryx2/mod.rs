@@ -68,6 +68,7 @@ impl Mechanism for Iceoryx2 {
     const CAPS: Caps = Caps::PAYLOAD.and(Caps::DUPLEX).and(Caps::ZERO_COPY);
     const WAITS: &'static [Wait] = &[Wait::Spin, Wait::Block];
     const AXES: &'static [Axis] = &[DEPTH];
+    const TO_ITSELF: Result<usize, &'static str> = Err("its two ends wait for each other while they attach");
     type End = Iceoryx2End;
 
     fn fit(_host: &Host, params: &CaseParams) -> Result<(), Unsupported> {

@@ -4,13 +4,14 @@
 //! its width and whether it is dark.
 
 use plotly::common::{
-    Anchor, DashType, ErrorData, ErrorType, Fill, HoverInfo, Line as Stroke, Marker, Mode, Visible,
+    Anchor, DashType, ErrorData, ErrorType, Fill, HoverInfo, Line as Stroke, Marker, Mode, Orientation,
+    Visible,
 };
-use plotly::layout::{Annotation, Axis, HoverMode, Margin, Shape, ShapeLine, ShapeType};
+use plotly::layout::{Annotation, Axis, BarMode, HoverMode, Margin, Shape, ShapeLine, ShapeType};
 use plotly::{Layout, Plot, Scatter, Trace};
 
 use crate::axis::plain_axis;
-use crate::chart::{Chart, Drawing, Line, MOST_STRIPS, Point, Strip};
+use crate::chart::{Bar, Chart, Drawing, Line, MOST_STRIPS, Piece, Point, Strip};
 use crate::html::escape::{escaped, in_chart, in_script};
 use crate::look::Look;
 use crate::units::significant;
@@ -35,6 +36,7 @@ pub fn drawn(chart: &Chart) -> String {
     match &chart.drawing {
         Drawing::Lines(x, y, all) => lines(&chart.title, x.drawn(), y.drawn(), all),
         Drawing::Dots(values, all) => dots(&chart.title, values.drawn(), all),
+        Drawing::Bars(values, all) => bars(&chart.title, values.drawn(), all),
         Drawing::Strips(all, change) => strips(&chart.title, all, *change),
     }
 }
@@ -65,6 +67,40 @@ fn dots(title: &str, values: Axis, lines: &[Line]) -> String {
     let names = plain_axis("").auto_range(true).dtick(1.0);
     let layout = layout(values, names).show_legend(false);
     figure(title, &format!("data-kind=\"dots\" data-names=\"{}\"", lines.len()), &traces, &layout)
+}
+
+/// Bars of pieces, names down the side: a trace for each kind of piece.
+fn bars(title: &str, values: Axis, bars: &[Bar]) -> String {
+    let mut kinds: Vec<(&str, Look)> = Vec::new();
+    for piece in bars.iter().flat_map(|bar| &bar.pieces) {
+        if !kinds.iter().any(|(name, _)| *name == piece.name) {
+            kinds.push((&piece.name, piece.look));
+        }
+    }
+    let trace = |(kind, look): &(&str, Look)| -> Box<dyn Trace> {
+        let pieces = || {
+            bars.iter().flat_map(|bar| {
+                bar.pieces.iter().filter(|piece| piece.name == *kind).map(move |piece| (bar, piece))
+            })
+        };
+        let hover = |(bar, piece): (&Bar, &Piece)| {
+            let lines: Vec<String> = piece.hover.iter().map(|line| in_chart(line)).collect();
+            format!("<b>{}</b><br>{}", in_chart(&bar.name), lines.join("<br>"))
+        };
+        plotly::Bar::new(
+            pieces().map(|(_, piece)| piece.value).collect(),
+            pieces().map(|(bar, _)| in_chart(&bar.name)).collect::<Vec<String>>(),
+        )
+        .orientation(Orientation::Horizontal)
+        .name(in_chart(kind))
+        .marker(Marker::new().color(look.colour(0.85)))
+        .hover_info(HoverInfo::Text)
+        .hover_text_array(pieces().map(hover).collect())
+    };
+    let traces: Vec<Box<dyn Trace>> = kinds.iter().map(trace).collect();
+    let names = plain_axis("").auto_range(true).dtick(1.0);
+    let layout = layout(values, names).show_legend(true).bar_mode(BarMode::Relative);
+    figure(title, &format!("data-kind=\"bars\" data-names=\"{}\"", bars.len()), &traces, &layout)
 }
 
 /// From the lowest to the highest value, and at least a tenth to either side of the middle, so that a steady

@@ -41,6 +41,12 @@
       out.height = 110 + 30 * names;
       return out;
     }
+    if (box.dataset.kind === "bars") {
+      out.height = 190 + 30 * names;
+      Object.assign(out, { "legend.orientation": "h", "legend.traceorder": "normal", "legend.x": 0, "legend.xanchor": "left" });
+      Object.assign(out, { "legend.yref": "container", "legend.y": 0, "legend.yanchor": "bottom", "margin.b": 126 });
+      return out;
+    }
     out["legend.bgcolor"] = "rgba(0,0,0,0)";
     out["legend.itemwidth"] = 30;
     out["legend.traceorder"] = "normal";

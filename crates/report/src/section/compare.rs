@@ -1,7 +1,7 @@
 //! A comparison of two sides: what differs between their machines, the verdicts, the forest plot of all ratios, and what changed
 //! beside each regression.
 
-use weighbridge_record::{CaseVerdict, Claims, PerOp};
+use weighbridge_record::{CaseVerdict, Claims, MadeOf, PerOp};
 
 use crate::axis::{Axis, LogAxis};
 use crate::calls;
@@ -162,6 +162,24 @@ fn forest(verdicts: &[&CaseVerdict]) -> Option<Block> {
     })
 }
 
+/// A part of the difference: `switches: 2 → 4, so B costs 1.60 µs more (1.44 to 1.76)`.
+fn made_of(part: &MadeOf) -> String {
+    let word = if part.ns < 0.0 { "less" } else { "more" };
+    let ns = |value: f64| with_unit("ns", value.abs());
+    let interval = part.ci95.map(|[low, high]| {
+        let (near, far) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
+        format!(" ({} to {})", ns(near), ns(far))
+    });
+    format!(
+        "made of {}: {} → {} per operation, by which B costs {} {word}{}",
+        plain(&part.name),
+        count(part.a_count),
+        count(part.b_count),
+        ns(part.ns),
+        interval.unwrap_or_default()
+    )
+}
+
 /// One of the counts.
 type Count = fn(&PerOp) -> f64;
 
@@ -182,6 +200,7 @@ fn what_changed(of: &CaseVerdict) -> Item {
         });
         items.extend(moved.map(|(name, a, b)| Item::from(format!("{name}: {} → {}", count(a), count(b)))));
     }
+    items.extend(of.made_of.iter().map(|part| Item::from(made_of(part))));
     let calls = of.a_system_calls.as_ref().zip(of.b_system_calls.as_ref());
     items.extend(calls.into_iter().flat_map(|(a, b)| calls::changed(a, b)).map(Item::from));
     if items.is_empty() {

@@ -5,6 +5,7 @@ mod cases;
 mod check;
 mod compare;
 mod distribution;
+mod explain;
 mod figures;
 mod findings;
 mod imported;
@@ -44,6 +45,10 @@ pub fn document(report: &Report) -> Document {
     let mut sections: Vec<Section> = machine::section(report).into_iter().collect();
     if report.is_compared {
         sections.extend(baseline::section(report));
+    } else if !report.explanations.is_empty() && report.cases.is_empty() {
+        sections.extend(explain::sections(report));
+        sections.extend(compare::section(report));
+        sections.extend(remarks::sections(&cx));
     } else if !report.verdicts.is_empty() && report.cases.is_empty() {
         sections.extend(compare::section(report));
         sections.extend(remarks::sections(&cx));
@@ -52,6 +57,7 @@ pub fn document(report: &Report) -> Document {
         sections.extend(imported::section(report));
         sections.extend(suite::sections(report));
         sections.extend(check::section(report));
+        sections.extend(explain::sections(report));
         if report.checks.is_empty() {
             sections.extend(findings::section(report));
             sections.extend(figures::sections(&cx));

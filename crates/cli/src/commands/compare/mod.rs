@@ -54,6 +54,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
     let mut host = look_at_host()?;
     let (selected, suite) = scope::select(&args.selection, &mut host)?;
+    let prices = args.prices.as_deref().map_or(Ok(Vec::new()), super::explain::prices_of)?;
     let (a, b) = (sides::read("--a", &args.a)?, sides::read("--b", &args.b)?);
     let ids: Vec<_> = selected.ids().cloned().collect();
     let (pairs, skipped) = sides::pairs(&ids, [&a, &b], &host);
@@ -94,6 +95,7 @@ fn live(args: &Compare, rules: Rules) -> Result<Exit, Failure> {
         count_calls: !args.no_system_calls,
         seed: header.seed,
         differences: sides::differences(&a, &b),
+        prices,
     };
 
     let began = Instant::now();

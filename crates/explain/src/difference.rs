@@ -1,0 +1,91 @@
+//! What a difference between two cases is made of: parts whose counts differ, times their price.
+
+use weighbridge_record::{CaseId, MadeOf, PerOp, Price, SystemCalls};
+
+use crate::names;
+
+/// One of the two.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// Counts per operation.
+    pub per_op: &'a PerOp,
+    /// System calls per operation, where they were counted.
+    pub system_calls: Option<&'a SystemCalls>,
+}
+
+/// Counts that differ by less than this share are the same.
+const SAME: f64 = 0.02;
+
+/// The parts of which B has more or fewer than A, the largest first. Prices hold in the place of `case` only.
+pub fn difference(case: &CaseId, a: Side<'_>, b: Side<'_>, prices: &[Price]) -> Vec<MadeOf> {
+    let calls = |side: Side<'_>| side.system_calls.map(|calls| calls.per_op);
+    let count = |side: Side<'_>, name: &str| match name {
+        names::SYSTEM_CALLS => calls(side),
+        names::SWITCHES => Some(side.per_op.voluntary_switches + side.per_op.involuntary_switches),
+        names::BLOCK | names::WAKE | names::BLOCK_AND_WAKE => Some(side.per_op.voluntary_switches),
+        names::PAGE_FAULTS => Some(side.per_op.minor_faults),
+        _ => None,
+    };
+    let place = place_of(case);
+    let mut parts: Vec<MadeOf> = Vec::new();
+    for price in prices.iter().filter(|price| price.of.is_none() && price.place == place) {
+        let (Some(a_count), Some(b_count)) = (count(a, &price.name), count(b, &price.name)) else { continue };
+        let more = b_count - a_count;
+        if more.abs() <= SAME * a_count.abs().max(b_count.abs()).max(0.05) {
+            continue;
+        }
+        let ends = price.ci95.map(|ends| ends.map(|end| end * more));
+        let ci95 = ends.map(|[one, other]| [one.min(other), one.max(other)]);
+        parts.push(MadeOf { name: price.name.clone(), a_count, b_count, ns: more * price.ns, ci95 });
+    }
+    parts.sort_by(|one, other| other.ns.abs().total_cmp(&one.ns.abs()));
+    parts
+}
+
+/// Where prices are the same: the placement, and whether idle CPUs halt.
+pub fn place_of(case: &CaseId) -> String {
+    match case.axes.get("idle") {
+        Some(idle) => format!("{}/idle={idle}", case.placement),
+        None => case.placement.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_counts_times_prices_of_the_same_place_the_largest_first() {
+        let per_op = |voluntary_switches| PerOp { voluntary_switches, ..PerOp::default() };
+        let calls = |per_op| SystemCalls { per_op, roles: Vec::new() };
+        let price = |name: &str, ns: f64, place: &str| Price {
+            name: name.into(),
+            of: None,
+            place: place.into(),
+            about: String::new(),
+            ns,
+            ci95: Some([0.75 * ns, 1.25 * ns]),
+            fitted_from: Vec::new(),
+        };
+        let prices = [
+            price(names::SYSTEM_CALLS, 100.0, "same-cpu"),
+            price(names::SWITCHES, 800.0, "same-cpu"),
+            price(names::SWITCHES, 9000.0, "two-cpus"),
+            price(names::PAGE_FAULTS, 500.0, "same-cpu"),
+        ];
+        let (less, more) = (per_op(2.0), per_op(4.0));
+        let (few, many) = (calls(4.0), calls(8.0));
+        let a = Side { per_op: &more, system_calls: Some(&few) };
+        let b = Side { per_op: &less, system_calls: Some(&many) };
+        let found = difference(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), a, b, &prices);
+        let found: Vec<(&str, f64, Option<[f64; 2]>)> =
+            found.iter().map(|part| (part.name.as_str(), part.ns, part.ci95)).collect();
+        assert_eq!(
+            found,
+            [
+                (names::SWITCHES, -1600.0, Some([-2000.0, -1200.0])),
+                (names::SYSTEM_CALLS, 400.0, Some([300.0, 500.0]))
+            ]
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! What the cost of a case is made of: how many system calls, switches, copies there are in an operation, times what one of them costs
+//! in the same session, and what is left.
+//!
+//! cost = Σ count × price + remainder. A [`Subject`] says which counts a case has and how each price is measured, as a difference or
+//! a multiple of [`Measured`] costs. What cannot be measured alone, as to block and to be woken, is fitted by non-negative least squares over
+//! the other mechanisms: [`explain`] leaves the mechanism out that it explains, so each explanation is also a prediction. The unit of every
+//! interval is the set; see `weighbridge_stats::resample`.
+//!
+//! Nothing here knows a process or a clock: the laboratory measures and counts, the reports show.
+
+mod columns;
+mod difference;
+mod measured;
+mod solve;
+mod subject;
+mod what_if;
+
+pub use difference::{Side, difference, place_of};
+pub use measured::{Costs, Group, Measured};
+pub use solve::{MOST_UNEXPLAINED, Solution, explain};
+pub use subject::{Direct, Fitted, Formula, Subject};
+pub use what_if::{Asked, Change, part_named};
+
+/// Names of the parts that counts of both sides of a comparison are known of.
+pub mod names {
+    /// Entering and leaving the kernel.
+    pub const SYSTEM_CALLS: &str = "system calls";
+    /// The copies of the payload on its way.
+    pub const COPIES: &str = "copies";
+    /// What the mechanism does besides when one role has both ends.
+    pub const OWN_WORK: &str = "own work";
+    /// Calls that a role makes only because it waits or is waited for.
+    pub const FURTHER_CALLS: &str = "calls to wait and wake";
+    /// From one task to another.
+    pub const SWITCHES: &str = "switches";
+    /// To go to sleep.
+    pub const BLOCK: &str = "block";
+    /// To wake a task that sleeps.
+    pub const WAKE: &str = "wake";
+    /// Both, where no case tells them apart.
+    pub const BLOCK_AND_WAKE: &str = "block and wake";
+    /// First touches of a page.
+    pub const PAGE_FAULTS: &str = "page faults";
+    /// From one CPU to the other.
+    pub const CACHE_LINES: &str = "cache lines";
+    /// Bytes of the payload that one CPU wrote and another reads.
+    pub const BYTES_BETWEEN_CPUS: &str = "bytes between CPUs";
+    /// That a CPU which has nothing to do halts, and must be woken itself.
+    pub const HALTS: &str = "halts";
+
+    /// All that an explanation can have.
+    pub const ALL: [&str; 10] = [
+        SYSTEM_CALLS,
+        COPIES,
+        OWN_WORK,
+        FURTHER_CALLS,
+        SWITCHES,
+        BLOCK_AND_WAKE,
+        PAGE_FAULTS,
+        CACHE_LINES,
+        BYTES_BETWEEN_CPUS,
+        HALTS,
+    ];
+}
