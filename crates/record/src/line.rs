@@ -8,6 +8,7 @@ use crate::compare::{CaseVerdict, Claims, ComparedSet};
 use crate::contest::{Contest, Findings};
 use crate::header::Header;
 use crate::hub::Hub;
+use crate::observation::{Difference, Observation, Profile};
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
 use crate::run::{Case, Run};
 use crate::summary::Summary;
@@ -46,6 +47,12 @@ pub enum Line {
     Verdict(Box<CaseVerdict>),
     /// What holds of all cases of a comparison together.
     Claims(Claims),
+    /// What the kernel did while a case ran.
+    Observation(Box<Observation>),
+    /// Where the time of a case went, by samples.
+    Profile(Box<Profile>),
+    /// How two observed cases differ.
+    Difference(Box<Difference>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -271,6 +278,7 @@ mod tests {
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
         lines.extend(crate::contest::tests::full_lines(&case));
+        lines.extend(crate::observation::tests::full_lines(&case));
         lines
     }
 
