@@ -49,6 +49,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client"],
     ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
+    (
+        "observe",
+        "weighbridge-observe",
+        &["weighbridge-lab", "weighbridge-record", "weighbridge-stats", "causeway-os"],
+    ),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
@@ -64,6 +69,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-guest",
             "weighbridge-import",
             "weighbridge-lab",
+            "weighbridge-observe",
             "weighbridge-peers",
             "weighbridge-report",
             "weighbridge-record",

@@ -299,7 +299,11 @@ fn observed_role(cx: &Ctx<'_>) -> io::Result<ObservedRole> {
         let memory_map = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         (name.to_owned(), pid, memory_map)
     });
-    Ok(ObservedRole { leads: cx.leads_observation(), memory_map: fs::read_to_string("/proc/self/maps")?, beside })
+    Ok(ObservedRole {
+        leads: cx.leads_observation(),
+        memory_map: fs::read_to_string("/proc/self/maps")?,
+        beside,
+    })
 }
 
 fn set_policy_and_nice(role: usize, params: &CaseParams) -> io::Result<()> {
