@@ -155,13 +155,18 @@ fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP))
 }
 
+/// With the kernel's number, by which an event that does not exist is told from one that is refused.
+fn numbered(error: causeway_os::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
+}
+
 fn open_on(event: &Counted, cpus: &[u32], tracefs: Option<&Tracefs>) -> io::Result<Vec<Counter>> {
     let mut opts = Opts::default();
     opts.stat_format.time_enabled = true;
     opts.stat_format.time_running = true;
     opts.exclude.hv = matches!(event.kind, Kind::Hardware(_));
     let id = match (&event.kind, tracefs) {
-        (Kind::Tracepoint(path), Some(tracefs)) => tracefs.event(path)?.id.into(),
+        (Kind::Tracepoint(path), Some(tracefs)) => tracefs.event(path).map_err(numbered)?.id.into(),
         (Kind::Tracepoint(_), None) => return Err(io::Error::from_raw_os_error(libc::EACCES)),
         _ => 0,
     };

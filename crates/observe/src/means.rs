@@ -175,7 +175,9 @@ fn status(
             },
         },
         (Means::SamplingUser, None) => match Sampling::of([Scope::OwnThread]) {
-            Ok(_) => Status::Usable,
+            Ok(_) => {
+                Status::Limited("a thread may be sampled, but profiles are made of whole CPUs only".into())
+            }
             Err(error) => Status::Refused(rights.why(Asked::OwnThread, &error)),
         },
         (Means::SystemCalls, None) => match trace_a_child(program) {

@@ -12,6 +12,7 @@ const COMMANDS: &[&str] = &[
     "report",
     "history",
     "compare",
+    "explain",
     "import",
     "check",
     "dbus",

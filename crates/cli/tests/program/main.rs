@@ -12,6 +12,7 @@ mod dbus;
 mod death;
 mod disk;
 mod emulator;
+mod explain;
 mod guest;
 mod help;
 mod history;

@@ -53,7 +53,8 @@ pub fn document(report: &Report) -> Document {
         sections.extend(imported::section(report));
         sections.extend(suite::sections(report));
         sections.extend(check::section(report));
-        if report.checks.is_empty() {
+        let is_only_observed = report.cases.is_empty() && !report.observations.is_empty();
+        if report.checks.is_empty() && !is_only_observed {
             sections.extend(findings::section(report));
             sections.extend(figures::sections(&cx));
             sections.extend(legend::section(&cx));

@@ -34,7 +34,7 @@ pub fn section(report: &Report) -> Option<Section> {
     if !blocks.is_empty() {
         blocks.insert(0, Block::Paragraph(ABOUT.into()));
         let refused = report.observations.first().map(|first| &first.what.refused[..]);
-        blocks.extend(refused.and_then(not_used));
+        blocks.extend(refused.map(not_used).unwrap_or_default());
     }
     Section::new("observation", "What the kernel does meanwhile", blocks)
 }
@@ -134,7 +134,7 @@ fn of_profile(of: &Profile) -> Vec<Block> {
     blocks.push(table("Time by role", &heads, 1, of.parts.iter().map(part).collect()));
     let symbol = |symbol: &SymbolTime| {
         vec![
-            plain(&symbol.symbol),
+            short(&symbol.symbol),
             if symbol.in_kernel { "kernel" } else { "user" }.into(),
             plain(&symbol.role),
             significant(symbol.self_ns),
@@ -156,6 +156,16 @@ fn of_profile(of: &Profile) -> Vec<Block> {
     blocks
 }
 
+/// A name as a table has room for it. The record and the flame graph have it in full.
+fn short(name: &str) -> String {
+    const MOST: usize = 44;
+    let name = plain(name);
+    match name.chars().count() {
+        count if count <= MOST => name,
+        count => std::iter::once('…').chain(name.chars().skip(count - MOST + 1)).collect(),
+    }
+}
+
 fn of_two(of: &Difference) -> Vec<Block> {
     let row = |row: &DifferenceRow, show: fn(f64) -> String| {
         let side = |value: Option<f64>| value.map_or("not counted".into(), show);
@@ -164,7 +174,7 @@ fn of_two(of: &Difference) -> Vec<Block> {
             difference if difference > 0.0 => format!("+{}", show(difference)),
             difference => format!("−{}", show(-difference)),
         });
-        vec![plain(&row.name), side(row.a), side(row.b), difference.unwrap_or_default()]
+        vec![short(&row.name), side(row.a), side(row.b), difference.unwrap_or_default()]
     };
     let block = |title: &str, what: &str, rows: &[DifferenceRow], show: fn(f64) -> String| {
         let rows: Vec<_> = rows.iter().take(MOST_SYMBOLS).map(|of| row(of, show)).collect();
@@ -181,8 +191,114 @@ fn of_two(of: &Difference) -> Vec<Block> {
 }
 
 /// The means that could not be used, with what would allow them.
-fn not_used(refused: &[RefusedMeans]) -> Option<Block> {
-    let row = |of: &RefusedMeans| vec![plain(&of.means), plain(&of.why)];
-    let heads = ["not used here", "why, and what would allow it"];
-    (!refused.is_empty()).then(|| table("", &heads, 2, refused.iter().map(row).collect()))
+fn not_used(refused: &[RefusedMeans]) -> Vec<Block> {
+    let sentence = |of: &RefusedMeans| plain(&format!("{}: {}", of.means, of.why));
+    match refused.is_empty() {
+        true => Vec::new(),
+        false => {
+            vec![Block::Heading("Not used here".into()), Block::sentences(refused.iter().map(sentence))]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{html, json, markdown, text};
+    use weighbridge_record::{CaseId, Line, ProfilePart, Reading};
+
+    fn report() -> Report {
+        let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
+        let other = CaseId::new("roundtrip", "unix-stream", 1, "same-cpu");
+        let look = |means: &str, slowdown, failures: &[&str]| Look {
+            means: means.into(),
+            slowdown,
+            ci95: slowdown.map(|slowdown| [slowdown * 0.99, slowdown * 1.01]),
+            pairs: 8,
+            failures: failures.iter().map(|why| (*why).to_owned()).collect(),
+        };
+        let observation = Observation {
+            case: case.clone(),
+            cpus: vec![0],
+            unit: "ns/roundtrip".into(),
+            unobserved: 4000.0,
+            unobserved_ci95: Some([3960.0, 4040.0]),
+            rounds: 8,
+            looks: vec![
+                look("software", Some(1.02), &[]),
+                look("halts", None, &["observe: x", "observe: no <such> event"]),
+            ],
+            counts: vec![EventCount {
+                event: "context-switches".into(),
+                means: "software".into(),
+                per_op: 2.004,
+                range: [2.0, 2.01],
+            }],
+            system_calls: None,
+            refused: vec![RefusedMeans { means: "hardware".into(), why: "no counters".into() }],
+        };
+        let profile = Profile {
+            case: case.clone(),
+            clock: "cpu-clock".into(),
+            period_ns: 487_000.0,
+            runs: 8,
+            ops: 1000,
+            samples: 1000,
+            lost: 3,
+            throttled: 1,
+            symbols_hidden: None,
+            parts: vec![ProfilePart { role: "client".into(), user_ns: 100.0, kernel_ns: 300.0 }],
+            symbols: vec![SymbolTime {
+                role: "client".into(),
+                symbol: "pipe_read".into(),
+                in_kernel: true,
+                self_ns: 300.0,
+                total_ns: 400.0,
+            }],
+            folded: vec![("client;main;pipe_read_[k]".into(), 1000)],
+        };
+        let row = DifferenceRow {
+            name: "context-switches".into(),
+            a: Some(2.0),
+            b: Some(1.5),
+            difference: Some(-0.5),
+        };
+        let difference =
+            Difference { a: case, b: other, counts: vec![row], parts: Vec::new(), symbols: Vec::new() };
+        let lines = vec![
+            Line::Observation(Box::new(observation)),
+            Line::Profile(Box::new(profile)),
+            Line::Difference(Box::new(difference)),
+        ];
+        Report::from_reading(Reading { lines, problems: Vec::new() })
+    }
+
+    #[test]
+    fn counts_costs_losses_and_what_failed_are_said_in_every_format() {
+        let report = report();
+        for out in [text(&report, crate::Style::default()), markdown(&report), html(&report)] {
+            for said in
+                ["context-switches", "× 1.02", "3 more were lost", "failed in 2 runs", "no counters", "−0.5"]
+            {
+                assert!(out.contains(said), "{said} is missing: {out}");
+            }
+        }
+        let json = json(&report);
+        assert!(json.contains("\"slowdown\": 1.02") && json.contains("\"lost\": 3"), "{json}");
+    }
+
+    #[test]
+    fn a_long_name_keeps_its_end() {
+        let name = "core::slice::raw::from_raw_parts_mut::precondition_check";
+        assert_eq!(short(name).chars().count(), 44);
+        assert!(short(name).starts_with('…') && short(name).ends_with("::precondition_check"));
+        assert_eq!(short("pipe_read"), "pipe_read");
+    }
+
+    #[test]
+    fn the_page_draws_the_flame_graph_and_takes_no_name_as_markup() {
+        let page = html(&report());
+        assert!(page.contains("<svg class=\"flame\"") && page.contains("<title>pipe_read, kernel: 100 %"));
+        assert!(page.contains("no &lt;such&gt; event") && !page.contains("<such>"));
+    }
 }
