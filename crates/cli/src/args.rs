@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use weighbridge_lab::axis::Wait;
 use weighbridge_lab::{placement, plan};
 
+use crate::explain::{self, ExplainArgs};
 use crate::values::{self, AxisValues, Cpus, Page, Sizes};
 pub use crate::values::{CompareFormat, RunFormat, TextOrJson};
 use crate::{mistakes, output};
@@ -70,21 +71,6 @@ Examples:
   weighbridge compare --b env:MALLOC_ARENA_MAX=1 solo/malloc-free
   weighbridge compare before-*.jsonl --with after-*.jsonl --format markdown
   weighbridge compare --a ./old --b ./new 'roundtrip/*/64/*' --budget 3m --format junit > results.xml";
-
-const AFTER_EXPLAIN_HELP: &str = "\
-A case is observed in runs of its own: events of the CPUs of its roles are counted, and their time is sampled. Each means is used in a \
-run by itself, in turns with runs that nobody observes, so that the cost of looking is known. Figures of observed runs are no results. \
-What the kernel does not allow is left out, and named with the right or setting that would allow it.
-
-Samples rank functions and are no exact times: one that falls where interrupts are off is taken where they come back on.
-
-Exit code: 0 success, 2 a usage mistake or nothing observed, 130 interrupted.
-
-Examples:
-  weighbridge explain --means                        what can be used to look here
-  weighbridge explain roundtrip/pipe/1/same-cpu
-  weighbridge explain --a roundtrip/pipe/1/same-cpu --b roundtrip/unix-stream/1/same-cpu
-  weighbridge explain roundtrip/pipe/1/two-cpus --folded stacks.txt";
 
 // A line is as wide as the reader's terminal: paragraphs are one line each here.
 const AFTER_CHECK_HELP: &str = "\
@@ -157,8 +143,8 @@ Examples:
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
     /// Say why a figure is what it is: what the kernel does while a case runs
-    #[command(after_help = AFTER_EXPLAIN_HELP)]
-    Explain(Box<crate::explain::ExplainArgs>),
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Box<Explain>),
     /// Read the output of other benchmark tools into a record
     #[command(after_help = after_import_help())]
     Import(Import),
@@ -402,6 +388,15 @@ pub struct Compare {
     /// Write only warnings to standard error, no progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// `weighbridge explain`
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    pub selection: Selection,
+    #[command(flatten)]
+    pub how: ExplainArgs,
 }
 
 /// `weighbridge check`

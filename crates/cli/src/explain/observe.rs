@@ -1,7 +1,8 @@
 //! What the kernel does while a case runs: cases observed, two of them compared, and what can be used to look.
 
-use std::fmt::Write;
-use std::io;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -59,17 +60,16 @@ impl ObserveArgs {
 }
 
 /// Tries every means on the first of the measured CPUs.
-pub fn probes(host: &Host) -> Probes {
-    let cpu = host.measured_cpus.first().copied().unwrap_or(0);
-    Probes::of(cpu, Path::new(crate::commands::THIS_PROGRAM))
+fn probes(host: &Host, program: &Path) -> Probes {
+    Probes::of(host.measured_cpus.first().copied().unwrap_or(0), program)
 }
 
-/// Shows what can be used to look.
+/// Shows what can be used to look. `program` is this program.
 ///
 /// # Errors
 /// The format has no form for it, or standard output cannot be written.
-pub fn means(host: &Host, format: RunFormat) -> Result<Exit, Failure> {
-    let probes = probes(host);
+pub fn means(host: &Host, program: &Path, format: RunFormat) -> Result<Exit, Failure> {
+    let probes = probes(host, program);
     output::print(match format {
         RunFormat::Table => text(&probes.all),
         RunFormat::Markdown => markdown(&probes.all),
@@ -128,17 +128,17 @@ fn text(probes: &[Probe]) -> String {
 pub fn observe(
     args: &ObserveArgs,
     cases: &[Prepared],
-    (host, interrupt): (&Host, &Interrupt),
+    coordinator: Coordinator<'_>,
+    (program, interrupt): (&Path, &Interrupt),
     (seed, quiet): (u64, bool),
     sink: &mut dyn Sink,
 ) -> io::Result<Ended> {
-    let probes = probes(host);
+    let probes = probes(coordinator.host(), program);
     let settings = Settings { rounds: args.rounds, ..Settings::new(seed) };
     if !quiet {
         let takes = expected(&settings, &probes) * cases.len() as u32;
         output::say(&format!("the observation takes about {}", spoken(takes)));
     }
-    let coordinator = Coordinator::new(host, interrupt, crate::commands::THIS_PROGRAM.into(), seed);
     let mut observer = Observer::new(settings, coordinator, interrupt, &probes);
     let mut all: Vec<Observed> = Vec::new();
     for case in cases {
@@ -162,7 +162,7 @@ pub fn observe(
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("the stacks are not in `{}`: {error}", path.display()))
         };
-        crate::commands::write_new(path, folded(&all).as_bytes()).map_err(named)?;
+        File::create_new(path).and_then(|mut file| file.write_all(folded(&all).as_bytes())).map_err(named)?;
     }
     Ok(Ended::Complete)
 }

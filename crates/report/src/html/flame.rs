@@ -6,10 +6,10 @@ use crate::flame::{Flame, FlameBox};
 use crate::html::escape::escaped;
 use crate::units::significant;
 
-const WIDTH: f64 = 1200.0;
+const WIDTH: f64 = 1160.0;
 const ROW: f64 = 17.0;
 /// Width of a character of the labels.
-const CHARACTER: f64 = 6.3;
+const CHARACTER: f64 = 6.7;
 
 /// The drawing, with names and shares as titles of its boxes.
 pub fn flame(title: &str, flame: &Flame) -> String {
@@ -78,7 +78,7 @@ mod tests {
             ),
             "{svg}"
         );
-        assert!(svg.contains("core::ptr::drop_i…") && !svg.contains("<dyn"), "{svg}");
+        assert!(svg.contains("core::ptr::drop…") && !svg.contains("<dyn"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 3);
     }
 }
