@@ -142,7 +142,7 @@ Examples:
     /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
-    /// Say what the cost of a round trip is made of: counts times prices measured beside it, and what is left
+    /// Say why a figure is what it is: what the cost is made of, what the kernel does meanwhile, and when
     #[command(after_help = explain::AFTER_HELP)]
     Explain(Box<Explain>),
     /// Read the output of other benchmark tools into a record

@@ -211,6 +211,18 @@ pub enum RunFormat {
     Json,
 }
 
+/// Formats of an explanation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExplainFormat {
+    /// Tables and bars, as wide as the terminal
+    #[value(alias = "text")]
+    Table,
+    /// Markdown with tables
+    Markdown,
+    /// One document
+    Json,
+}
+
 /// Formats of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareFormat {

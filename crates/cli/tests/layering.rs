@@ -54,6 +54,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client"],
     ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
+    (
+        "observe",
+        "weighbridge-observe",
+        &["weighbridge-lab", "weighbridge-record", "weighbridge-stats", "causeway-os"],
+    ),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
@@ -70,6 +75,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-guest",
             "weighbridge-import",
             "weighbridge-lab",
+            "weighbridge-observe",
             "weighbridge-peers",
             "weighbridge-report",
             "weighbridge-record",

@@ -16,6 +16,13 @@ pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_RAW)
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that the kernel's tracer calls `mono` and that times of other programs are in. Not for
+/// measurements: it is slewed.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
 /// Processor time that the calling thread has used, in nanoseconds. A system call.
 #[inline]
 pub fn thread_cpu_ns() -> u64 {

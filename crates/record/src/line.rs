@@ -9,6 +9,7 @@ use crate::contest::{Contest, Findings};
 use crate::explain::{ExplainedSet, Explanation, Price};
 use crate::header::Header;
 use crate::hub::Hub;
+use crate::observation::{Difference, Observation, Profile};
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
 use crate::run::{Case, Run};
 use crate::summary::Summary;
@@ -53,6 +54,12 @@ pub enum Line {
     Price(Price),
     /// What the cost of a case is made of.
     Explanation(Box<Explanation>),
+    /// What the kernel did while a case ran.
+    Observation(Box<Observation>),
+    /// Where the time of a case went, by samples.
+    Profile(Box<Profile>),
+    /// How two observed cases differ.
+    Difference(Box<Difference>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -279,6 +286,7 @@ mod tests {
         lines.extend(crate::compare::tests::full_lines(&case));
         lines.extend(crate::contest::tests::full_lines(&case));
         lines.extend(crate::explain::tests::full_lines(&case));
+        lines.extend(crate::observation::tests::full_lines(&case));
         lines
     }
 

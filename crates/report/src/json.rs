@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Explanation, Findings, Header, Hub,
-    Line, Price, Ratio, Skipped, Summary,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Explanation, Findings,
+    Header, Hub, Line, Observation, Price, Profile, Ratio, Skipped, Summary,
 };
 
 use crate::model::{Report, Source, Sourced};
@@ -32,6 +32,12 @@ struct Document<'a> {
     prices: Vec<Out<'a, Price>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     explanations: Vec<Out<'a, Explanation>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    observations: Vec<Out<'a, Observation>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    profiles: Vec<Out<'a, Profile>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    differences: Vec<Out<'a, Difference>>,
     skipped: Vec<Out<'a, Skipped>>,
 }
 
@@ -87,6 +93,9 @@ pub fn json(report: &Report) -> String {
         claims: report.claims.iter().map(out).collect(),
         prices: report.prices.iter().map(out).collect(),
         explanations: report.explanations.iter().map(out).collect(),
+        observations: report.observations.iter().map(out).collect(),
+        profiles: report.profiles.iter().map(out).collect(),
+        differences: report.differences.iter().map(out).collect(),
         skipped: report.skipped.iter().map(out).collect(),
     };
     let text = serde_json::to_string_pretty(&document);

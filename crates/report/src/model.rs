@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Explanation, Findings,
-    Header, Hub, Line, Price, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation,
+    Findings, Header, Hub, Line, Observation, Price, Problem, Profile, Published, Ratio, Reading, Run,
+    Skipped, StoppedBy, Summary, derive,
 };
 
 use crate::unfinished;
@@ -47,6 +48,12 @@ pub struct Report {
     pub prices: Vec<Sourced<Price>>,
     /// What the costs of cases are made of.
     pub explanations: Vec<Sourced<Explanation>>,
+    /// What the kernel did while cases ran.
+    pub observations: Vec<Sourced<Observation>>,
+    /// Where the time of observed cases went.
+    pub profiles: Vec<Sourced<Profile>>,
+    /// How two observed cases differ.
+    pub differences: Vec<Sourced<Difference>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -264,6 +271,9 @@ impl Report {
                 Line::Price(what) => self.prices.push(Sourced { source, what }),
                 Line::Explanation(what) => self.explanations.push(Sourced { source, what: *what }),
                 Line::Claims(what) => self.claims.push(Sourced { source, what }),
+                Line::Observation(what) => self.observations.push(Sourced { source, what: *what }),
+                Line::Profile(what) => self.profiles.push(Sourced { source, what: *what }),
+                Line::Difference(what) => self.differences.push(Sourced { source, what: *what }),
                 Line::End(end) => from.end = Some(end),
             }
         }

@@ -1,18 +1,17 @@
-//! `weighbridge explain`: what the cost of a case is made of. Selects, measures, computes, shows.
+//! `weighbridge explain`: selects cases, has each question about them answered, and shows the answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use weighbridge_explain::{Asked, Change, explain as explained};
+use weighbridge_explain::{Asked, Change};
 use weighbridge_lab::catalogue::{self, Refusal};
-use weighbridge_lab::contract::{Caps, Prepared};
+use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::Coordinator;
-use weighbridge_lab::explain::{self, Request, refusal};
 use weighbridge_lab::host::Host;
 use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::session::{Ended, Sink};
-use weighbridge_record::{CaseId, End, Line, Price, Skipped};
+use weighbridge_record::{End, Line, Price, Skipped};
 use weighbridge_report::{self as report, Report};
 
 use super::report::read as read_record;
@@ -20,81 +19,109 @@ use super::run::{header_with, random_seed, write_page};
 use super::{THIS_PROGRAM, look_at_host};
 use crate::args::{Explain, PROFILE};
 use crate::destination::Destination;
-use crate::explain::ExplainFormat;
+use crate::explain::{ExplainArgs, Question, cost, observe};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
+use crate::values::ExplainFormat;
 use crate::{Exit, Failure, output, scope};
-
-/// Time for one case, or a few.
-const LEAST_BUDGET: Duration = Duration::from_secs(18);
-/// Time for each of many cases.
-const BUDGET_OF_CASE: Duration = Duration::from_secs(5);
 
 /// Explains cases.
 ///
 /// # Errors
 /// One sentence for the user.
 pub fn explain(typed: &Explain) -> Result<Exit, Failure> {
-    let Explain { selection, how: args } = typed;
+    let args = &typed.how;
     // Before anything may start a thread, so that no thread has these signals open.
-    let interrupt = Interrupt::install()
-        .map_err(|error| Failure::new(format!("Ctrl-C cannot be watched for: {error}")))?;
-    if selection.globs.is_empty() && selection.suite.is_none() {
-        return Err(Failure::new(
-            "nothing says what to explain: name a case, as in `weighbridge explain roundtrip/pipe/64/same-cpu`, or --suite quick",
-        ));
-    }
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let mut host = look_at_host()?;
-    let (selected, _) = scope::select(selection, &mut host)?;
-    let ids: Vec<CaseId> = selected.ids().cloned().collect();
-    let (cases, skipped) = cases(&ids, &host)?;
-    let changes = args.what_if.iter().map(|asked| {
-        let prices = match &asked.asked {
-            Asked::Prices(record) => prices_of(Path::new(record))?,
-            _ => Vec::new(),
-        };
-        Ok(Change { text: asked.text.clone(), asked: asked.asked.clone(), prices })
-    });
-    let changes: Vec<Change> = changes.collect::<Result<_, Failure>>()?;
+    if args.observation.means {
+        return observe::means(&host, Path::new(THIS_PROGRAM), args.format);
+    }
+    let (cases, skipped) = cases(typed, &mut host)?;
+    let work = Work::of(args, cases, skipped, &host)?;
+    let changes: Vec<Change> = args.cost.what_if.iter().map(change).collect::<Result<_, _>>()?;
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
     destination.note.iter().for_each(|note| output::warn(note));
-    if let [first, rest @ ..] = &skipped[..] {
+    if let [first, rest @ ..] = &work.skipped[..] {
         let more =
             if rest.is_empty() { String::new() } else { format!(" ({} more are left out)", rest.len()) };
         output::warn(&format!("{}{more}", first.why));
     }
-    measure(typed, &host, &interrupt, cases, skipped, &changes, destination)
+    answer(typed, &host, &interrupt, work, &changes, destination)
 }
 
-/// Which cases can be explained, and why the others cannot.
-fn cases(ids: &[CaseId], host: &Host) -> Result<(Vec<Prepared>, Vec<Skipped>), Failure> {
+/// What is to be done.
+struct Work {
+    /// Cases whose costs are explained.
+    costs: Vec<Prepared>,
+    /// Cases that are observed.
+    observed: Vec<Prepared>,
+    /// What cannot run here, or cannot be explained.
+    skipped: Vec<Skipped>,
+}
+
+impl Work {
+    fn of(
+        args: &ExplainArgs,
+        cases: Vec<Prepared>,
+        mut skipped: Vec<Skipped>,
+        host: &Host,
+    ) -> Result<Work, Failure> {
+        let (mut costs, mut observed) = (Vec::new(), Vec::new());
+        if args.answers(Question::Cost, cases.len()) {
+            let (fit, refused) = cost::explicable(&cases, host);
+            costs = fit;
+            skipped.extend(refused);
+        }
+        if args.answers(Question::Kernel, cases.len()) {
+            observed = cases;
+        }
+        match (costs.is_empty() && observed.is_empty(), skipped.first()) {
+            (true, Some(first)) => Err(Failure::new(match skipped.len() {
+                1 => first.why.clone(),
+                count => format!("none of the {count} selected cases can be explained; {}", first.why),
+            })),
+            (true, None) => Err(Failure::new("no case is selected that can be explained")),
+            (false, _) => Ok(Work { costs, observed, skipped }),
+        }
+    }
+}
+
+/// The cases that are named, and those of them that cannot run here.
+fn cases(typed: &Explain, host: &mut Host) -> Result<(Vec<Prepared>, Vec<Skipped>), Failure> {
+    if let Some(sides) = typed.how.observation.sides(host)? {
+        return Ok((sides, Vec::new()));
+    }
+    if typed.selection.globs.is_empty() && typed.selection.suite.is_none() {
+        return Err(Failure::new(
+            "nothing says what to explain: name a case, as in `weighbridge explain roundtrip/pipe/64/same-cpu`, or --suite quick",
+        ));
+    }
+    let (selected, _) = scope::select(&typed.selection, host)?;
     let (mut cases, mut skipped) = (Vec::new(), Vec::new());
-    for id in ids {
-        let step = "fit".to_owned();
+    for id in selected.ids() {
         match catalogue::prepare(id, host) {
-            // The harness has nothing that could be explained; it is part of every suite.
-            Ok(case) if case.target.id == "noop" && case.target.caps.has(Caps::HARNESS) && ids.len() > 1 => {}
-            Ok(case) => match refusal(&case, host) {
-                None => cases.push(case),
-                Some(why) => skipped.push(Skipped { case: id.clone(), step, why }),
-            },
+            Ok(case) => cases.push(case),
             Err(Refusal::NotHere(why)) => {
-                skipped.push(Skipped { case: id.clone(), step, why: format!("{id}: {why}") })
+                let why = format!("{id}: {why}");
+                skipped.push(Skipped { case: id.clone(), step: "fit".into(), why });
             }
             Err(Refusal::NoSuchCase(why)) => return Err(Failure::new(format!("no case `{id}`: {why}"))),
         }
     }
-    match (cases.is_empty(), skipped.first()) {
-        (true, Some(first)) => Err(Failure::new(match skipped.len() {
-            1 => first.why.clone(),
-            count => format!("none of the {count} selected cases can be explained; {}", first.why),
-        })),
-        (true, None) => Err(Failure::new("no case is selected that can be explained")),
-        (false, _) => Ok((cases, skipped)),
-    }
+    Ok((cases, skipped))
+}
+
+fn change(asked: &cost::WhatIf) -> Result<Change, Failure> {
+    let prices = match &asked.asked {
+        Asked::Prices(record) => prices_of(Path::new(record))?,
+        _ => Vec::new(),
+    };
+    Ok(Change { text: asked.text.clone(), asked: asked.asked.clone(), prices })
 }
 
 /// The price list of a record.
@@ -113,63 +140,55 @@ pub fn prices_of(path: &Path) -> Result<Vec<Price>, Failure> {
     Ok(prices)
 }
 
-fn measure(
+fn answer(
     typed: &Explain,
     host: &Host,
     interrupt: &Interrupt,
-    cases: Vec<Prepared>,
-    skipped: Vec<Skipped>,
+    work: Work,
     changes: &[Change],
     destination: Destination,
 ) -> Result<Exit, Failure> {
     let args = &typed.how;
     let began = Instant::now();
     let seed = args.seed.unwrap_or_else(random_seed);
-    let budget = args.budget.unwrap_or(LEAST_BUDGET.max(BUDGET_OF_CASE * cases.len() as u32));
     let progress = if args.quiet { Shown::Not } else { Shown::on_stderr() };
     let Destination { record, writer, page, is_in_store, .. } = destination;
     let mut recorder = Recorder::new(record, writer, is_in_store, progress);
-    let header = header_with(settings(typed, budget), host, seed);
-    let opening = std::iter::once(Line::Header(Box::new(header)))
-        .chain(skipped.into_iter().map(Line::Skipped))
-        .try_for_each(|line| recorder.line(line));
-    let payloads = changes.iter().filter_map(|change| match change.asked {
-        Asked::Payload(bytes) => Some(bytes),
-        _ => None,
-    });
-    let request = Request {
-        cases,
-        payloads: payloads.collect(),
-        sets: args.sets.into(),
-        budget,
-        count_calls: !args.no_system_calls,
-        seed,
-    };
-    let coordinator = Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
-    let mut wrong_question = None;
-    let ended = opening.and_then(|()| {
-        let found = explain::run(&request, coordinator, interrupt, &mut recorder)?;
-        match explained(&found.measured, &found.subjects, changes, seed) {
-            Ok(solution) => {
-                let explanations =
-                    solution.explanations.into_iter().map(|of| Line::Explanation(Box::new(of)));
-                solution
-                    .prices
-                    .into_iter()
-                    .map(Line::Price)
-                    .chain(explanations)
-                    .try_for_each(|line| recorder.line(line))?;
+    let header = header_with(settings(typed, work.costs.len()), host, seed);
+    let mut unanswered = None;
+    let ended = std::iter::once(Line::Header(Box::new(header)))
+        .chain(work.skipped.into_iter().map(Line::Skipped))
+        .try_for_each(|line| recorder.line(line))
+        .and_then(|()| {
+            let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
+            if !work.costs.is_empty() {
+                let (ended, why) = cost::explain(
+                    &args.cost,
+                    work.costs,
+                    changes,
+                    coordinator(),
+                    interrupt,
+                    seed,
+                    &mut recorder,
+                )?;
+                unanswered = why;
+                if ended == Ended::Interrupted {
+                    return Ok(ended);
+                }
             }
-            Err(why) => wrong_question = Some(why),
-        }
-        Ok(found.ended)
-    });
+            if !work.observed.is_empty() {
+                let on = (Path::new(THIS_PROGRAM), interrupt);
+                let of = (&args.observation, work.observed.as_slice());
+                return observe::observe(of.0, of.1, coordinator(), on, (seed, args.quiet), &mut recorder);
+            }
+            Ok(Ended::Complete)
+        });
     let complete = matches!(ended, Ok(Ended::Complete));
     let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
     let record = recorder.path().to_owned();
     let report = Report::from_reading(recorder.into_reading());
-    let has_explanations = !report.explanations.is_empty();
-    let printed = if has_explanations { output::print(rendered(&report, args.format)) } else { Ok(()) };
+    let has_answers = !report.explanations.is_empty() || !report.observations.is_empty();
+    let printed = if has_answers { output::print(rendered(&report, args.format)) } else { Ok(()) };
     let page = write_page(&report, &page, &record, is_in_store);
     if !args.quiet {
         output::say(&format!("record: {}", record.display()));
@@ -177,12 +196,12 @@ fn measure(
             output::say(&format!("page:   {}", page.display()));
         }
     }
-    let ended = ended
-        .and_then(|ended| closing.map(|()| ended))
-        .map_err(|error| Failure::new(format!("cannot write to `{}`: {error}", record.display())))?;
+    let ended = ended.and_then(|ended| closing.map(|()| ended)).map_err(|error| {
+        Failure::new(format!("{error}; what was found until then is in `{}`", record.display()))
+    })?;
     printed?;
     page?;
-    if let Some(why) = wrong_question {
+    if let Some(why) = unanswered {
         return Err(Failure::new(why));
     }
     match ended {
@@ -190,22 +209,22 @@ fn measure(
             output::say("interrupted: the record is valid, and holds what was measured until then");
             Ok(Exit::Interrupted)
         }
-        Ended::Complete if !has_explanations => {
-            Err(Failure::new(format!("no case was measured; `{}` has the reasons", record.display())))
+        Ended::Complete if !has_answers => {
+            Err(Failure::new(format!("nothing was explained; `{}` has the reasons", record.display())))
         }
         Ended::Complete => Ok(Exit::Fine),
     }
 }
 
-fn settings(typed: &Explain, budget: Duration) -> BTreeMap<String, String> {
-    let Explain { selection, how: args } = typed;
-    let what_if: Vec<&str> = args.what_if.iter().map(|asked| asked.text.as_str()).collect();
+fn settings(typed: &Explain, costs: usize) -> BTreeMap<String, String> {
+    let Explain { selection, how: ExplainArgs { cost, .. } } = typed;
+    let what_if: Vec<&str> = cost.what_if.iter().map(|asked| asked.text.as_str()).collect();
     let settings = [
         ("explain", selection.suite.clone().unwrap_or_default()),
         ("cases", selection.globs.join(",")),
         ("what-if", what_if.join(",")),
-        ("sets", args.sets.to_string()),
-        ("budget", format!("{}s", budget.as_secs_f64())),
+        ("sets", cost.sets.to_string()),
+        ("budget", format!("{}s", cost.budget(costs).as_secs_f64())),
     ];
     let is_set = |(_, value): &(&str, String)| !value.is_empty();
     settings.into_iter().filter(is_set).map(|(name, value)| (name.to_owned(), value)).collect()

@@ -7,7 +7,7 @@ use weighbridge_record::{Explanation, Line, Writer};
 use crate::{folder, valid_record, weighbridge};
 
 fn explain(folder: &Path, args: &[&str]) -> (i32, String, String) {
-    let output = weighbridge(folder).arg("explain").args(args).output().unwrap();
+    let output = weighbridge(folder).args(["explain", "--only", "cost"]).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().expect("an exit code"), text(output.stdout), text(output.stderr))
 }

@@ -19,6 +19,7 @@ mod help;
 mod history;
 mod import;
 mod mistakes;
+mod observe;
 mod plan;
 mod real;
 mod report;

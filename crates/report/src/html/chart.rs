@@ -13,6 +13,7 @@ use plotly::{Layout, Plot, Scatter, Trace};
 use crate::axis::plain_axis;
 use crate::chart::{Bar, Chart, Drawing, Line, MOST_STRIPS, Piece, Point, Strip};
 use crate::html::escape::{escaped, in_chart, in_script};
+use crate::html::flame::flame;
 use crate::look::Look;
 use crate::units::significant;
 
@@ -38,6 +39,7 @@ pub fn drawn(chart: &Chart) -> String {
         Drawing::Dots(values, all) => dots(&chart.title, values.drawn(), all),
         Drawing::Bars(values, all) => bars(&chart.title, values.drawn(), all),
         Drawing::Strips(all, change) => strips(&chart.title, all, *change),
+        Drawing::Flame(of) => flame(&chart.title, of),
     }
 }
 

@@ -11,6 +11,7 @@ mod findings;
 mod imported;
 mod legend;
 mod machine;
+mod observation;
 mod remarks;
 mod rows;
 mod scaling;
@@ -45,8 +46,9 @@ pub fn document(report: &Report) -> Document {
     let mut sections: Vec<Section> = machine::section(report).into_iter().collect();
     if report.is_compared {
         sections.extend(baseline::section(report));
-    } else if !report.explanations.is_empty() && report.cases.is_empty() {
+    } else if report.cases.is_empty() && is_explained(report) {
         sections.extend(explain::sections(report));
+        sections.extend(observation::section(report));
         sections.extend(compare::section(report));
         sections.extend(remarks::sections(&cx));
     } else if !report.verdicts.is_empty() && report.cases.is_empty() {
@@ -67,10 +69,15 @@ pub fn document(report: &Report) -> Document {
         sections.extend(scaling::section(&cx));
         sections.extend(distribution::section(report));
         sections.extend(series::section(report));
+        sections.extend(observation::section(report));
         sections.extend(cases::section(report));
         sections.extend(remarks::sections(&cx));
     }
     Document { title: title(report), warnings: notes::warnings(report), sections }
+}
+
+fn is_explained(report: &Report) -> bool {
+    !report.explanations.is_empty() || !report.observations.is_empty()
 }
 
 /// Where and when.

@@ -1,0 +1,84 @@
+//! `weighbridge explain --only kernel`: what it prints and keeps, with whatever can be used to look here.
+
+use weighbridge_record::Line;
+
+use crate::{folder, valid_record, weighbridge};
+
+#[test]
+fn each_means_is_listed_with_what_came_of_trying_it() {
+    let folder = folder();
+    let output = weighbridge(folder.path()).args(["explain", "--means"]).assert().success();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    for means in
+        ["software", "tracepoints", "interrupts", "halts", "hardware", "sampling", "system-calls", "bpf"]
+    {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(means));
+        let status = line.and_then(|line| line.split_whitespace().nth(1));
+        assert!(
+            status.is_some_and(|status| ["usable", "limited", "refused"].contains(&status)),
+            "{means}: {text}"
+        );
+    }
+    let json = weighbridge(folder.path()).args(["explain", "--means", "--format", "json"]).assert().success();
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&json.get_output().stdout).unwrap();
+    assert_eq!(all.len(), 9);
+    let refused = all.iter().filter(|probe| probe["status"] == "refused");
+    refused.for_each(|probe| assert!(probe["why"].as_str().is_some_and(|why| why.len() > 10), "{probe}"));
+}
+
+#[test]
+fn a_case_is_observed_and_kept_in_a_record_with_its_page_and_stacks() {
+    let folder = folder();
+    let args = [
+        "explain",
+        "--only",
+        "kernel",
+        "roundtrip/pipe/1/free",
+        "--rounds",
+        "1",
+        "--out",
+        "r.jsonl",
+        "--folded",
+        "stacks",
+    ];
+    let output = weighbridge(folder.path()).args(args).assert().success();
+    let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    assert!(text.contains("What the kernel does meanwhile"), "{text}");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let observed = lines.iter().find_map(|line| match line {
+        Line::Observation(observation) => Some(observation),
+        _ => None,
+    });
+    let observed = observed.expect("the case was observed");
+    assert!(observed.unobserved > 0.0 && observed.rounds == 1, "{observed:?}");
+    assert!(matches!(lines.last(), Some(Line::End(end)) if end.complete));
+    assert!(folder.path().join("r.html").exists() && folder.path().join("stacks").exists());
+    let has_profile = lines.iter().any(|line| matches!(line, Line::Profile(_)));
+    let is_refused = observed.refused.iter().any(|refused| refused.means == "sampling");
+    let has_failed = observed.looks.iter().any(|look| look.means == "sampling" && !look.failures.is_empty());
+    assert!(has_profile || is_refused || has_failed, "there are samples, or the reason why there are none");
+}
+
+#[test]
+fn two_cases_are_compared() {
+    let folder = folder();
+    let args = [
+        "explain",
+        "--only",
+        "kernel",
+        "--a",
+        "roundtrip/pipe/1/free",
+        "--b",
+        "roundtrip/unix-stream/1/free",
+        "--rounds",
+        "1",
+    ];
+    weighbridge(folder.path()).args(args).args(["--out", "r.jsonl", "--html", "none"]).assert().success();
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let difference = lines.iter().find_map(|line| match line {
+        Line::Difference(difference) => Some(difference),
+        _ => None,
+    });
+    let difference = difference.expect("there are two sides");
+    assert_eq!((difference.a.mechanism.as_str(), difference.b.mechanism.as_str()), ("pipe", "unix-stream"));
+}

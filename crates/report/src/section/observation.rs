@@ -1,0 +1,304 @@
+//! What the kernel did while a case ran: counts, time by function, what it cost to look, and how two cases differ.
+
+use weighbridge_record::{
+    Difference, DifferenceRow, EventCount, Look, Observation, Profile, RefusedMeans, SymbolTime,
+};
+
+use crate::calls;
+use crate::chart::{Chart, Drawing};
+use crate::document::{Block, Cell, Section, Table};
+use crate::flame::Flame;
+use crate::model::{Report, Sourced};
+use crate::units::{count, reach, significant, with_unit};
+use crate::words::{many, plain};
+
+/// Functions that are listed of a case, or of a difference.
+const MOST_SYMBOLS: usize = 15;
+
+const ABOUT: &str = "Counts and samples come from runs of their own, in turns with runs that are not observed. Their figures are no results: \
+                     they are slower by the cost of looking. Everything on the CPUs of the roles counts, whichever process it belongs to.";
+
+const ABOUT_PROFILE: &str = "Samples rank functions, and are no exact times: one that falls where interrupts are off is taken where they come \
+                             back on, and taking it costs time as well.";
+
+/// The section, unless no case was observed.
+pub fn section(report: &Report) -> Option<Section> {
+    let mut blocks = Vec::new();
+    for observation in &report.observations {
+        let profile = report.profiles.iter().find(|profile| {
+            profile.source == observation.source && profile.what.case == observation.what.case
+        });
+        blocks.extend(of_case(&observation.what, profile));
+    }
+    blocks.extend(report.differences.iter().flat_map(|difference| of_two(&difference.what)));
+    if !blocks.is_empty() {
+        blocks.insert(0, Block::Paragraph(ABOUT.into()));
+        let refused = report.observations.first().map(|first| &first.what.refused[..]);
+        blocks.extend(refused.map(not_used).unwrap_or_default());
+    }
+    Section::new("observation", "What the kernel does meanwhile", blocks)
+}
+
+/// A table with columns of text at the left.
+fn table(title: &str, heads: &[&str], texts: usize, rows: Vec<Vec<String>>) -> Block {
+    let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
+    let mut table = Table::new(title, heads.iter().map(|head| (*head).to_owned()), rows);
+    table.columns.iter_mut().take(texts).for_each(|column| column.is_text = true);
+    Block::Table(table)
+}
+
+fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
+    let range = of.unobserved_ci95.map_or(String::new(), |ci95| format!(" {}", reach(of.unobserved, ci95)));
+    let cpus: Vec<String> = of.cpus.iter().map(u32::to_string).collect();
+    let mut blocks = vec![
+        Block::Heading(plain(&of.case.to_string())),
+        Block::Paragraph(format!(
+            "{}{range} where nobody looks; {}, CPU {}.",
+            with_unit(&of.unit, of.unobserved),
+            many(of.rounds as usize, "round"),
+            cpus.join(", ")
+        )),
+    ];
+    let calls = of.system_calls.as_ref();
+    let mut counts: Vec<Vec<String>> = of.counts.iter().map(counted).collect();
+    counts.extend(
+        calls.map(|calls| {
+            vec!["system calls".into(), count(calls.per_op), String::new(), "system-calls".into()]
+        }),
+    );
+    if !counts.is_empty() {
+        let heads = ["event", "per operation", "least … most", "means"];
+        blocks.push(table("Events", &heads, 1, counts));
+    }
+    blocks.extend(calls.map(calls::by_role).filter(|said| !said.is_empty()).map(Block::Paragraph));
+    if !of.looks.is_empty() {
+        let heads = ["means", "cost of looking", "pairs of runs"];
+        blocks.push(table("Cost of looking", &heads, 1, of.looks.iter().map(cost).collect()));
+    }
+    let failure = |look: &Look| {
+        let (last, times) = (look.failures.last()?, look.failures.len());
+        Some(format!("{} failed in {}: {last}", look.means, many(times, "run")))
+    };
+    let failures: Vec<String> = of.looks.iter().filter_map(failure).collect();
+    if !failures.is_empty() {
+        blocks.push(Block::sentences(failures));
+    }
+    blocks.extend(profile.into_iter().flat_map(|profile| of_profile(&profile.what)));
+    blocks
+}
+
+fn counted(of: &EventCount) -> Vec<String> {
+    let [least, most] = of.range.map(count);
+    vec![plain(&of.event), count(of.per_op), format!("{least} … {most}"), plain(&of.means)]
+}
+
+fn cost(look: &Look) -> Vec<String> {
+    let cost = match (look.slowdown, look.ci95) {
+        (None, _) => "it failed".into(),
+        (Some(slowdown), None) => format!("× {}", significant(slowdown)),
+        (Some(slowdown), Some([low, high])) => {
+            format!("× {} ({} … {})", significant(slowdown), significant(low), significant(high))
+        }
+    };
+    vec![plain(&look.means), cost, look.pairs.to_string()]
+}
+
+fn of_profile(of: &Profile) -> Vec<Block> {
+    let lost = match of.lost {
+        0 => "none was lost".to_owned(),
+        lost => format!("{lost} more were lost"),
+    };
+    let mut facts = format!(
+        "{} of the {} in {}, one in {} µs of each CPU; {lost}",
+        many(of.samples as usize, "sample"),
+        plain(&of.clock),
+        many(of.runs as usize, "run"),
+        significant(of.period_ns / 1e3)
+    );
+    if of.throttled > 0 {
+        facts += &format!("; the kernel has stopped sampling {}", many(of.throttled as usize, "time"));
+    }
+    let hidden = of
+        .symbols_hidden
+        .as_ref()
+        .map(|why| format!(" Functions of the kernel have no names: {}.", plain(why)));
+    let mut blocks =
+        vec![Block::Paragraph(format!("{facts}.{} {ABOUT_PROFILE}", hidden.unwrap_or_default()))];
+    let all: f64 = of.parts.iter().map(|part| part.user_ns + part.kernel_ns).sum();
+    let share = |ns: f64| format!("{} %", significant(100.0 * ns / all.max(f64::MIN_POSITIVE)));
+    let part = |part: &weighbridge_record::ProfilePart| {
+        let sum = part.user_ns + part.kernel_ns;
+        vec![plain(&part.role), significant(part.user_ns), significant(part.kernel_ns), share(sum)]
+    };
+    let heads = ["time of", "user\nns/op", "kernel\nns/op", "share"];
+    blocks.push(table("Time by role", &heads, 1, of.parts.iter().map(part).collect()));
+    let symbol = |symbol: &SymbolTime| {
+        vec![
+            short(&symbol.symbol),
+            if symbol.in_kernel { "kernel" } else { "user" }.into(),
+            plain(&symbol.role),
+            significant(symbol.self_ns),
+            significant(symbol.total_ns),
+            share(symbol.self_ns),
+        ]
+    };
+    let heads = ["function", "in", "role", "itself\nns/op", "with calls\nns/op", "itself"];
+    let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(MOST_SYMBOLS).map(symbol);
+    blocks.push(table("Time by function", &heads, 3, rows.collect()));
+    blocks.push(Block::Chart(Box::new(Chart {
+        title: format!("Flame graph: {}", plain(&of.case.to_string())),
+        about: "A box is as wide as its samples and stands on its caller, the role at the bottom; functions of the kernel are orange. \
+                Boxes below 0.5 % are left out. Stacks in user mode end where a function keeps no frame pointer."
+            .into(),
+        drawing: Drawing::Flame(Flame::of(&of.folded)),
+        figures: None,
+    })));
+    blocks
+}
+
+/// A name as a table has room for it. The record and the flame graph have it in full.
+fn short(name: &str) -> String {
+    const MOST: usize = 44;
+    let name = plain(name);
+    match name.chars().count() {
+        count if count <= MOST => name,
+        count => std::iter::once('…').chain(name.chars().skip(count - MOST + 1)).collect(),
+    }
+}
+
+fn of_two(of: &Difference) -> Vec<Block> {
+    let row = |row: &DifferenceRow, show: fn(f64) -> String| {
+        let side = |value: Option<f64>| value.map_or("not counted".into(), show);
+        let difference = row.difference.map(|difference| match difference {
+            0.0 => "0".into(),
+            difference if difference > 0.0 => format!("+{}", show(difference)),
+            difference => format!("−{}", show(-difference)),
+        });
+        vec![short(&row.name), side(row.a), side(row.b), difference.unwrap_or_default()]
+    };
+    let block = |title: &str, what: &str, rows: &[DifferenceRow], show: fn(f64) -> String| {
+        let rows: Vec<_> = rows.iter().take(MOST_SYMBOLS).map(|of| row(of, show)).collect();
+        (!rows.is_empty()).then(|| table(title, &[what, "A", "B", "B − A"], 1, rows))
+    };
+    let mut blocks = vec![
+        Block::Heading("B against A, per operation".into()),
+        Block::Facts(vec![("A".into(), plain(&of.a.to_string())), ("B".into(), plain(&of.b.to_string()))]),
+    ];
+    blocks.extend(block("Difference of events", "event", &of.counts, count));
+    blocks.extend(block("Difference of time by role, ns", "time of", &of.parts, significant));
+    blocks.extend(block("Difference of time by function, ns", "function itself", &of.symbols, significant));
+    blocks
+}
+
+/// The means that could not be used, with what would allow them.
+fn not_used(refused: &[RefusedMeans]) -> Vec<Block> {
+    let sentence = |of: &RefusedMeans| plain(&format!("{}: {}", of.means, of.why));
+    match refused.is_empty() {
+        true => Vec::new(),
+        false => {
+            vec![Block::Heading("Not used here".into()), Block::sentences(refused.iter().map(sentence))]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{html, json, markdown, text};
+    use weighbridge_record::{CaseId, Line, ProfilePart, Reading};
+
+    fn report() -> Report {
+        let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
+        let other = CaseId::new("roundtrip", "unix-stream", 1, "same-cpu");
+        let look = |means: &str, slowdown, failures: &[&str]| Look {
+            means: means.into(),
+            slowdown,
+            ci95: slowdown.map(|slowdown| [slowdown * 0.99, slowdown * 1.01]),
+            pairs: 8,
+            failures: failures.iter().map(|why| (*why).to_owned()).collect(),
+        };
+        let observation = Observation {
+            case: case.clone(),
+            cpus: vec![0],
+            unit: "ns/roundtrip".into(),
+            unobserved: 4000.0,
+            unobserved_ci95: Some([3960.0, 4040.0]),
+            rounds: 8,
+            looks: vec![
+                look("software", Some(1.02), &[]),
+                look("halts", None, &["observe: x", "observe: no <such> event"]),
+            ],
+            counts: vec![EventCount {
+                event: "context-switches".into(),
+                means: "software".into(),
+                per_op: 2.004,
+                range: [2.0, 2.01],
+            }],
+            system_calls: None,
+            refused: vec![RefusedMeans { means: "hardware".into(), why: "no counters".into() }],
+        };
+        let profile = Profile {
+            case: case.clone(),
+            clock: "cpu-clock".into(),
+            period_ns: 487_000.0,
+            runs: 8,
+            ops: 1000,
+            samples: 1000,
+            lost: 3,
+            throttled: 1,
+            symbols_hidden: None,
+            parts: vec![ProfilePart { role: "client".into(), user_ns: 100.0, kernel_ns: 300.0 }],
+            symbols: vec![SymbolTime {
+                role: "client".into(),
+                symbol: "pipe_read".into(),
+                in_kernel: true,
+                self_ns: 300.0,
+                total_ns: 400.0,
+            }],
+            folded: vec![("client;main;pipe_read_[k]".into(), 1000)],
+        };
+        let row = DifferenceRow {
+            name: "context-switches".into(),
+            a: Some(2.0),
+            b: Some(1.5),
+            difference: Some(-0.5),
+        };
+        let difference =
+            Difference { a: case, b: other, counts: vec![row], parts: Vec::new(), symbols: Vec::new() };
+        let lines = vec![
+            Line::Observation(Box::new(observation)),
+            Line::Profile(Box::new(profile)),
+            Line::Difference(Box::new(difference)),
+        ];
+        Report::from_reading(Reading { lines, problems: Vec::new() })
+    }
+
+    #[test]
+    fn counts_costs_losses_and_what_failed_are_said_in_every_format() {
+        let report = report();
+        for out in [text(&report, crate::Style::default()), markdown(&report), html(&report)] {
+            for said in
+                ["context-switches", "× 1.02", "3 more were lost", "failed in 2 runs", "no counters", "−0.5"]
+            {
+                assert!(out.contains(said), "{said} is missing: {out}");
+            }
+        }
+        let json = json(&report);
+        assert!(json.contains("\"slowdown\": 1.02") && json.contains("\"lost\": 3"), "{json}");
+    }
+
+    #[test]
+    fn a_long_name_keeps_its_end() {
+        let name = "core::slice::raw::from_raw_parts_mut::precondition_check";
+        assert_eq!(short(name).chars().count(), 44);
+        assert!(short(name).starts_with('…') && short(name).ends_with("::precondition_check"));
+        assert_eq!(short("pipe_read"), "pipe_read");
+    }
+
+    #[test]
+    fn the_page_draws_the_flame_graph_and_takes_no_name_as_markup() {
+        let page = html(&report());
+        assert!(page.contains("<svg class=\"flame\"") && page.contains("<title>pipe_read, kernel: 100 %"));
+        assert!(page.contains("no &lt;such&gt; event") && !page.contains("<such>"));
+    }
+}
