@@ -24,6 +24,7 @@ use crate::control;
 use crate::ctx::{Counted, Ctx};
 use crate::duet::turnstile::{Party, Turnstile};
 use crate::idle;
+use crate::marks::Marks;
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
@@ -32,9 +33,9 @@ use crate::shared::{Shared, Step};
 pub const ARGUMENT: &str = "__peer";
 
 /// The version of what coordinator and peers of one run agree on: [`Assignment`], [`Report`], the descriptors that go with them,
-/// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`]), what the roles of a mechanism are handed.
+/// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`], [`crate::marks`]), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// What a process that was started as a peer is there for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,6 +68,8 @@ pub struct Assignment {
     pub timing: Timing,
     /// Its place in a set whose parties take turns.
     pub party: Option<Party>,
+    /// Whether the roles note what they do with each message; see [`crate::marks`].
+    pub is_marked: bool,
 }
 
 /// What came of it.
@@ -115,11 +118,13 @@ pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: Assignment,
     shared: &Shared,
+    marks: Option<&Marks>,
     turnstile: Option<BorrowedFd<'_>>,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
     let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
-    let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(of_roles).collect();
+    let fds: Vec<_> =
+        shared.fds().into_iter().chain(marks.map(Marks::fd)).chain(turnstile).chain(of_roles).collect();
     control::send(control, &Order::Play(Box::new(assignment)), &fds)
 }
 
@@ -159,7 +164,7 @@ fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
-    let Received { assignment, shared, turnstile, resources_by_role } = received;
+    let Received { assignment, shared, marks, turnstile, resources_by_role } = received;
     let (target, _, mut params) = match catalogue::resolve(&assignment.case) {
         Ok(resolved) => resolved,
         // The coordinator has checked the case, but may be another build of this program.
@@ -171,7 +176,7 @@ fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
-        let memory = (&shared, turnstile.as_ref());
+        let memory = (&shared, marks.as_ref(), turnstile.as_ref());
         play_role(role, resources, target, &params, &assignment, memory)
             .map_err(|error| Report::failed(role, &error))
     };
@@ -215,6 +220,7 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
 struct Received {
     assignment: Assignment,
     shared: Shared,
+    marks: Option<Marks>,
     turnstile: Option<OwnedFd>,
     resources_by_role: Vec<EndResources>,
 }
@@ -222,8 +228,11 @@ struct Received {
 fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Received> {
     let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
     let of_set = usize::from(assignment.party.is_some());
-    let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_roles)?.into_iter();
+    let of_marks = usize::from(assignment.is_marked);
+    let mut fds = control::receive_fds(control, Shared::FDS + of_marks + of_set + of_roles)?.into_iter();
     let shared = Shared::join(&mut fds)?;
+    let marks = fds.by_ref().take(of_marks).next();
+    let marks = marks.map(|fd| Marks::open(fd, assignment.role_count)).transpose()?;
     let turnstile = assignment.party.and_then(|_| fds.next());
     let resources_by_role = assignment
         .roles
@@ -233,7 +242,7 @@ fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared, turnstile, resources_by_role })
+    Ok(Received { assignment, shared, marks, turnstile, resources_by_role })
 }
 
 fn play_role(
@@ -242,7 +251,7 @@ fn play_role(
     target: &Target,
     params: &CaseParams,
     assignment: &Assignment,
-    (shared, turnstile): (&Shared, Option<&OwnedFd>),
+    (shared, marks, turnstile): (&Shared, Option<&Marks>, Option<&OwnedFd>),
 ) -> io::Result<RoleReport> {
     shared.set_step(role, Step::Pin);
     match assignment.cpus.get(role) {
@@ -260,6 +269,9 @@ fn play_role(
         target.time(),
         coordinator,
     );
+    if let Some(marks) = marks {
+        cx = cx.marked(marks.marker(role));
+    }
     if let (Some(party), Some(turnstile)) = (assignment.party, turnstile) {
         cx = cx.in_turn(Turnstile::open(turnstile.as_fd(), party)?);
     }
