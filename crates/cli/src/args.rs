@@ -141,6 +141,12 @@ Examples:
     /// Say whether B costs more than A: two settings, two programs, or records of before and after a change
     #[command(after_help = AFTER_COMPARE_HELP)]
     Compare(Box<Compare>),
+    /// Say what happens in a case, and when
+    #[command(after_help = "\
+Examples:
+  weighbridge explain --timeline roundtrip/pipe/1/same-cpu
+  weighbridge explain --timeline pingpong/futex/0/two-cpus --trace-out futex.json")]
+    Explain(Box<crate::explain::ExplainArgs>),
     /// Read the output of other benchmark tools into a record
     #[command(after_help = after_import_help())]
     Import(Import),

@@ -13,7 +13,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("causeway", "causeway", &["causeway-os"]),
     ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
-    ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
+    ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats", "weighbridge-timeline"]),
+    ("timeline", "weighbridge-timeline", &["weighbridge-record", "weighbridge-stats"]),
     ("dbus", "weighbridge-dbus", &[]),
     ("dbus-client", "weighbridge-dbus-client", &["weighbridge-dbus"]),
     (
@@ -68,6 +69,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-report",
             "weighbridge-record",
             "weighbridge-stats",
+            "weighbridge-timeline",
             "causeway-os",
         ],
     ),

@@ -142,8 +142,8 @@ impl Marks {
     }
 }
 
-/// The threads of a process that is there.
-fn threads_of(pid: u32) -> Vec<u32> {
+/// The threads of a process that is there, by the ids that the scheduler's events have.
+pub fn threads_of(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }

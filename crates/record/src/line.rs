@@ -11,6 +11,7 @@ use crate::hub::Hub;
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
 use crate::run::{Case, Run};
 use crate::summary::Summary;
+use crate::timeline::Timeline;
 
 /// One line of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,8 @@ pub enum Line {
     Verdict(Box<CaseVerdict>),
     /// What holds of all cases of a comparison together.
     Claims(Claims),
+    /// When each thing happens in an operation.
+    Timeline(Box<Timeline>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -271,6 +274,7 @@ mod tests {
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
         lines.extend(crate::contest::tests::full_lines(&case));
+        lines.extend(crate::timeline::tests::full_lines());
         lines
     }
 

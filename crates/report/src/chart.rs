@@ -1,5 +1,7 @@
 //! Charts as data: what is drawn, and over which axes. The page draws them; other formats show their figures.
 
+use weighbridge_record::Picture;
+
 use crate::axis::Axis;
 use crate::document::Table;
 use crate::look::Look;
@@ -26,6 +28,8 @@ pub enum Drawing {
     Dots(Axis, Vec<Line>),
     /// Series above one another over the same samples; the level changes after that number of samples.
     Strips(Vec<Strip>, Option<usize>),
+    /// Lanes with what fills them, and arrows.
+    Timeline(Picture),
 }
 
 /// A value of a line or a dot.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use weighbridge_record::{
     Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Findings, Header, Hub,
-    Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
+    Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, Timeline, derive,
 };
 
 use crate::unfinished;
@@ -43,6 +43,8 @@ pub struct Report {
     pub verdicts: Vec<Sourced<CaseVerdict>>,
     /// What holds of all cases of a comparison together.
     pub claims: Vec<Sourced<Claims>>,
+    /// When each thing happens in an operation.
+    pub timelines: Vec<Sourced<Timeline>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -247,6 +249,7 @@ impl Report {
                 Line::Contest(what) if what.contestants.is_empty() => {}
                 Line::Contest(what) => self.contests.push(Sourced { source, what }),
                 Line::Findings(what) => self.findings.push(Sourced { source, what }),
+                Line::Timeline(what) => self.timelines.push(Sourced { source, what: *what }),
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
                 Line::Ratio(what) => self.ratios.push(Sourced { source, what }),
                 Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),

@@ -194,7 +194,7 @@ fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
 }
 
 /// The header of a record that is begun now, with these settings.
-pub(super) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed: u64) -> Header {
+pub(crate) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed: u64) -> Header {
     Header {
         schema: SCHEMA,
         tool: Tool {
@@ -212,7 +212,7 @@ pub(super) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed:
 }
 
 /// Small enough for every reader of JSON to keep it exact.
-pub(super) fn random_seed() -> u64 {
+pub(crate) fn random_seed() -> u64 {
     let mut bytes = [0; 4];
     match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
         Ok(_) => u32::from_ne_bytes(bytes).into(),
@@ -221,7 +221,7 @@ pub(super) fn random_seed() -> u64 {
     }
 }
 
-pub(super) fn rendered(report: &Report, format: RunFormat) -> String {
+pub(crate) fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
         RunFormat::Table => report::text(report, output::style()),
         RunFormat::Markdown => report::markdown(report),
@@ -232,7 +232,7 @@ pub(super) fn rendered(report: &Report, format: RunFormat) -> String {
 
 /// Writes the page that is wanted, if any, and says where it is. One that finds no room in the store goes to the current
 /// folder.
-pub(super) fn write_page(
+pub(crate) fn write_page(
     report: &Report,
     page: &WantedPage,
     record: &Path,

@@ -36,6 +36,13 @@ pub fn drawn(chart: &Chart) -> String {
         Drawing::Lines(x, y, all) => lines(&chart.title, x.drawn(), y.drawn(), all),
         Drawing::Dots(values, all) => dots(&chart.title, values.drawn(), all),
         Drawing::Strips(all, change) => strips(&chart.title, all, *change),
+        Drawing::Timeline(picture) => {
+            let title = escaped(&chart.title);
+            let drawing = weighbridge_timeline::svg::svg(picture, &chart.title);
+            format!(
+                "<figure class=\"chart\"><figcaption>{title}</figcaption>\n<div class=\"scroll timeline\" tabindex=\"0\">{drawing}</div></figure>\n"
+            )
+        }
     }
 }
 

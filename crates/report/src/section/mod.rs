@@ -14,6 +14,7 @@ mod remarks;
 mod rows;
 mod scaling;
 mod series;
+mod timeline;
 
 use crate::document::{Document, Section};
 use crate::look::Looks;
@@ -61,6 +62,7 @@ pub fn document(report: &Report) -> Document {
         sections.extend(scaling::section(&cx));
         sections.extend(distribution::section(report));
         sections.extend(series::section(report));
+        sections.extend(timeline::section(report));
         sections.extend(cases::section(report));
         sections.extend(remarks::sections(&cx));
     }
