@@ -201,6 +201,11 @@ impl<'a> Ctx<'a> {
         self.marker.map(|marker| Numbered::new(marker, is_lossy))
     }
 
+    /// The hand that writes the marks of this role, in a marked run, for a role whose messages say themselves which they are.
+    pub fn marker(&self) -> Option<Marker<'a>> {
+        self.marker
+    }
+
     /// A process beside the roles takes part in every operation (a broker): the leading role counts what it does too, under this
     /// name. Called by every role before it drives a pattern.
     ///

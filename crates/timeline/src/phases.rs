@@ -77,11 +77,11 @@ pub fn divide(subject: &Subject, operation: Operation) -> Vec<(String, u64)> {
     let Operation { begins_ns, ends_ns } = operation;
     let messages = subject.messages(begins_ns, ends_ns - 1);
     let Some(request) = messages.first().copied() else { return spans(subject, operation) };
-    let lead = &subject.roles[request.from].name;
+    let lead = &subject.roles[request.from].kind;
     let reply = messages.iter().find(|of| of.from == request.to && of.to == request.from);
     if let Some(reply) = reply.filter(|reply| reply.begins_ns >= request.read_ns && reply.read_ns <= ends_ns)
     {
-        let other = &subject.roles[request.to].name;
+        let other = &subject.roles[request.to].kind;
         let mut parts = hop(subject, &request);
         parts.push((format!("{other}: from its read to its write"), reply.begins_ns - request.read_ns));
         parts.extend(hop(subject, reply));
@@ -103,7 +103,7 @@ pub fn divide(subject: &Subject, operation: Operation) -> Vec<(String, u64)> {
     }
     // One way: messages overlap, so this is the way of one of them.
     let written_ns = request.written_ns.unwrap_or(request.begins_ns).min(request.read_ns);
-    let other = &subject.roles[request.to].name;
+    let other = &subject.roles[request.to].kind;
     vec![
         (format!("{lead} writes"), written_ns - request.begins_ns),
         (format!("from written to read by {other}"), request.read_ns - written_ns),
@@ -122,7 +122,7 @@ fn spans(subject: &Subject, operation: Operation) -> Vec<(String, u64)> {
                 (Point::WaitBegins, Point::Read) => "waits and reads",
                 _ => continue,
             };
-            parts.push((format!("{} {what}", role.name), pair[1].at_ns - pair[0].at_ns));
+            parts.push((format!("{} {what}", role.kind), pair[1].at_ns - pair[0].at_ns));
         }
     }
     parts
@@ -130,7 +130,7 @@ fn spans(subject: &Subject, operation: Operation) -> Vec<(String, u64)> {
 
 /// The way of a message, over the roles that had to get a CPU for it.
 fn hop(subject: &Subject, message: &Message) -> Vec<(String, u64)> {
-    let named = |role: usize| subject.roles[role].name.as_str();
+    let named = |role: usize| subject.roles[role].kind.as_str();
     let way = way(subject, message);
     if way.is_empty() {
         let name = format!("{} writes, {} reads", named(message.from), named(message.to));
@@ -173,18 +173,19 @@ fn asks_next(subject: &Subject, role: usize, from_ns: u64, to_ns: u64) -> Option
 
 /// From the wake-up of a role until it runs: what the waking role does until it gives up the CPU, or what an idle CPU takes.
 fn until_it_runs(subject: &Subject, stage: &Stage, woken_ns: u64) -> Vec<(String, u64)> {
-    let name = &subject.roles[stage.role].name;
+    let name = &subject.roles[stage.role].kind;
     let (begins_ns, ends_ns) = (woken_ns, stage.runs_ns);
     let split = |at_ns: u64, first: String, second: String| {
         vec![(first, at_ns - begins_ns), (second, ends_ns - at_ns)]
     };
     let whole = |words: String| vec![(words, ends_ns - begins_ns)];
     if let Some(waker) = subject.role_of(stage.after) {
-        let of = &subject.roles[waker].name;
+        let of = &subject.roles[waker].kind;
         if stage.takes_cpu {
             return whole(format!("{name} is woken, takes the CPU from {of}"));
         }
-        if let Some(at_ns) = asks_next(subject, waker, begins_ns, ends_ns) {
+        let is_waker = stage.woken.is_some_and(|(_, by)| by == stage.after);
+        if let Some(at_ns) = asks_next(subject, waker, begins_ns, ends_ns).filter(|_| is_waker) {
             return split(
                 at_ns,
                 format!("{of} returns from its write"),

@@ -9,7 +9,7 @@ use crate::subject::{Operation, Subject};
 /// Operations that are shown.
 const SHOWN: usize = 3;
 /// A picture with more than these is none that can be read, nor a small part of a page.
-const MOST_SPANS: usize = 600;
+const MOST_SPANS: usize = 400;
 
 /// The picture. Empty where there are no operations.
 pub fn picture(subject: &Subject, operations: &[Operation]) -> Picture {

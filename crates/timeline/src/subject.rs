@@ -33,6 +33,8 @@ pub struct Mark {
 pub struct Role {
     /// Its name, unique among the roles.
     pub name: String,
+    /// What it has in common with roles that do the same: phases are named by it.
+    pub kind: String,
     /// Ids of its threads.
     pub threads: Vec<u32>,
     /// What it noted, in the order of time. Empty for a process that notes nothing, such as a broker.

@@ -31,10 +31,10 @@ const STYLE: &str = "\
 --tl-halt:#c3ccd4;--tl-bg:#fff;font:11px system-ui,sans-serif}\
 @media(prefers-color-scheme:dark){.tl{--tl-fg:#e2e7ec;--tl-dim:#9aa5b0;--tl-line:#39424b;--tl-idle:#1d2329;--tl-other:#5c6670;--tl-wait:#323b44;\
 --tl-ready:#6b5420;--tl-irq:#e07070;--tl-halt:#3b454f;--tl-bg:#14181c}}\
-.tl text{fill:var(--tl-fg)}.tl .dim{fill:var(--tl-dim)}.tl .in{fill:#fff;pointer-events:none}.tl .on{pointer-events:none}\
+.tl text{fill:var(--tl-fg)}.tl .dim{fill:var(--tl-dim)}.tl .in{fill:#fff;pointer-events:none}.tl .on{pointer-events:none;paint-order:stroke;stroke:var(--tl-wait);stroke-width:3px}\
 .tl .grid{stroke:var(--tl-line);stroke-width:1}.tl .other{fill:var(--tl-other)}.tl .idle{fill:var(--tl-idle)}.tl .halted{fill:var(--tl-halt)}\
 .tl .ready{fill:var(--tl-ready)}.tl .wait{fill:var(--tl-wait)}.tl .interrupt{fill:var(--tl-irq)}.tl .lost{fill:#e00000;opacity:.55}\
-.tl .message{stroke:var(--tl-fg);stroke-width:1.6;fill:none}.tl .wake{stroke:var(--tl-dim);stroke-width:1.2;stroke-dasharray:4 3;fill:none}\
+.tl .message{stroke:var(--tl-fg);stroke-width:1.4;fill:none;opacity:.75}.tl .wake{stroke:var(--tl-dim);stroke-width:1.2;stroke-dasharray:4 3;fill:none}\
 .tl .hm{fill:var(--tl-fg)}.tl .hw{fill:var(--tl-dim)}.tl rect{shape-rendering:crispEdges}";
 
 /// The picture as an `svg` element. `name` tells the element from others of a page.
@@ -62,6 +62,11 @@ pub fn svg(picture: &Picture, name: &str) -> String {
     }
     for arrow in &picture.arrows {
         draw_arrow(&mut out, &scale, picture, arrow);
+    }
+    // Over the arrows, so that they can be read.
+    for (index, lane) in picture.lanes.iter().enumerate() {
+        let top = TOP + index as f64 * LANE;
+        lane.spans.iter().for_each(|span| words(&mut out, &scale, top, span));
     }
     legend(&mut out, height - 8.0);
     out.push_str("</svg>\n");
@@ -120,8 +125,7 @@ fn time(at_ns: u64, step_ns: u64) -> String {
 fn bar(out: &mut String, scale: &Scale, top: f64, span: &PictureSpan, lane_role: Option<u64>) {
     let [from, to] = span.between_ns.map(|ns| scale.x(ns));
     let width = (to - from).max(0.6);
-    let is_above = matches!(span.what.as_str(), "halted" | "interrupt" | "write" | "wait");
-    let (offset, height) = if is_above { ABOVE } else { BASE };
+    let (offset, height) = place(&span.what);
     let role = if span.what == "write" { lane_role.or(Some(0)) } else { span.role };
     let fill = match (span.what.as_str(), role) {
         ("run" | "write", Some(role)) => format!("fill=\"{}\"", ROLES[role as usize % ROLES.len()]),
@@ -135,17 +139,29 @@ fn bar(out: &mut String, scale: &Scale, top: f64, span: &PictureSpan, lane_role:
         "<rect {fill} x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{height}\"><title>{}</title></rect>",
         escaped(&hover)
     );
-    let is_named = !matches!(span.what.as_str(), "idle" | "ready");
-    if is_named && width > CHARACTER * span.name.chars().count() as f64 + 4.0 {
-        let class = if role.is_some() { "in" } else { "on" };
-        let _ = writeln!(
-            out,
-            "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            f64::midpoint(from, to),
-            y + height / 2.0 + 4.0,
-            escaped(&span.name)
-        );
+}
+
+/// The name of a bar, where it has room.
+fn words(out: &mut String, scale: &Scale, top: f64, span: &PictureSpan) {
+    let [from, to] = span.between_ns.map(|ns| scale.x(ns));
+    let has_room = to - from > CHARACTER * span.name.chars().count() as f64 + 4.0;
+    if !has_room || matches!(span.what.as_str(), "idle" | "ready") {
+        return;
     }
+    let (offset, height) = place(&span.what);
+    let class = if span.role.is_some() || span.what == "write" { "in" } else { "on" };
+    let _ = writeln!(
+        out,
+        "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+        f64::midpoint(from, to),
+        top + offset + height / 2.0 + 4.0,
+        escaped(&span.name)
+    );
+}
+
+/// Top and height of a bar in its lane.
+fn place(what: &str) -> (f64, f64) {
+    if matches!(what, "halted" | "interrupt" | "write" | "wait") { ABOVE } else { BASE }
 }
 
 fn draw_arrow(out: &mut String, scale: &Scale, picture: &Picture, arrow: &PictureArrow) {

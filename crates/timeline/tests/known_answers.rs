@@ -28,7 +28,8 @@ fn mark(at_ns: u64, point: Point, number: u64) -> Mark {
 }
 
 fn role(name: &str, thread: u32, marks: Vec<Mark>) -> Role {
-    Role { name: name.into(), threads: vec![thread], marks }
+    let kind = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ').into();
+    Role { name: name.into(), kind, threads: vec![thread], marks }
 }
 
 fn trace(events: Vec<Happened>) -> Trace {
@@ -226,7 +227,7 @@ fn a_message_to_many_has_a_first_and_a_last_read() {
     assert_eq!(
         named(&parts),
         [
-            ("sender writes, receiver 1 reads", 300),
+            ("sender writes, receiver reads", 300),
             ("from the first of 2 reads to the last", 400),
             ("sender: from the last read to its next write", 300),
         ]

@@ -19,6 +19,7 @@ use weighbridge_report::{self as report, Report};
 use super::{THIS_PROGRAM, look_at_host, plan};
 use crate::args::{COMMIT, KERNEL_SLAB, PROFILE, Run, RunFormat};
 use crate::destination::{Destination, WantedPage};
+use crate::explain::timeline::{self, timelines};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
@@ -38,6 +39,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         return plan::show(&scope);
     }
     scope.check_not_empty()?;
+    timeline::check(&args.timeline, &scope.cases)?;
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     warn_beforehand(&scope);
     if let Some(note) = &destination.note {
@@ -82,12 +84,21 @@ fn measure(
         count_calls: !args.no_system_calls,
     };
     let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
+    let watched: Vec<Prepared> = if args.timeline.timeline { scope.cases.clone() } else { Vec::new() };
     let ended = opening.and_then(|()| match scope.suite.crossover {
         None => Session::new(settings, coordinator(), interrupt, scope.cases).run(&mut recorder),
         Some(crossover) => {
             chart(crossover, scope.cases, &settings, host, interrupt, &coordinator, &mut recorder)
         }
     });
+    let ended = match ended {
+        Ok(Ended::Complete) if !watched.is_empty() => {
+            let watched = timelines(&args.timeline, &watched, &mut coordinator())?;
+            let ended = if watched.is_interrupted { Ended::Interrupted } else { Ended::Complete };
+            watched.lines.into_iter().try_for_each(|line| recorder.line(line)).map(|()| ended)
+        }
+        ended => ended,
+    };
     let complete = matches!(ended, Ok(Ended::Complete));
     // Whatever a report shows is in the record. After a failed write nothing can be added.
     let ended = ended.and_then(|ended| {

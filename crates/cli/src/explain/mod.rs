@@ -54,6 +54,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
     let host = commands::look_at_host()?;
     let began = Instant::now();
     let (cases, skipped) = prepared(&args.cases, &host)?;
+    timeline::check(&args.timeline, &cases)?;
     let Destination { record, mut writer, page, is_in_store, note } =
         Destination::create(args.out.as_deref(), args.html.as_ref())?;
     note.iter().for_each(|note| output::warn(note));

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weighbridge_lab::contract::Prepared;
+use weighbridge_lab::contract::{Caps, Prepared};
 use weighbridge_lab::coordinator::{Coordinator, Measured, Outcome, PeerStart};
 use weighbridge_lab::marks::{self, RoleMarks};
 use weighbridge_record::{Line, Skipped, Timeline};
@@ -37,24 +37,39 @@ pub struct Watched {
     pub is_interrupted: bool,
 }
 
-/// Watches each of the cases.
+/// Makes sure of the file for the trace before anything is measured.
 ///
 /// # Errors
-/// The file for the trace is for one case, and could not be written.
+/// It is there already, or is to be of several cases.
+pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
+    let Some(file) = args.trace_out.as_deref() else { return Ok(()) };
+    let count = cases.iter().filter(|case| !case.target.caps.has(Caps::HARNESS)).count();
+    if count > 1 {
+        return Err(Failure::new(format!(
+            "--trace-out `{}` is for one case, and {count} are selected; name one of them",
+            file.display()
+        )));
+    }
+    if file.exists() {
+        return Err(Failure::new(format!(
+            "--trace-out: `{}` exists already; name another file",
+            file.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Watches each of the cases, those of the harness left out.
+///
+/// # Errors
+/// The file for the trace cannot be written.
 pub fn timelines(
     args: &TimelineArgs,
     cases: &[Prepared],
     coordinator: &mut Coordinator<'_>,
 ) -> Result<Watched, Failure> {
-    if let (Some(file), 2..) = (&args.trace_out, cases.len()) {
-        return Err(Failure::new(format!(
-            "--trace-out `{}` is for one case, and {} are selected; name one of them",
-            file.display(),
-            cases.len()
-        )));
-    }
     let mut lines = Vec::new();
-    for case in cases {
+    for case in cases.iter().filter(|case| !case.target.caps.has(Caps::HARNESS)) {
         let skipped =
             |step: String, why: String| Line::Skipped(Skipped { case: case.params.id.clone(), step, why });
         let recording = Recording::begin(&coordinator.host().measured_cpus);
@@ -76,7 +91,7 @@ pub fn timelines(
             continue;
         }
         let unwatched_ns = match coordinator.run_unmarked(case, &PeerStart::default()) {
-            Outcome::Measured(measured) => Some(operation_ns(case, &measured)),
+            Outcome::Measured(measured) => operation_ns(case, &measured),
             Outcome::Failed { .. } => None,
             Outcome::Interrupted => return Ok(Watched { lines, is_interrupted: true }),
         };
@@ -128,6 +143,7 @@ fn subject(case: &Prepared, measured: &Measured) -> Subject {
     };
     let role = |(index, of): (usize, &RoleMarks)| Role {
         name: name(index),
+        kind: names[index].into(),
         threads: vec![of.thread],
         marks: of.marks.iter().map(mark).collect(),
     };
@@ -137,7 +153,8 @@ fn subject(case: &Prepared, measured: &Measured) -> Subject {
     beside.dedup();
     if !beside.is_empty() {
         // Between those whose messages it passes on.
-        let broker = Role { name: "broker".into(), threads: beside, marks: Vec::new() };
+        let broker =
+            Role { name: "broker".into(), kind: "broker".into(), threads: beside, marks: Vec::new() };
         roles.insert(1.min(roles.len()), broker);
     }
     Subject { roles, ..Subject::default() }
@@ -153,13 +170,19 @@ fn mark(mark: &marks::Mark) -> Mark {
     Mark { at_ns: mark.at_ns, point, number: mark.number }
 }
 
-/// The median time of what the time line takes for an operation: a hop there and one back are one.
-fn operation_ns(case: &Prepared, measured: &Measured) -> f64 {
-    let hops = if case.pattern.id == "pingpong" { 2.0 } else { 1.0 };
+/// The median time of what the time line takes for an operation, where that is an operation of the case: a hop there and one back are one.
+/// Messages that are sent without waiting for what becomes of them are none.
+fn operation_ns(case: &Prepared, measured: &Measured) -> Option<f64> {
+    let hops = match case.pattern.id {
+        "pingpong" => 2.0,
+        "roundtrip" => 1.0,
+        "fan-out" if case.params.axis("burst") == "1" => 1.0,
+        _ => return None,
+    };
     let each: Vec<f64> = measured
         .samples
         .iter()
         .map(|sample| hops * sample.elapsed_ns as f64 / sample.ops.max(1) as f64)
         .collect();
-    median(&each)
+    (!each.is_empty()).then(|| median(&each))
 }

@@ -42,7 +42,7 @@ fn of(timeline: &Timeline) -> Vec<Block> {
     match timeline.picture.lanes.is_empty() {
         true => blocks.extend(figures.map(Block::Table)),
         false => blocks.push(Block::Chart(Box::new(Chart {
-            title: timeline.subject.clone(),
+            title: format!("Operations of usual length of {}", timeline.subject),
             about: String::new(),
             drawing: Drawing::Timeline(timeline.picture.clone()),
             figures,

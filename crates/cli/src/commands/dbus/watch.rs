@@ -56,25 +56,19 @@ impl Watch {
             ));
         }
         let us = std::process::id();
-        let mut roles =
-            vec![Role { name: "clients and services".into(), threads: threads_of(us), marks: Vec::new() }];
-        roles.extend((!broker.is_empty()).then(|| Role {
-            name: "broker".into(),
-            threads: broker,
-            marks: Vec::new(),
-        }));
+        let mut roles = vec![role("clients and services", threads_of(us))];
+        roles.extend((!broker.is_empty()).then(|| role("broker", broker)));
         let mut message_names = BTreeMap::new();
         if let Some((plan, notes)) = messages {
             message_names = plan.titles();
             roles.extend(plan.connections().iter().enumerate().map(|(index, connection)| {
                 Role {
-                    name: connection.name.clone(),
-                    threads: Vec::new(),
                     marks: notes
                         .iter()
                         .filter(|note| note.connection == index)
                         .flat_map(|note| marks(note, ns))
                         .collect(),
+                    ..role(&connection.name, Vec::new())
                 }
             }));
         }
@@ -97,6 +91,11 @@ impl Watch {
         output::say(&format!("time line: {}{switches}; open it in ui.perfetto.dev", file.display()));
         Ok(())
     }
+}
+
+/// A process that notes nothing.
+fn role(name: &str, threads: Vec<u32>) -> Role {
+    Role { name: name.into(), kind: name.into(), threads, marks: Vec::new() }
 }
 
 /// Does the trace begin so late that events must have been overwritten? A quiet machine has none for a while.
