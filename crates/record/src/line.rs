@@ -291,6 +291,7 @@ mod tests {
             "series",
             "series_ci95",
             "calls",
+            "preempted_per_operation",
         ];
         match value {
             Value::Object(fields) => {

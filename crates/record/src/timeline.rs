@@ -1,5 +1,7 @@
 //! When each thing happens in an operation: phases, and a picture of a few operations.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What a time line of a run shows. The run is one of its own, which is watched; its times are longer than those of a measurement.
@@ -15,6 +17,9 @@ pub struct Timeline {
     pub unwatched_ns: Option<f64>,
     /// Context switches for an operation, from and to its roles, where the kernel's events were recorded.
     pub switches_per_operation: Option<f64>,
+    /// Of these, by kind of role: those that took the CPU from it while it could have gone on.
+    #[serde(default)]
+    pub preempted_per_operation: BTreeMap<String, f64>,
     /// The parts of an operation, in the order of time.
     pub phases: Vec<Phase>,
     /// Why the kernel's events are missing, and what would allow them.
@@ -95,6 +100,7 @@ pub(crate) mod tests {
         vec![Line::Timeline(Box::new(Timeline {
             unwatched_ns: Some(1.0),
             switches_per_operation: Some(2.0),
+            preempted_per_operation: BTreeMap::from([("client".into(), 1.0)]),
             phases: vec![Phase::default()],
             refused: Some("x".into()),
             picture: Picture {

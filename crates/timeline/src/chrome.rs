@@ -98,7 +98,7 @@ fn flow(number: usize, arrow: &Arrow, lanes: &[Lane], from_ns: u64) -> Vec<(u64,
         })
     };
     // What is read is the end of a wait.
-    let to_ns = if arrow.is_message { arrow.to_ns - 1 } else { arrow.to_ns };
+    let to_ns = if arrow.is_message { arrow.to_ns.saturating_sub(1) } else { arrow.to_ns };
     let from_at = arrow.from_ns.min(to_ns);
     if !holds(arrow.from, from_at) || !holds(arrow.to, to_ns) {
         return Vec::new();

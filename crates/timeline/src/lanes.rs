@@ -249,7 +249,8 @@ fn notes(subject: &Subject, role: usize, window: Window) -> Vec<Span> {
         };
         let (what, name) = match (pair[0].point, pair[1].point) {
             (Point::WriteBegins, Point::Written) => (What::Write, of("writes")),
-            (Point::WaitBegins, Point::Read) => (What::Wait, of("reads")),
+            // Several messages may come of one wait.
+            (Point::WaitBegins | Point::Read, Point::Read) => (What::Wait, of("reads")),
             _ => continue,
         };
         spans.extend(window.span(pair[0].at_ns, pair[1].at_ns, what, name));

@@ -66,6 +66,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
         operations: operations.len() as u64,
         operation_ns: if lengths.is_empty() { [0.0; 3] } else { quantiles(&lengths) },
         switches_per_operation: subject.switches_per_operation(operations),
+        preempted_per_operation: subject.preempted_per_operation(operations),
         phases: usual.into_iter().map(phase).collect(),
         lost_events: subject.trace.as_ref().map_or(0, crate::Trace::lost),
         ..Timeline::default()
@@ -120,6 +121,7 @@ fn spans(subject: &Subject, operation: Operation) -> Vec<(String, u64)> {
             let what = match (pair[0].point, pair[1].point) {
                 (Point::WriteBegins, Point::Written) => "writes",
                 (Point::WaitBegins, Point::Read) => "waits and reads",
+                (Point::Read, Point::Read) => "reads",
                 _ => continue,
             };
             parts.push((format!("{} {what}", role.kind), pair[1].at_ns - pair[0].at_ns));

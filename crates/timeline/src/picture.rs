@@ -13,18 +13,35 @@ const MOST_SPANS: usize = 400;
 
 /// The picture. Empty where there are no operations.
 pub fn picture(subject: &Subject, operations: &[Operation]) -> Picture {
-    (1..=SHOWN)
-        .rev()
-        .filter_map(|count| {
-            let (from_ns, to_ns) = usual(operations, count)?;
-            // A little more, so that the last arrow has its end.
-            let margin_ns = (to_ns - from_ns) / 50;
-            let (from_ns, to_ns) = (from_ns.saturating_sub(margin_ns), to_ns + margin_ns);
-            let (lanes, arrows) = lanes(subject, from_ns, to_ns);
-            Some(of(&lanes, &arrows, from_ns, to_ns))
-        })
-        .find(|picture| picture.lanes.iter().map(|lane| lane.spans.len()).sum::<usize>() <= MOST_SPANS)
-        .unwrap_or_default()
+    let has_room =
+        |picture: &Picture| picture.lanes.iter().map(|lane| lane.spans.len()).sum::<usize>() <= MOST_SPANS;
+    let drawn = |(from_ns, to_ns): (u64, u64)| {
+        // A little more, so that the last arrow has its end.
+        let margin_ns = (to_ns - from_ns) / 50;
+        let (from_ns, to_ns) = (from_ns.saturating_sub(margin_ns), to_ns + margin_ns);
+        let (lanes, arrows) = lanes(subject, from_ns, to_ns);
+        of(&lanes, &arrows, from_ns, to_ns)
+    };
+    let windows = (1..=SHOWN).rev().filter_map(|count| usual(operations, count));
+    let picture = windows.map(drawn).find(has_room).unwrap_or_default();
+    if picture.arrows.iter().any(|arrow| arrow.is_message) {
+        return picture;
+    }
+    // Messages take longer than what is between them: one on its way shows both ends at work.
+    usual_message(subject, operations).map(drawn).filter(has_room).unwrap_or(picture)
+}
+
+/// The time of a message whose way is as long as is usual.
+fn usual_message(subject: &Subject, operations: &[Operation]) -> Option<(u64, u64)> {
+    let (first, last) = (operations.first()?, operations.last()?);
+    let mut ways: Vec<(u64, u64)> = subject
+        .messages(first.begins_ns, last.ends_ns)
+        .iter()
+        .map(|message| (message.begins_ns, message.read_ns))
+        .filter(|(_, read_ns)| *read_ns <= last.ends_ns)
+        .collect();
+    ways.sort_by_key(|(begins_ns, read_ns)| read_ns - begins_ns);
+    ways.get(ways.len() / 2).copied()
 }
 
 /// So many operations that follow each other, together as long as is usual.

@@ -178,14 +178,31 @@ impl Subject {
 
     /// Context switches from or to the roles for each of the operations, where the kernel's events are there.
     pub fn switches_per_operation(&self, operations: &[Operation]) -> Option<f64> {
-        let trace = self.trace.as_ref()?;
-        let (first, last) = (operations.first()?, operations.last()?);
+        self.trace.as_ref().filter(|_| !operations.is_empty())?;
+        Some(self.own_switches(operations).count() as f64 / operations.len() as f64)
+    }
+
+    /// How often a role of each kind lost the CPU in an operation although it could have gone on.
+    pub fn preempted_per_operation(&self, operations: &[Operation]) -> BTreeMap<String, f64> {
+        let mut preempted = BTreeMap::new();
+        for happened in self.own_switches(operations) {
+            if let Event::Switch { from, is_preempted: true, .. } = happened.event
+                && let Some(role) = self.role_of(from)
+            {
+                *preempted.entry(self.roles[role].kind.clone()).or_default() += 1.0 / operations.len() as f64;
+            }
+        }
+        preempted
+    }
+
+    fn own_switches<'s>(&'s self, operations: &'s [Operation]) -> impl Iterator<Item = &'s Happened> {
         let in_operation = |at_ns: u64| {
             let next = operations.partition_point(|of| of.begins_ns <= at_ns);
             next > 0 && at_ns < operations[next - 1].ends_ns
         };
-        let switches = trace.between(first.begins_ns, last.ends_ns).iter();
-        let count = switches.filter(|of| self.is_own_switch(of) && in_operation(of.at_ns)).count();
-        Some(count as f64 / operations.len() as f64)
+        let (from_ns, to_ns) =
+            operations.first().zip(operations.last()).map_or((1, 0), |(a, b)| (a.begins_ns, b.ends_ns));
+        let events = self.trace.iter().flat_map(move |trace| trace.between(from_ns, to_ns));
+        events.filter(move |of| self.is_own_switch(of) && in_operation(of.at_ns))
     }
 }

@@ -138,6 +138,8 @@ fn a_role_that_was_preempted_needs_no_wake_up() {
     }
     let events = &mut subject.trace.as_mut().unwrap().events;
     events.retain(|of| !matches!(of.event, Event::Waking { by: SERVER, .. }));
+    let preempted = subject.preempted_per_operation(&subject.operations());
+    assert_eq!(preempted, BTreeMap::from([("client".to_owned(), 1.0)]));
     let parts = divided(&subject);
     assert_eq!(
         named(&parts),

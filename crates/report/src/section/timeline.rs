@@ -12,6 +12,8 @@ const ABOUT: &str = "Each of these runs was watched: its times are longer than t
                      upper bar shows calls of a role, or halts and interrupts of a CPU, the lower bar shows what runs. The pointer on a bar or \
                      an arrow shows its name and length.";
 
+/// Fewer preemptions for an operation than this are not worth a word.
+const SELDOM: f64 = 0.05;
 /// Time lines that are not folded.
 const OPEN: usize = 2;
 
@@ -73,8 +75,21 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         ));
     }
     if let Some(switches) = timeline.switches_per_operation {
-        sentences
-            .push(format!("{} context switches an operation, from and to its processes", count(switches)));
+        let of_role = |(role, times): (&String, &f64)| format!("{role} {}", count(*times));
+        let preempted: Vec<String> = timeline
+            .preempted_per_operation
+            .iter()
+            .filter(|(_, times)| **times >= SELDOM)
+            .map(of_role)
+            .collect();
+        let preempted = match preempted.is_empty() {
+            true => String::new(),
+            false => format!("; of them preempted: {}", preempted.join(", ")),
+        };
+        sentences.push(format!(
+            "{} context switches an operation, from and to its processes{preempted}",
+            count(switches)
+        ));
     }
     if let Some(why) = &timeline.refused {
         sentences
