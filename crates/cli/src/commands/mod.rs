@@ -14,12 +14,11 @@ mod kernel_slab;
 mod list;
 mod man;
 mod plan;
-mod report;
+pub(crate) mod report;
 mod run;
 mod series;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
-pub use report::write_new;
 pub(crate) use run::{header_with, random_seed, rendered, write_page};
 
 use crate::args::{Command, KERNEL_SLAB, Report};

@@ -14,6 +14,7 @@ use weighbridge_stats::order::median;
 use weighbridge_timeline::{Mark, Point, Role, Subject, chrome, phases, picture};
 
 use super::recording::Recording;
+use crate::commands::report::write_new;
 use crate::{Failure, output};
 
 /// What of the time line is wanted.
@@ -127,7 +128,7 @@ pub fn write_trace(subject: &Subject, name: &str, file: &Path) -> Result<(), Fai
         return Ok(());
     };
     let trace = chrome::trace_file(subject, name, first.begins_ns, last.ends_ns);
-    crate::commands::write_new(file, trace.to_string().as_bytes())
+    write_new(file, trace.to_string().as_bytes())
         .map_err(|error| Failure::new(format!("cannot write `{}`: {error}", file.display())))
 }
 

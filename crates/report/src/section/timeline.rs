@@ -6,6 +6,7 @@ use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Section, Table};
 use crate::model::Report;
 use crate::units::{count, significant, with_unit};
+use crate::words::plain;
 
 const ABOUT: &str = "Each of these runs was watched: its times are longer than those of a measurement and are no result. A share is the part of all \
                      operations together; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
@@ -23,11 +24,12 @@ pub fn section(report: &Report) -> Option<Section> {
     let mut blocks: Vec<Block> = Vec::new();
     for (index, timeline) in report.timelines.iter().enumerate() {
         let timeline = &timeline.what;
+        let subject = plain(&timeline.subject);
         let inside = of(timeline);
         match several && index >= OPEN {
-            true => blocks.push(Block::fold(timeline.subject.clone(), inside)),
+            true => blocks.push(Block::fold(subject, inside)),
             false => {
-                blocks.push(Block::Heading(timeline.subject.clone()));
+                blocks.push(Block::Heading(subject));
                 blocks.extend(inside);
             }
         }
@@ -44,7 +46,7 @@ fn of(timeline: &Timeline) -> Vec<Block> {
     match timeline.picture.lanes.is_empty() {
         true => blocks.extend(figures.map(Block::Table)),
         false => blocks.push(Block::Chart(Box::new(Chart {
-            title: format!("Operations of usual length of {}", timeline.subject),
+            title: format!("Operations of usual length of {}", plain(&timeline.subject)),
             about: String::new(),
             drawing: Drawing::Timeline(timeline.picture.clone()),
             figures,
@@ -75,7 +77,7 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         ));
     }
     if let Some(switches) = timeline.switches_per_operation {
-        let of_role = |(role, times): (&String, &f64)| format!("{role} {}", count(*times));
+        let of_role = |(role, times): (&String, &f64)| format!("{} {}", plain(role), count(*times));
         let preempted: Vec<String> = timeline
             .preempted_per_operation
             .iter()
@@ -92,8 +94,10 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         ));
     }
     if let Some(why) = &timeline.refused {
-        sentences
-            .push(format!("only the roles' own marks, because the kernel's events are not available: {why}"));
+        sentences.push(format!(
+            "only the roles' own marks, because the kernel's events are not available: {}",
+            plain(why)
+        ));
     }
     if timeline.lost_events > 0 {
         sentences.push(format!(
@@ -108,7 +112,7 @@ fn phases(timeline: &Timeline) -> Table {
     let row = |phase: &Phase| {
         let [p10, median, p90] = phase.phase_ns.map(|value| with_unit("ns", value));
         let share = format!("{:.1} %", phase.share * 100.0);
-        [phase.phase.clone(), share, median, p10, p90, phase.count.to_string()].map(Cell::from).into()
+        [plain(&phase.phase), share, median, p10, p90, phase.count.to_string()].map(Cell::from).into()
     };
     let heads = ["phase", "share", "median", "10 % below", "10 % above", "operations"];
     Table::new("", heads.map(String::from), timeline.phases.iter().map(row).collect())
