@@ -92,8 +92,8 @@ fn role_of_lane(picture: &Picture, lane: usize) -> Option<u64> {
 
 fn axis(out: &mut String, scale: &Scale, bottom: f64) {
     let step_ns = tick_ns(scale.length_ns);
-    let mut at_ns = 0;
-    while (at_ns as f64) <= scale.length_ns {
+    let ticks = (0..).map_while(|tick: u64| tick.checked_mul(step_ns));
+    for at_ns in ticks.take_while(|at_ns| *at_ns as f64 <= scale.length_ns) {
         let x = scale.x(at_ns);
         let _ = writeln!(
             out,
@@ -102,7 +102,6 @@ fn axis(out: &mut String, scale: &Scale, bottom: f64) {
             TOP - 8.0,
             escaped(&time(at_ns, step_ns))
         );
-        at_ns += step_ns;
     }
 }
 
@@ -132,7 +131,7 @@ fn bar(out: &mut String, scale: &Scale, top: f64, span: &PictureSpan, lane_role:
         ("run", None) => "class=\"other\"".into(),
         (what, _) => format!("class=\"{}\"", escaped(what)),
     };
-    let hover = format!("{} ({})", span.name, spoken(span.between_ns[1] - span.between_ns[0]));
+    let hover = format!("{} ({})", span.name, spoken(span.between_ns[1].saturating_sub(span.between_ns[0])));
     let y = top + offset;
     let _ = writeln!(
         out,
@@ -173,7 +172,8 @@ fn draw_arrow(out: &mut String, scale: &Scale, picture: &Picture, arrow: &Pictur
     let edge = |lane: f64, is_lower: bool| TOP + lane * LANE + offset + if is_lower { height } else { 0.0 };
     let (y1, y2) = (edge(from, to > from), edge(to, to < from));
     let (class, head) = if arrow.is_message { ("message", "hm") } else { ("wake", "hw") };
-    let name = format!("{} ({})", arrow.name, spoken(arrow.between_ns[1] - arrow.between_ns[0]));
+    let name =
+        format!("{} ({})", arrow.name, spoken(arrow.between_ns[1].saturating_sub(arrow.between_ns[0])));
     let length = (x2 - x1).hypot(y2 - y1).max(0.1);
     let (ux, uy) = ((x2 - x1) / length, (y2 - y1) / length);
     let (bx, by) = (x2 - ux * 7.0, y2 - uy * 7.0);
@@ -284,7 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_picture_is_drawn_too() {
+    fn a_picture_that_is_empty_or_makes_no_sense_is_drawn_too() {
         assert!(svg(&Picture::default(), "x").ends_with("</svg>\n"));
+        let arrow =
+            PictureArrow { lanes: [9, u64::MAX], between_ns: [u64::MAX, 0], ..PictureArrow::default() };
+        let span = PictureSpan { between_ns: [7, 3], role: Some(u64::MAX), ..PictureSpan::default() };
+        let lanes = vec![PictureLane { lane: String::new(), spans: vec![span] }];
+        let picture = Picture { length_ns: u64::MAX, lanes, arrows: vec![arrow] };
+        assert!(svg(&picture, "x").ends_with("</svg>\n"));
     }
 }
