@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 pub mod dbus;
 mod env;
+mod explain;
 mod guest;
 mod history;
 mod import;
@@ -14,18 +15,19 @@ mod kernel_slab;
 mod list;
 mod man;
 mod plan;
-pub(crate) mod report;
+mod recording;
+mod report;
 mod run;
 mod series;
+mod timeline;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
-pub(crate) use run::{header_with, random_seed, rendered, write_page};
 
 use crate::args::{Command, KERNEL_SLAB, Report};
 use crate::{Exit, Failure, output, store};
 
 /// Even when the file was replaced while it runs, this is the program that runs.
-pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Does what was asked.
 ///
@@ -41,7 +43,7 @@ pub fn execute(command: Command) -> Result<Exit, Failure> {
         Command::Report(args) => report::report(&with_record(args)?),
         Command::History(args) => history::history(&args),
         Command::Compare(args) => compare::compare(&args),
-        Command::Explain(args) => crate::explain::explain(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Import(args) => import::import(&args),
         Command::Check(args) => check::check(&args),
         Command::Bloat(args) => bloat::bloat(&args),
@@ -63,7 +65,7 @@ fn with_record(mut args: Report) -> Result<Report, Failure> {
 }
 
 /// The machine, as far as the laboratory must know it.
-pub(crate) fn look_at_host() -> Result<weighbridge_lab::host::Host, Failure> {
+fn look_at_host() -> Result<weighbridge_lab::host::Host, Failure> {
     weighbridge_lab::host::Host::look()
         .map_err(|error| Failure::new(format!("the description of this machine cannot be read: {error}")))
 }

@@ -16,10 +16,10 @@ use weighbridge_lab::session::{Ended, Session, Settings, Sink};
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 
+use super::timeline::{self, timelines};
 use super::{THIS_PROGRAM, look_at_host, plan};
 use crate::args::{COMMIT, KERNEL_SLAB, PROFILE, Run, RunFormat};
 use crate::destination::{Destination, WantedPage};
-use crate::explain::timeline::{self, timelines};
 use crate::progress::Shown;
 use crate::recorder::Recorder;
 use crate::scope::Scope;
@@ -205,7 +205,7 @@ fn header(args: &Run, scope: &Scope, host: &Host, seed: u64) -> Header {
 }
 
 /// The header of a record that is begun now, with these settings.
-pub(crate) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed: u64) -> Header {
+pub(super) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed: u64) -> Header {
     Header {
         schema: SCHEMA,
         tool: Tool {
@@ -223,7 +223,7 @@ pub(crate) fn header_with(settings: BTreeMap<String, String>, host: &Host, seed:
 }
 
 /// Small enough for every reader of JSON to keep it exact.
-pub(crate) fn random_seed() -> u64 {
+pub(super) fn random_seed() -> u64 {
     let mut bytes = [0; 4];
     match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
         Ok(_) => u32::from_ne_bytes(bytes).into(),
@@ -232,7 +232,7 @@ pub(crate) fn random_seed() -> u64 {
     }
 }
 
-pub(crate) fn rendered(report: &Report, format: RunFormat) -> String {
+pub(super) fn rendered(report: &Report, format: RunFormat) -> String {
     match format {
         RunFormat::Table => report::text(report, output::style()),
         RunFormat::Markdown => report::markdown(report),
@@ -243,7 +243,7 @@ pub(crate) fn rendered(report: &Report, format: RunFormat) -> String {
 
 /// Writes the page that is wanted, if any, and says where it is. One that finds no room in the store goes to the current
 /// folder.
-pub(crate) fn write_page(
+pub(super) fn write_page(
     report: &Report,
     page: &WantedPage,
     record: &Path,

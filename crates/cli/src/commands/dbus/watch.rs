@@ -10,8 +10,8 @@ use weighbridge_dbus_replay::player::Note;
 use weighbridge_lab::marks::threads_of;
 use weighbridge_timeline::{Mark, Point, Role, Subject, Trace, chrome};
 
+use crate::commands::recording::Recording;
 use crate::commands::report::write_new;
-use crate::explain::recording::Recording;
 use crate::{Failure, output};
 
 /// A recording at work.
