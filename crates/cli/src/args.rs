@@ -235,6 +235,8 @@ pub struct Run {
     /// Count no system calls, which takes one more run of each case, with a tracer (ptrace)
     #[arg(long, help_heading = "Precision and time")]
     pub no_system_calls: bool,
+    #[command(flatten)]
+    pub timeline: crate::explain::timeline::TimelineArgs,
     /// File for the record, which must not exist yet [default: a file in ~/.local/state/weighbridge, see `weighbridge history`]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,

@@ -180,6 +180,9 @@ pub struct Exam {
     /// Make each experiment N times; answers that differ are shown beside each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub times: u16,
+    /// File for a time line of one experiment in the Trace Event Format, which ui.perfetto.dev opens; of one broker and one property
+    #[arg(long, value_name = "FILE.json")]
+    pub timeline: Option<PathBuf>,
     /// What to make of it
     #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
     pub format: PlainFormat,
@@ -203,6 +206,9 @@ pub struct Replay {
     /// Fail when nothing moves for this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
     pub stall_timeout: Duration,
+    /// File for a time line of one replay in the Trace Event Format, which ui.perfetto.dev opens; on one bus, in one round
+    #[arg(long, value_name = "FILE.json")]
+    pub timeline: Option<PathBuf>,
     /// What to make of it
     #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
     pub format: PlainFormat,

@@ -18,7 +18,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "weighbridge-lab",
         &["causeway", "causeway-os", "weighbridge-explain", "weighbridge-record", "weighbridge-stats"],
     ),
-    ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
+    ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats", "weighbridge-timeline"]),
+    ("timeline", "weighbridge-timeline", &["weighbridge-record", "weighbridge-stats"]),
     ("dbus", "weighbridge-dbus", &[]),
     ("dbus-client", "weighbridge-dbus-client", &["weighbridge-dbus"]),
     (
@@ -80,6 +81,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-report",
             "weighbridge-record",
             "weighbridge-stats",
+            "weighbridge-timeline",
             "causeway-os",
         ],
     ),

@@ -16,6 +16,7 @@ use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Side, Targe
 use weighbridge_lab::ctx::{Balance, Ctx, Follower, Leader};
 use weighbridge_lab::fan_in::{self, Edge, note, writers};
 use weighbridge_lab::host::Host;
+use weighbridge_lab::marks::{Marker, Point};
 use weighbridge_lab::params::{CaseParams, Touch};
 use weighbridge_lab::shared::Step;
 use weighbridge_lab::shared_counters::{Counter, SharedCounters};
@@ -103,9 +104,14 @@ fn path(writer: usize) -> String {
     format!("{PATH}/{writer}")
 }
 
-/// The word that message `sequence` of a writer (from 0) is filled with.
+/// The number of message `sequence` of a writer (from 0) among those of all writers.
+fn number(writer: usize, sequence: u64) -> u64 {
+    sequence * WRITERS_BELOW + writer as u64
+}
+
+/// The word that it is filled with.
 fn word(writer: usize, sequence: u64) -> u64 {
-    touch::word(sequence * WRITERS_BELOW + writer as u64, 0)
+    touch::word(number(writer, sequence), 0)
 }
 
 fn read(
@@ -131,6 +137,7 @@ fn read(
         sum: 0,
         calls: 0,
         edges: Vec::with_capacity(1024),
+        marker: cx.marker(),
     };
     cx.set_step(Step::Prefault);
     reader.incoming.prefault()?;
@@ -162,6 +169,7 @@ struct Reader<'a> {
     sum: u64,
     calls: u64,
     edges: Vec<Edge>,
+    marker: Option<Marker<'a>>,
 }
 
 impl Reader<'_> {
@@ -197,6 +205,7 @@ impl Reader<'_> {
     /// A message of the timed part, waiting for it or not; `false` where none was there.
     #[inline]
     fn take(&mut self, waits: bool) -> io::Result<bool> {
+        self.marker.inspect(|marker| marker.note(Point::WaitBegins, None));
         let message = match waits {
             true => Some(self.incoming.next(&self.socket)?),
             false => self.incoming.try_next(&self.socket)?,
@@ -205,6 +214,7 @@ impl Reader<'_> {
         let payload = self.incoming.payload(&message);
         let (len, sum) = (payload.len(), touch::read(payload, self.touch));
         let (writer, sequence) = self.account(len)?;
+        self.marker.inspect(|marker| marker.note(Point::Read, Some(number(writer, sequence))));
         // The sum over all would not tell two messages of one writer that changed places.
         if sum != touch::expected(len, word(writer, sequence), self.touch) {
             return Err(io::Error::other(format!(
@@ -298,6 +308,7 @@ fn write(
         touch: params.touch,
         sent: 0,
         sum: 0,
+        marker: cx.marker(),
     };
     cx.set_step(Step::Prefault);
     writer.outgoing.prefault()?;
@@ -321,15 +332,21 @@ struct Writer<'a> {
     /// Messages after those that were verified, and the sum that the reader must take over them.
     sent: u64,
     sum: u64,
+    marker: Option<Marker<'a>>,
 }
 
 impl Writer<'_> {
     #[inline]
     fn send(&mut self, sequence: u64, touch: Touch) -> io::Result<u64> {
+        let note = |point| {
+            self.marker.inspect(|marker| marker.note(point, Some(number(self.writer, sequence))));
+        };
+        note(Point::WriteBegins);
         self.credit.spend()?;
         let word = word(self.writer, sequence);
         touch::write(self.outgoing.payload(self.payload_bytes), word, touch);
         self.outgoing.send(&self.socket, self.payload_bytes, 0)?;
+        note(Point::Written);
         Ok(word)
     }
 }

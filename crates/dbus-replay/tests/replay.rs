@@ -23,6 +23,7 @@ const FAST: Options = Options {
     give_up: Duration::from_secs(20),
     stall: Duration::from_secs(60),
     pid: None,
+    is_watched: false,
 };
 /// How long a monitor waits for the next message.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -25,6 +25,7 @@ use crate::calls::{Calls, Watch};
 use crate::contract::{EndResources, Facts, Prepared};
 use crate::duet::{MAX_PARTIES, turnstile};
 use crate::idle::Spinners;
+use crate::marks::{Marks, RoleMarks};
 use crate::peer::{self, Assignment, RoleReport};
 use crate::placement;
 use crate::planner::Timing;
@@ -151,10 +152,15 @@ pub struct PeerStart {
     pub traced: bool,
     /// Events of an observer that count in the timed part only: the leading role starts and stops them.
     pub events: Option<EventSwitch>,
+    /// Whether their roles note what they do with each message; see [`crate::marks`].
+    pub marked: bool,
 }
 
 /// The samples of a run whose system calls are counted: some hundred operations of what takes a tracer 0.1 ms each.
 const TRACED: Timing = Timing { sample_ns: 2_000_000, samples: 8, least_samples: 2, run_ns: 16_000_000 };
+
+/// The samples of a marked run: some hundred operations of 0.2 ms, more than the marks that are kept of shorter ones.
+const MARKED: Timing = Timing { sample_ns: 5_000_000, samples: 12, least_samples: 2, run_ns: 60_000_000 };
 
 /// Everything a run gave.
 #[derive(Debug)]
@@ -167,6 +173,8 @@ pub struct Measured {
     pub facts: Facts,
     /// System calls of each role, where they were counted; the times are then those of the tracer.
     pub system_calls: BTreeMap<usize, Calls>,
+    /// What each role noted, where the run was a marked one; the times of the samples are then those with the marks.
+    pub marks: Vec<RoleMarks>,
     /// Stolen time and interrupts of the whole machine meanwhile.
     pub noise: SystemNoise,
     /// From the decision to start until all were ready.
@@ -233,6 +241,16 @@ impl<'a> Coordinator<'a> {
             Outcome::Failed { step, why } => Counted::Failed { step, why },
             Outcome::Interrupted => Counted::Interrupted,
         }
+    }
+
+    /// A short run whose roles note what they do with each message; its figure means nothing.
+    pub fn run_marked(&mut self, case: &Prepared, start: &PeerStart) -> Outcome {
+        self.run_alone(case, &PeerStart { marked: true, ..start.clone() }, MARKED)
+    }
+
+    /// The same run without marks, for what the marks cost.
+    pub fn run_unmarked(&mut self, case: &Prepared, start: &PeerStart) -> Outcome {
+        self.run_alone(case, start, MARKED)
     }
 
     fn run_alone(&mut self, case: &Prepared, start: &PeerStart, timing: Timing) -> Outcome {
@@ -341,10 +359,11 @@ impl<'a> Coordinator<'a> {
         };
         let (party, role_count) = (running.parties.len(), role_names.len());
         // The guards are held from here on, whatever fails.
-        running.parties.push(Party { shared, role_names, guards });
+        let marks = start.marked.then(|| Marks::create(role_count)).transpose()?;
+        running.parties.push(Party { shared, marks, role_names, guards });
         for roles in processes {
-            let shared = &running.parties[party].shared;
-            let peer = self.start_peer((case, start), timing, place, shared, roles, role_count)?;
+            let memory = (&running.parties[party].shared, running.parties[party].marks.as_ref());
+            let peer = self.start_peer((case, start), timing, place, memory, roles, role_count)?;
             running.peers.push(Peer { party, ..peer });
         }
         Ok(())
@@ -355,7 +374,7 @@ impl<'a> Coordinator<'a> {
         (case, start): (&Prepared, &PeerStart),
         timing: Timing,
         place: Option<(&OwnedFd, turnstile::Party)>,
-        shared: &Arc<Shared>,
+        (shared, marks): (&Arc<Shared>, Option<&Marks>),
         roles: Vec<(usize, EndResources)>,
         role_count: usize,
     ) -> io::Result<Peer> {
@@ -403,10 +422,12 @@ impl<'a> Coordinator<'a> {
             timing,
             party: place.map(|(_, party)| party),
             events: start.events.as_ref().map(|events| events.fds().len()),
+            is_marked: marks.is_some(),
         };
         let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
-        let of_run = (place.map(|(fd, _)| fd.as_fd()), start.events.as_ref());
-        peer::send_assignment(control.as_fd(), assignment, shared, of_run, &resources_by_role)?;
+        let turnstile = place.map(|(fd, _)| fd.as_fd());
+        let of_run = peer::OfRun { shared, marks, turnstile, events: start.events.as_ref() };
+        peer::send_assignment(control.as_fd(), assignment, of_run, &resources_by_role)?;
         // From here on only the peer holds its ends, so that its death is seen at the other end.
         drop(resources_by_role);
         Ok(Peer { child, control, party: 0, roles: indices, state: State::Working, watch })

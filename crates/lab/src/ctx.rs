@@ -34,6 +34,7 @@
 //! | `fan_in/reader.rs` | the role's switches once an interval | they belong to the interval that ends there |
 //! | `fan_in/causeway/reader.rs` | the role's switches once an interval | as `fan_in/reader.rs` |
 //! | `op/packets.rs` | – | before and after the timed part: its clock ends the wait for packets that do not come |
+//! | `marks.rs` | four times a message, in a marked run only | marks are what such a run is for; its figure is dropped |
 //! | `peer.rs` | – | opens the counter of the coordinator's wake-ups before anything is timed |
 //! | `coordinator.rs` | – | another process: how long a run took, and the counters of the system around a run |
 //! | `coordinator/running.rs` | – | as above |
@@ -71,6 +72,7 @@ use causeway_os::counters::{EventSwitch, Events, ProcessCounters, TaskSwitches, 
 
 use crate::axis::Counters;
 use crate::duet::turnstile::Turnstile;
+use crate::marks::{Marker, Numbered};
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Sample, Shared, Step};
@@ -138,6 +140,7 @@ pub struct Ctx<'a> {
     coordinator: Option<TaskSwitches>,
     beside: Option<Beside>,
     observed: Option<EventSwitch>,
+    marker: Option<Marker<'a>>,
     events: Events,
     migrations: Option<ThreadMigrations>,
     began: Option<Began>,
@@ -176,6 +179,7 @@ impl<'a> Ctx<'a> {
             coordinator,
             beside: None,
             observed: None,
+            marker: None,
             events,
             migrations: ThreadMigrations::open().ok(),
             began: None,
@@ -205,12 +209,28 @@ impl<'a> Ctx<'a> {
         self.beside.as_ref().map(|beside| (beside.name, beside.counters.pid()))
     }
 
+    /// The run is a marked one: the role notes what it does with each message.
+    pub fn marked(self, marker: Marker<'a>) -> Ctx<'a> {
+        Ctx { marker: Some(marker), ..self }
+    }
+
+    /// What this role notes its messages with, in a marked run. `is_lossy` where the other end cannot number messages by counting them.
+    pub fn marks(&self, is_lossy: bool) -> Option<Numbered<'a>> {
+        self.marker.map(|marker| Numbered::new(marker, is_lossy))
+    }
+
+    /// The hand that writes the marks of this role, in a marked run, for a role whose messages say themselves which they are.
+    pub fn marker(&self) -> Option<Marker<'a>> {
+        self.marker
+    }
+
     /// A process beside the roles takes part in every operation (a broker): the leading role counts what it does too, under this
     /// name. Called by every role before it drives a pattern.
     ///
     /// # Errors
     /// The process is gone.
     pub fn count_beside(&mut self, name: &'static str, pid: u32) -> io::Result<()> {
+        self.marker.inspect(|marker| marker.set_beside(pid));
         self.beside = Some(Beside { name, counters: ProcessCounters::open(pid)? });
         Ok(())
     }

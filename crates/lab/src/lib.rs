@@ -34,6 +34,7 @@ pub mod idle;
 pub mod interrupt;
 pub mod lock;
 pub mod machine;
+pub mod marks;
 pub mod mechanism;
 pub mod op;
 mod page;

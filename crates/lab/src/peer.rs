@@ -25,6 +25,7 @@ use crate::control;
 use crate::ctx::{Counted, Ctx};
 use crate::duet::turnstile::{Party, Turnstile};
 use crate::idle;
+use crate::marks::Marks;
 use crate::params::CaseParams;
 use crate::planner::Timing;
 use crate::shared::{Shared, Step};
@@ -33,7 +34,7 @@ use crate::shared::{Shared, Step};
 pub const ARGUMENT: &str = "__peer";
 
 /// The version of what coordinator and peers of one run agree on: [`Assignment`], [`Report`], the descriptors that go with them,
-/// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`]), what the roles of a mechanism are handed.
+/// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`], [`crate::marks`]), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
 pub const PROTOCOL: u32 = 6;
 
@@ -70,6 +71,8 @@ pub struct Assignment {
     pub party: Option<Party>,
     /// Number of events that the leading role starts and stops, where the run is observed.
     pub events: Option<usize>,
+    /// Whether the roles note what they do with each message; see [`crate::marks`].
+    pub is_marked: bool,
 }
 
 /// What came of it.
@@ -123,6 +126,19 @@ pub struct ObservedRole {
     pub beside: Option<(String, u32, String)>,
 }
 
+/// What all peers of a run get.
+#[derive(Clone, Copy, Debug)]
+pub struct OfRun<'a> {
+    /// The memory that they share.
+    pub shared: &'a Shared,
+    /// Where they note what they do with each message, in a marked run.
+    pub marks: Option<&'a Marks>,
+    /// Of the set whose parties take turns.
+    pub turnstile: Option<BorrowedFd<'a>>,
+    /// What the leading role starts and stops, in an observed run.
+    pub events: Option<&'a EventSwitch>,
+}
+
 /// Sends an assignment and the descriptors that go with it.
 ///
 /// # Errors
@@ -130,13 +146,14 @@ pub struct ObservedRole {
 pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: Assignment,
-    shared: &Shared,
-    (turnstile, events): (Option<BorrowedFd<'_>>, Option<&EventSwitch>),
+    of_run: OfRun<'_>,
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
+    let OfRun { shared, marks, turnstile, events } = of_run;
     let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
     let events = events.into_iter().flat_map(EventSwitch::fds);
-    let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(events).chain(of_roles).collect();
+    let fds = shared.fds().into_iter().chain(marks.map(Marks::fd)).chain(turnstile).chain(events);
+    let fds: Vec<_> = fds.chain(of_roles).collect();
     control::send(control, &Order::Play(Box::new(assignment)), &fds)
 }
 
@@ -176,7 +193,7 @@ fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
-    let Received { assignment, shared, turnstile, events, resources_by_role } = received;
+    let Received { assignment, memory, resources_by_role } = received;
     let (target, _, mut params) = match catalogue::resolve(&assignment.case) {
         Ok(resolved) => resolved,
         // The coordinator has checked the case, but may be another build of this program.
@@ -188,8 +205,7 @@ fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
-        let received = (&shared, turnstile.as_ref(), events.as_ref());
-        play_role(role, resources, target, &params, &assignment, received)
+        play_role(role, resources, target, &params, &assignment, &memory)
             .map_err(|error| Report::failed(role, &error))
     };
     play_all(roles, play).map_or_else(|failed| failed, Report::Done)
@@ -231,18 +247,28 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
 
 struct Received {
     assignment: Assignment,
+    memory: Memory,
+    resources_by_role: Vec<EndResources>,
+}
+
+/// What the roles of a process have together; see [`OfRun`].
+struct Memory {
     shared: Shared,
+    marks: Option<Marks>,
     turnstile: Option<OwnedFd>,
     events: Option<EventSwitch>,
-    resources_by_role: Vec<EndResources>,
 }
 
 fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Received> {
     let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
     let of_set = usize::from(assignment.party.is_some());
+    let of_marks = usize::from(assignment.is_marked);
     let of_events = assignment.events.unwrap_or(0);
-    let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_events + of_roles)?.into_iter();
+    let count = Shared::FDS + of_marks + of_set + of_events + of_roles;
+    let mut fds = control::receive_fds(control, count)?.into_iter();
     let shared = Shared::join(&mut fds)?;
+    let marks = fds.by_ref().take(of_marks).next();
+    let marks = marks.map(|fd| Marks::open(fd, assignment.role_count)).transpose()?;
     let turnstile = assignment.party.and_then(|_| fds.next());
     let events = assignment.events.map(|count| EventSwitch::new(fds.by_ref().take(count).collect()));
     let resources_by_role = assignment
@@ -253,7 +279,8 @@ fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared, turnstile, events, resources_by_role })
+    let memory = Memory { shared, marks, turnstile, events };
+    Ok(Received { assignment, memory, resources_by_role })
 }
 
 fn play_role(
@@ -262,8 +289,9 @@ fn play_role(
     target: &Target,
     params: &CaseParams,
     assignment: &Assignment,
-    (shared, turnstile, events): (&Shared, Option<&OwnedFd>, Option<&EventSwitch>),
+    memory: &Memory,
 ) -> io::Result<RoleReport> {
+    let Memory { shared, marks, turnstile, events } = memory;
     shared.set_step(role, Step::Pin);
     match assignment.cpus.get(role) {
         Some(cpu) => sched::pin(&[*cpu])?,
@@ -280,6 +308,9 @@ fn play_role(
         target.time(),
         coordinator,
     );
+    if let Some(marks) = marks {
+        cx = cx.marked(marks.marker(role));
+    }
     if let (Some(party), Some(turnstile)) = (assignment.party, turnstile) {
         cx = cx.in_turn(Turnstile::open(turnstile.as_fd(), party)?);
     }
@@ -289,7 +320,7 @@ fn play_role(
     let mut facts = (target.drive)(&params.id.pattern, resources, params, &mut cx)?;
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());
-    let observed = events.map(|_| observed_role(&cx)).transpose()?;
+    let observed = events.is_some().then(|| observed_role(&cx)).transpose()?;
     Ok(RoleReport { role, process: std::process::id(), counted: cx.into_counted(), facts, observed })
 }
 

@@ -22,6 +22,8 @@ mod idle;
 mod limits;
 #[path = "conformance/many.rs"]
 mod many;
+#[path = "conformance/marks.rs"]
+mod marks;
 #[path = "conformance/pairs.rs"]
 mod pairs;
 #[path = "conformance/runs.rs"]
@@ -46,9 +48,10 @@ fn trials(host: &'static Host) -> Vec<Trial> {
     for target in mechanism::ALL.iter().filter(|target| !target.caps.has(Caps::HARNESS)) {
         trials.extend(runs::trials_of(host, target, pairs::PROMISES));
     }
-    for (name, test) in
-        TESTS.iter().chain(calls::TESTS).chain(conditions::TESTS).chain(idle::TESTS).chain(warm::TESTS)
-    {
+    let of_the_laboratory = [TESTS, calls::TESTS, conditions::TESTS, idle::TESTS, marks::TESTS, warm::TESTS]
+        .into_iter()
+        .flatten();
+    for (name, test) in of_the_laboratory {
         trials.push(runs::trial(*name, move || test(host)));
     }
     trials

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Calls that read a clock or a counter.
-const READINGS: [&str; 7] = [
+const READINGS: [&str; 8] = [
     "now_ns(",
+    "monotonic_ns(",
     "ThreadCounters::read(",
     "Instant::now(",
     "SystemNoise::read(",

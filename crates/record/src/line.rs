@@ -13,6 +13,7 @@ use crate::observation::{Difference, Observation, Profile};
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
 use crate::run::{Case, Run};
 use crate::summary::Summary;
+use crate::timeline::Timeline;
 
 /// One line of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,8 @@ pub enum Line {
     Profile(Box<Profile>),
     /// How two observed cases differ.
     Difference(Box<Difference>),
+    /// When each thing happens in an operation.
+    Timeline(Box<Timeline>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -287,6 +290,7 @@ mod tests {
         lines.extend(crate::contest::tests::full_lines(&case));
         lines.extend(crate::explain::tests::full_lines(&case));
         lines.extend(crate::observation::tests::full_lines(&case));
+        lines.extend(crate::timeline::tests::full_lines());
         lines
     }
 
@@ -303,6 +307,7 @@ mod tests {
             "series",
             "series_ci95",
             "calls",
+            "preempted_per_operation",
         ];
         match value {
             Value::Object(fields) => {

@@ -1,5 +1,7 @@
 //! Charts as data: what is drawn, and over which axes. The page draws them; other formats show their figures.
 
+use weighbridge_record::Picture;
+
 use crate::axis::Axis;
 use crate::document::Table;
 use crate::flame::Flame;
@@ -31,6 +33,8 @@ pub enum Drawing {
     Strips(Vec<Strip>, Option<usize>),
     /// Functions above those that call them.
     Flame(Flame),
+    /// Lanes with what fills them, and arrows.
+    Timeline(Picture),
 }
 
 /// A bar of pieces.

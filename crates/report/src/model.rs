@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use weighbridge_record::{
     Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation,
     Findings, Header, Hub, Line, Observation, Price, Problem, Profile, Published, Ratio, Reading, Run,
-    Skipped, StoppedBy, Summary, derive,
+    Skipped, StoppedBy, Summary, Timeline, derive,
 };
 
 use crate::unfinished;
@@ -54,6 +54,8 @@ pub struct Report {
     pub profiles: Vec<Sourced<Profile>>,
     /// How two observed cases differ.
     pub differences: Vec<Sourced<Difference>>,
+    /// When each thing happens in an operation.
+    pub timelines: Vec<Sourced<Timeline>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -258,6 +260,7 @@ impl Report {
                 Line::Contest(what) if what.contestants.is_empty() => {}
                 Line::Contest(what) => self.contests.push(Sourced { source, what }),
                 Line::Findings(what) => self.findings.push(Sourced { source, what }),
+                Line::Timeline(what) => self.timelines.push(Sourced { source, what: *what }),
                 Line::Skipped(what) => self.skipped.push(Sourced { source, what }),
                 Line::Ratio(what) => self.ratios.push(Sourced { source, what }),
                 Line::Crossover(what) => self.crossovers.push(Sourced { source, what }),

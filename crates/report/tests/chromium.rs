@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
-use weighbridge_record::Reading;
+use weighbridge_record::{Line, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Reading, Timeline};
 use weighbridge_report::{Report, html};
 
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -55,6 +55,21 @@ const LOOK: &str = r"<script>
     text: plot.querySelector('.xtick text')?.style.fill,
     legend: [...plot.querySelectorAll('.legendtext')].map((text) => text.textContent),
   }));
+  const timelines = [...document.querySelectorAll('svg.tl')].map((svg) => {
+    const all = svg.getBoundingClientRect();
+    const outside = (element) => {
+      const box = element.getBoundingClientRect();
+      return box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 || box.bottom > all.bottom + 1;
+    };
+    return {
+      width: all.width,
+      room: svg.parentElement.getBoundingClientRect().width,
+      bars: svg.querySelectorAll('rect title').length,
+      arrows: svg.querySelectorAll('polygon').length,
+      outside: [...svg.querySelectorAll('rect,text,polygon')].filter(outside).map((element) => element.outerHTML),
+      text: getComputedStyle(svg.querySelector('text:not(.dim)')).fill,
+    };
+  });
   const table = document.querySelector('table.sortable');
   const named = (name) => [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === name);
   const press = (name) => {
@@ -81,7 +96,7 @@ const LOOK: &str = r"<script>
   filter.dispatchEvent(new Event('input'));
   const shown = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[0].textContent);
   parent.postMessage({
-    wrong, charts, sorted, medians, dimmed, shown,
+    wrong, charts, timelines, sorted, medians, dimmed, shown,
     dark: matchMedia('(prefers-color-scheme: dark)').matches,
     background: getComputedStyle(document.body).backgroundColor,
     colour: getComputedStyle(document.body).color,
@@ -165,14 +180,18 @@ fn run(program: &Path, folder: &Path, scheme: Scheme) -> String {
         .stdout(fs::File::create(&output).unwrap())
         .stderr(fs::File::create(folder.join("log")).unwrap())
         .process_group(0);
+    finish(&mut command);
+    fs::read_to_string(output).unwrap()
+}
+
+/// Runs a browser to its end.
+fn finish(command: &mut Command) {
     let mut browser = Browser(command.spawn().unwrap());
     let start = Instant::now();
     while browser.0.try_wait().unwrap().is_none() {
         assert!(start.elapsed() < DEADLINE, "Chromium did not finish within {DEADLINE:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    drop(browser);
-    fs::read_to_string(output).unwrap()
 }
 
 fn check(told: &Value, scheme: Scheme) {
@@ -263,6 +282,123 @@ fn signals_streams_and_receivers_have_their_charts() {
         assert!(steps.iter().any(|count| chart["marks"] == **count), "{chart}");
     }
     assert_eq!(of("strips").iter().filter(|chart| chart["marks"] == 3).count(), 2);
+}
+
+/// Ten time lines of round trips, beside a few cases.
+fn with_timelines() -> Reading {
+    let span = |from: u64, to: u64, what: &str, role: Option<u64>, name: &str| PictureSpan {
+        between_ns: [from, to],
+        what: what.into(),
+        role,
+        name: name.into(),
+    };
+    let lane = |lane: &str, spans: Vec<PictureSpan>| PictureLane { lane: lane.into(), spans };
+    let arrow = |lanes: [u64; 2], between_ns: [u64; 2], is_message: bool| PictureArrow {
+        lanes,
+        between_ns,
+        is_message,
+        name: "message 7".into(),
+    };
+    let timeline = |number: usize| Timeline {
+        subject: format!("roundtrip/pipe/{number}/same-cpu"),
+        operations: 500,
+        operation_ns: [9_000.0, 10_000.0, 12_000.0],
+        unwatched_ns: Some(7_000.0),
+        switches_per_operation: Some(2.0),
+        preempted_per_operation: [("client".to_owned(), 1.0)].into(),
+        phases: vec![Phase {
+            phase: "client writes, until server is woken".into(),
+            count: 500,
+            phase_ns: [900.0, 1_000.0, 1_200.0],
+            share: 0.1,
+        }],
+        refused: None,
+        lost_events: 3,
+        picture: Picture {
+            length_ns: 10_000,
+            lanes: vec![
+                lane(
+                    "CPU 0",
+                    vec![
+                        span(0, 3_000, "run", Some(0), "client"),
+                        span(3_000, 8_000, "run", Some(1), "server"),
+                        span(8_000, 9_000, "lost", None, "7 events lost"),
+                        span(8_200, 8_300, "interrupt", None, "timer"),
+                        span(9_000, 10_000, "idle", None, "idle"),
+                    ],
+                ),
+                lane(
+                    "client",
+                    vec![
+                        span(0, 3_000, "run", Some(0), "runs"),
+                        span(0, 1_500, "write", None, "writes message 7"),
+                        span(2_000, 10_000, "wait", None, "reads message 7"),
+                        span(6_000, 8_000, "ready", None, "ready, no CPU"),
+                    ],
+                ),
+                lane("server", vec![span(3_000, 8_000, "run", Some(1), "runs")]),
+            ],
+            arrows: vec![arrow([1, 2], [0, 4_000], true), arrow([1, 2], [1_000, 3_000], false)],
+        },
+    };
+    let mut reading = common::hostile();
+    reading.lines.extend((1..=10).map(|number| Line::Timeline(Box::new(timeline(number)))));
+    reading
+}
+
+#[test]
+fn time_lines_are_drawn_inside_of_their_pictures_in_light_and_dark() {
+    let page = html(&Report::from_reading(with_timelines()));
+    assert!(page.len() < 6 << 20, "{} bytes", page.len());
+    let Some(program) = chromium() else { return };
+    let mut colours = Vec::new();
+    for scheme in [Scheme::Light, Scheme::Dark] {
+        let [laptop, phone] = look(&program, with_timelines(), scheme, [1366, 390]);
+        for told in [&laptop, &phone] {
+            check(told, scheme);
+            let timelines = told["timelines"].as_array().unwrap();
+            assert_eq!(timelines.len(), 10);
+            for timeline in timelines {
+                assert_eq!((&timeline["bars"], &timeline["arrows"]), (&10.into(), &2.into()), "{timeline}");
+                assert_eq!(timeline["outside"], serde_json::json!([]), "{timeline}");
+                assert!(timeline["width"].as_f64() > Some(800.0), "{timeline}");
+            }
+        }
+        let first = &laptop["timelines"][0];
+        assert!(first["width"].as_f64() <= first["room"].as_f64(), "{first}");
+        colours.push(first["text"].clone());
+    }
+    assert_ne!(colours[0], colours[1]);
+}
+
+/// A picture by itself is a file that a browser shows.
+#[test]
+fn a_picture_is_a_file_of_its_own() {
+    let Some(program) = chromium() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let reading = with_timelines();
+    let timeline = reading.lines.iter().find_map(|line| match line {
+        Line::Timeline(timeline) => Some(timeline),
+        _ => None,
+    });
+    let picture = folder.path().join("picture.svg");
+    let drawing = weighbridge_timeline::svg::svg(&timeline.unwrap().picture, "a round trip");
+    fs::write(&picture, drawing).unwrap();
+    let shot = folder.path().join("shot.png");
+    let mut command = Command::new(program);
+    command
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1100,200"])
+        .arg(format!("--screenshot={}", shot.display()))
+        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+        .arg(format!("file://{}", picture.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    finish(&mut command);
+    let png = fs::read(&shot).expect("a picture of the picture");
+    // An error page, or nothing, is smaller.
+    assert!(png.starts_with(b"\x89PNG") && png.len() > 8_000, "{} bytes", png.len());
 }
 
 #[test]

@@ -16,6 +16,7 @@ use weighbridge_report::{self as report, Report};
 
 use super::report::read as read_record;
 use super::run::{header_with, random_seed, write_page};
+use super::timeline::{self, timelines};
 use super::{THIS_PROGRAM, look_at_host};
 use crate::args::{Explain, PROFILE};
 use crate::destination::Destination;
@@ -60,6 +61,8 @@ struct Work {
     costs: Vec<Prepared>,
     /// Cases that are observed.
     observed: Vec<Prepared>,
+    /// Cases that have a time line.
+    watched: Vec<Prepared>,
     /// What cannot run here, or cannot be explained.
     skipped: Vec<Skipped>,
 }
@@ -71,22 +74,25 @@ impl Work {
         mut skipped: Vec<Skipped>,
         host: &Host,
     ) -> Result<Work, Failure> {
-        let (mut costs, mut observed) = (Vec::new(), Vec::new());
+        let mut costs = Vec::new();
         if args.answers(Question::Cost, cases.len()) {
             let (fit, refused) = cost::explicable(&cases, host);
             costs = fit;
             skipped.extend(refused);
         }
-        if args.answers(Question::Kernel, cases.len()) {
-            observed = cases;
-        }
-        match (costs.is_empty() && observed.is_empty(), skipped.first()) {
+        let all_for = |question| match args.answers(question, cases.len()) {
+            true => cases.clone(),
+            false => Vec::new(),
+        };
+        let (observed, watched) = (all_for(Question::Kernel), all_for(Question::Timeline));
+        timeline::check(&args.timeline, &watched)?;
+        match (costs.is_empty() && observed.is_empty() && watched.is_empty(), skipped.first()) {
             (true, Some(first)) => Err(Failure::new(match skipped.len() {
                 1 => first.why.clone(),
                 count => format!("none of the {count} selected cases can be explained; {}", first.why),
             })),
             (true, None) => Err(Failure::new("no case is selected that can be explained")),
-            (false, _) => Ok(Work { costs, observed, skipped }),
+            (false, _) => Ok(Work { costs, observed, watched, skipped }),
         }
     }
 }
@@ -179,15 +185,20 @@ fn answer(
             if !work.observed.is_empty() {
                 let on = (Path::new(THIS_PROGRAM), interrupt);
                 let of = (&args.observation, work.observed.as_slice());
-                return observe::observe(of.0, of.1, coordinator(), on, (seed, args.quiet), &mut recorder);
+                let ended =
+                    observe::observe(of.0, of.1, coordinator(), on, (seed, args.quiet), &mut recorder)?;
+                if ended == Ended::Interrupted {
+                    return Ok(ended);
+                }
             }
-            Ok(Ended::Complete)
+            timelines(&args.timeline, &work.watched, &mut coordinator(), &mut recorder)
         });
     let complete = matches!(ended, Ok(Ended::Complete));
     let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));
     let record = recorder.path().to_owned();
     let report = Report::from_reading(recorder.into_reading());
-    let has_answers = !report.explanations.is_empty() || !report.observations.is_empty();
+    let has_answers =
+        !(report.explanations.is_empty() && report.observations.is_empty() && report.timelines.is_empty());
     let printed = if has_answers { output::print(rendered(&report, args.format)) } else { Ok(()) };
     let page = write_page(&report, &page, &record, is_in_store);
     if !args.quiet {

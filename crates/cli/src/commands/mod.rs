@@ -15,9 +15,11 @@ mod kernel_slab;
 mod list;
 mod man;
 mod plan;
+mod recording;
 mod report;
 mod run;
 mod series;
+mod timeline;
 
 pub use compare::{PROTOCOL_ARGUMENT, protocol_answer};
 

@@ -16,6 +16,7 @@ use weighbridge_lab::session::{Ended, Session, Settings, Sink};
 use weighbridge_record::{End, Header, Line, SCHEMA, Tool};
 use weighbridge_report::{self as report, Report};
 
+use super::timeline::{self, timelines};
 use super::{THIS_PROGRAM, look_at_host, plan};
 use crate::args::{COMMIT, KERNEL_SLAB, PROFILE, Run, RunFormat};
 use crate::destination::{Destination, WantedPage};
@@ -38,6 +39,7 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
         return plan::show(&scope);
     }
     scope.check_not_empty()?;
+    timeline::check(&args.timeline, &scope.cases)?;
     let destination = Destination::create(args.out.as_deref(), args.html.as_ref())?;
     warn_beforehand(&scope);
     if let Some(note) = &destination.note {
@@ -82,12 +84,17 @@ fn measure(
         count_calls: !args.no_system_calls,
     };
     let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
+    let watched: Vec<Prepared> = if args.timeline.timeline { scope.cases.clone() } else { Vec::new() };
     let ended = opening.and_then(|()| match scope.suite.crossover {
         None => Session::new(settings, coordinator(), interrupt, scope.cases).run(&mut recorder),
         Some(crossover) => {
             chart(crossover, scope.cases, &settings, host, interrupt, &coordinator, &mut recorder)
         }
     });
+    let ended = match ended {
+        Ok(Ended::Complete) => timelines(&args.timeline, &watched, &mut coordinator(), &mut recorder),
+        ended => ended,
+    };
     let complete = matches!(ended, Ok(Ended::Complete));
     // Whatever a report shows is in the record. After a failed write nothing can be added.
     let ended = ended.and_then(|ended| {

@@ -2,6 +2,7 @@
 
 pub mod cost;
 pub mod observe;
+pub mod timeline;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,8 @@ run by itself, in turns with runs that nobody observes, so that the cost of look
 the kernel does not allow is left out, and named with the right or setting that would allow it. Samples rank functions and are no exact times: \
 one that falls where interrupts are off is taken where they come back on.
 
+The time line: the roles note when each message begins, is written and is read, and the kernel's scheduler is recorded beside them where that is allowed: the phases of an operation, and a picture of a few operations in the page.
+
 A what-if question is a part and how many more or fewer (switches-1, system-calls+2; spaces are `-`, a beginning is enough), payload=BYTES, or \
 prices=RECORD, the price list of another machine's explanation.
 
@@ -33,6 +36,8 @@ Examples:
   weighbridge explain --suite quick --place same-cpu               every mechanism, each predicted from the others
   weighbridge explain --a roundtrip/pipe/1/same-cpu --b roundtrip/unix-stream/1/same-cpu
   weighbridge explain roundtrip/pipe/1/two-cpus --only kernel --folded stacks.txt
+  weighbridge explain --timeline roundtrip/pipe/1/same-cpu
+  weighbridge explain --timeline pingpong/futex/0/two-cpus --only timeline --trace-out futex.json
   weighbridge explain --means                                      what can be used to look here";
 
 /// A question that is answered.
@@ -42,6 +47,8 @@ pub enum Question {
     Cost,
     /// What the kernel does meanwhile
     Kernel,
+    /// When each thing happens; as --timeline
+    Timeline,
 }
 
 /// So many cases are observed without asking.
@@ -50,7 +57,7 @@ const FEW: usize = 2;
 /// What `weighbridge explain` takes besides the cases.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Answer these questions only [default: all for one or two cases, cost for more]
+    /// Answer these questions only [default: cost and kernel for one or two cases, cost for more; timeline if --timeline asks for it]
     #[arg(
         long,
         value_enum,
@@ -63,6 +70,8 @@ pub struct ExplainArgs {
     pub cost: cost::CostArgs,
     #[command(flatten)]
     pub observation: observe::ObserveArgs,
+    #[command(flatten)]
+    pub timeline: timeline::TimelineArgs,
     /// Seed of the order of sets and runs [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
@@ -83,9 +92,12 @@ pub struct ExplainArgs {
 impl ExplainArgs {
     /// Is this answered of so many cases?
     pub fn answers(&self, question: Question, cases: usize) -> bool {
-        match &self.only[..] {
-            [] => question == Question::Cost || cases <= FEW,
-            only => only.contains(&question),
+        match question {
+            Question::Timeline if self.timeline.timeline => true,
+            _ if !self.only.is_empty() => self.only.contains(&question),
+            Question::Cost => true,
+            Question::Kernel => cases <= FEW,
+            Question::Timeline => false,
         }
     }
 }

@@ -362,3 +362,30 @@ fn an_examination_that_is_killed_leaves_no_broker() {
     wait_for("its end", || (sockets() == 0).then_some(()));
     exam.wait().unwrap();
 }
+
+/// The time line of a replay has the messages of the capture as arrows; that of an experiment has what the kernel saw of it.
+#[test]
+fn a_replay_and_an_experiment_have_time_lines() {
+    if Command::new("dbus-daemon").arg("--version").output().is_err() {
+        return println!("skipped: no dbus-daemon is installed");
+    }
+    let folder = folder();
+    boot(folder.path());
+    let replay = ["replay", "boot.pcap", "--on", "dbus-daemon", "--timeline", "replay.json"];
+    output(folder.path(), &replay, 0);
+    let trace: serde_json::Value = serde_json::from_str(&text(folder.path().join("replay.json"))).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let messages = events.iter().filter(|event| event["ph"] == "s" && event["cat"] == "message");
+    assert!(messages.count() > 100, "messages are arrows");
+    let (_, said) =
+        output(folder.path(), &["replay", "boot.pcap", "--rounds", "2", "--timeline", "x.json"], 2);
+    assert!(said.contains("--timeline is of one replay"), "{said}");
+    if let Err(error) = causeway_os::tracefs::Tracefs::open() {
+        return println!("skipped: {error}");
+    }
+    let property = ["--broker", "dbus-daemon", "--only", "content", "--timeline", "exam.json"];
+    let (_, said) = output(folder.path(), &[&["exam"], &property[..]].concat(), 0);
+    assert!(said.contains("time line: exam.json"), "{said}");
+    let trace = text(folder.path().join("exam.json"));
+    assert!(trace.contains("\"broker") && trace.contains("clients and services"), "{trace:.300}");
+}

@@ -25,6 +25,7 @@ mod real;
 mod report;
 mod run;
 mod selection;
+mod timeline;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

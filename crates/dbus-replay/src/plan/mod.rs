@@ -212,7 +212,17 @@ impl Plan {
     /// A message in words.
     pub(crate) fn title(&self, step: &Step) -> String {
         let from = &self.connections[step.from].name;
-        let what = match (step.action, Header::parse(self.message(step))) {
+        format!("message {} of the capture ({} of {from})", step.number, self.words(step))
+    }
+
+    /// What each message is, by its number in the capture: kind, interface and member.
+    pub fn titles(&self) -> BTreeMap<u64, String> {
+        let sent = self.steps.iter().filter(|step| matches!(step.action, Action::Send { .. }));
+        sent.map(|step| (step.number, format!("{} (message {})", self.words(step), step.number))).collect()
+    }
+
+    fn words(&self, step: &Step) -> String {
+        match (step.action, Header::parse(self.message(step))) {
             (Action::Connect, _) => "the beginning".to_owned(),
             (Action::Leave, _) => "the end".to_owned(),
             (_, Ok(header)) => {
@@ -223,7 +233,6 @@ impl Plan {
                     .to_owned()
             }
             (_, Err(_)) => "a message".to_owned(),
-        };
-        format!("message {} of the capture ({what} of {from})", step.number)
+        }
     }
 }

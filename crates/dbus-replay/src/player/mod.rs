@@ -1,6 +1,7 @@
 //! Plays a plan on a bus: all connections in one process and one poll loop.
 
 mod message;
+mod notes;
 mod receive;
 mod setup;
 mod stall;
@@ -17,6 +18,9 @@ use crate::Error;
 use crate::end::{End, Settled};
 use crate::plan::{Action, Plan, Wait};
 use crate::usage::Usage;
+use notes::Notes;
+
+pub use notes::Note;
 
 /// How often the player looks around while it waits.
 const LOOK: Duration = Duration::from_millis(200);
@@ -43,6 +47,8 @@ pub struct Options {
     pub stall: Duration,
     /// The process of the broker, where it is known; else the bus is asked.
     pub pid: Option<u32>,
+    /// Whether it is noted when each message was sent and arrived.
+    pub is_watched: bool,
 }
 
 /// What happened.
@@ -75,6 +81,9 @@ pub struct Run {
     pub dropped: u64,
     /// Calls at the end that say when the bus has dispatched everything; they are not counted above.
     pub closing_calls: u64,
+    /// When each message was sent and arrived, where that was wanted.
+    #[serde(skip)]
+    pub notes: Vec<Note>,
 }
 
 /// Sends all messages of a plan to the bus at an address.
@@ -93,7 +102,7 @@ pub fn play(plan: &Plan, address: &str, options: &Options) -> Result<Run, Error>
     let wall = player.moved.duration_since(player.start);
     let after = before.and_then(|before| Some(Usage::of(pid?)?.since(before)));
     let wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
-    Ok(Run { wall_ns, usage: after, ..player.run })
+    Ok(Run { wall_ns, usage: after, notes: player.notes.all, ..player.run })
 }
 
 struct Player<'p> {
@@ -115,6 +124,7 @@ struct Player<'p> {
     /// When something moved last.
     moved: Instant,
     run: Run,
+    notes: Notes,
 }
 
 impl<'p> Player<'p> {
@@ -135,6 +145,7 @@ impl<'p> Player<'p> {
             start: Instant::now(),
             moved: Instant::now(),
             run: Run::default(),
+            notes: Notes::new(options.is_watched),
         }
     }
 
@@ -247,8 +258,10 @@ impl<'p> Player<'p> {
             }
             Action::Send { .. } if self.ends[from].backlog() > MOST_BACKLOG_BYTES => return Ok(false),
             Action::Send { flags, to, answers } => {
+                self.notes.begin();
                 let message = self.message(step, flags, to, answers);
                 self.ends[from].post(id, &message);
+                self.notes.end(from, step.number, true);
                 self.run.sent += 1;
             }
         }
@@ -259,6 +272,7 @@ impl<'p> Player<'p> {
     fn connect(&mut self, id: usize) -> Result<(), Error> {
         let connection = Connection::open(self.address).map_err(|error| self.failed(id, error))?;
         self.run.sent += 1;
+        self.notes.begin();
         self.adopt(id, connection)?;
         self.read_messages(id)
     }

@@ -50,6 +50,7 @@ impl<'p> Player<'p> {
     }
 
     fn read(&mut self, id: usize) -> Result<(), Error> {
+        self.notes.begin();
         let is_open = self.ends[id].fill().map_err(|error| self.failed(id, error))?;
         self.read_messages(id)?;
         if is_open {
@@ -87,6 +88,9 @@ impl<'p> Player<'p> {
             return;
         };
         let step = self.ends[sender].step_of(header.serial).map(|step| &self.plan.steps[step]);
+        if let Some(step) = step {
+            self.notes.end(id, step.number, false);
+        }
         let delivery = step.and_then(|step| step.deliveries.iter().find(|(to, _)| *to == id));
         match delivery {
             Some(delivery) if !self.is_settled(*delivery) => {

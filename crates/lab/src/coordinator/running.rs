@@ -15,6 +15,7 @@ use crate::calls::{Calls, Watch};
 use crate::contract::Facts;
 use crate::idle::Spinners;
 use crate::interrupt::Interrupt;
+use crate::marks::Marks;
 use crate::peer::{self, Report, RoleReport};
 use crate::shared::{Shared, Step};
 
@@ -42,6 +43,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Party {
     pub(super) shared: Arc<Shared>,
+    pub(super) marks: Option<Marks>,
     pub(super) role_names: Vec<&'static str>,
     // Dropped after the peers, which may hold what these take away.
     #[expect(dead_code, reason = "held to be dropped")]
@@ -106,6 +108,11 @@ impl Running {
             Measured {
                 samples: party.shared.samples(),
                 facts: merge_facts(&roles, &party.role_names),
+                marks: party
+                    .marks
+                    .iter()
+                    .flat_map(|marks| roles.iter().map(|of| marks.of_role(of.role)))
+                    .collect(),
                 roles,
                 noise,
                 system_calls: system_calls.clone(),

@@ -160,6 +160,7 @@ impl Ctx<'_> {
     pub(super) fn begin_counting(&mut self) -> io::Result<()> {
         if self.began.is_none() {
             self.set_step(Step::Batches);
+            self.marker.inspect(|marker| marker.set_open(true));
             if self.counted.whereabouts.is_empty() {
                 self.counted.whereabouts.push(Whereabouts::now()?);
             }
@@ -200,6 +201,7 @@ impl Ctx<'_> {
         if let Some(events) = &self.observed {
             events.off()?;
         }
+        self.marker.inspect(|marker| marker.set_open(false));
         let thread = ThreadCounters::read().since(&thread);
         let events = self.events.read().since(&events);
         let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;

@@ -12,6 +12,7 @@ use super::wait::{self, Waiter};
 use super::{MAX_EVENTS, STREAMS, StreamWait, YIELD_LIMIT, is_cyclic, writers};
 use crate::contract::Facts;
 use crate::ctx::{Balance, Ctx, Leader};
+use crate::marks::Numbered;
 use crate::params::CaseParams;
 use crate::shared::Step;
 use crate::shared_counters::{Counter, SharedCounters};
@@ -35,14 +36,14 @@ pub(super) fn drive(
     }
 }
 
-fn run<W: Waiter>(
+fn run<'a, W: Waiter>(
     waiter: W,
     ends: &[OwnedFd],
     counters: SharedCounters,
     params: &CaseParams,
-    cx: &mut Ctx<'_>,
+    cx: &mut Ctx<'a>,
 ) -> io::Result<Facts> {
-    let mut reader = Reader {
+    let mut reader: Reader<'a, W> = Reader {
         waiter,
         intake: Intake::new(ends, params.payload_bytes, params.touch, W::TELLS_ONCE)?,
         calls: 0,
@@ -51,6 +52,7 @@ fn run<W: Waiter>(
         writers: writers(params),
         is_draining: false,
         edges: Vec::with_capacity(1024),
+        marks: cx.marks(true),
     };
     cx.set_step(Step::Prefault);
     reader.intake.prefault()?;
@@ -67,7 +69,7 @@ fn run<W: Waiter>(
     Ok(facts)
 }
 
-struct Reader<W> {
+struct Reader<'a, W> {
     waiter: W,
     intake: Intake,
     calls: u64,
@@ -76,6 +78,7 @@ struct Reader<W> {
     writers: usize,
     is_draining: bool,
     edges: Vec<Edge>,
+    marks: Option<Numbered<'a>>,
 }
 
 /// Everything that is counted, as it stood at an edge of intervals.
@@ -99,14 +102,19 @@ pub struct Edge {
     pub involuntary: u64,
 }
 
-impl<W: Waiter> Leader for Reader<W> {
+impl<W: Waiter> Leader for Reader<'_, W> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
-        let Reader { waiter, intake, .. } = self;
+        let Reader { waiter, intake, marks, .. } = self;
         let reads_before = intake.reads();
-        let ready = waiter.wait_each(&mut |index| match W::BLOCKS {
-            true => intake.take_due(index),
-            false => intake.take_ready(index),
+        marks.inspect(Numbered::wait_begins);
+        let ready = waiter.wait_each(&mut |index| {
+            match W::BLOCKS {
+                true => intake.take_due(index),
+                false => intake.take_ready(index),
+            }?;
+            marks.iter_mut().for_each(Numbered::read);
+            Ok(())
         })?;
         let reads = intake.reads() - reads_before;
         self.calls += 1;
@@ -156,7 +164,7 @@ impl<W: Waiter> Leader for Reader<W> {
     }
 }
 
-impl<W: Waiter> Reader<W> {
+impl<W: Waiter> Reader<'_, W> {
     fn of_writers(&self, counter: Counter) -> u64 {
         self.counters.total(1..=self.writers, counter)
     }

@@ -9,6 +9,7 @@ use super::{STREAMS, is_cyclic, part, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Follower};
+use crate::marks::Numbered;
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
 use crate::shared_counters::{Counter, SharedCounters};
@@ -47,6 +48,7 @@ pub(super) fn drive(
         writes: 0,
         sum: 0,
         interrupted: 0,
+        marks: cx.marks(true),
     };
     cx.set_step(Step::Prefault);
     writer.message.prefault()?;
@@ -76,6 +78,7 @@ struct Writer<'a> {
     writes: u64,
     sum: u64,
     interrupted: u64,
+    marks: Option<Numbered<'a>>,
 }
 
 impl Writer<'_> {
@@ -101,7 +104,9 @@ impl Writer<'_> {
                 message.fill(byte);
                 self.sum = self.sum.wrapping_add(u64::from(byte) * self.payload_bytes as u64);
             }
+            self.marks.inspect(Numbered::write_begins);
             self.interrupted += sys::write_all(&fd, message)?;
+            self.marks.iter_mut().for_each(Numbered::written);
             self.writes += 1;
             self.until_yield -= 1;
             if self.until_yield == 0 {

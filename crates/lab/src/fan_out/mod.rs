@@ -11,6 +11,7 @@
 mod acks;
 mod causeway;
 mod group;
+mod marked;
 mod message;
 mod message_buffer;
 mod multicast;
@@ -154,9 +155,20 @@ fn drive<C: Multicast>(
     cx.set_step(Step::Attach);
     let receivers = receivers(params);
     let counters = SharedCounters::open(resources.take_fd(), receivers + 1)?;
-    match cx.role {
-        0 => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, params, cx),
-        role => receiver::drive(C::receiver(resources, params)?, C::CAPS, role, &counters, params, cx),
+    let is_lossy = C::CAPS.has(Caps::LOSSY);
+    match (cx.role, cx.marks(false)) {
+        (0, None) => sender::drive(C::sender(resources, params)?, C::CAPS, &counters, params, cx),
+        (0, Some(marks)) => {
+            let end = marked::Sender { end: C::sender(resources, params)?, marks };
+            sender::drive(end, C::CAPS, &counters, params, cx)
+        }
+        (role, None) => {
+            receiver::drive(C::receiver(resources, params)?, C::CAPS, role, &counters, params, cx)
+        }
+        (role, Some(marks)) => {
+            let end = marked::Receiver { end: C::receiver(resources, params)?, marks, is_lossy };
+            receiver::drive(end, C::CAPS, role, &counters, params, cx)
+        }
     }
 }
 

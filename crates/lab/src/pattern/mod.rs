@@ -1,5 +1,6 @@
 //! How the ends talk. A pattern is written once, for every mechanism.
 
+mod marked;
 mod roundtrip;
 mod stream;
 mod to_itself;
@@ -115,7 +116,10 @@ fn drive_pattern<M: Mechanism, P: Pattern>(
         io::Error::new(error.kind(), format!("reading back the settings of {}: {error}", M::ID))
     })?;
     cx.set_step(Step::Verify);
-    P::drive(&mut end, M::CAPS, cx)?;
+    match cx.marks(M::CAPS.has(Caps::LOSSY)) {
+        None => P::drive(&mut end, M::CAPS, cx)?,
+        Some(marks) => P::drive(&mut marked::Marked::new(&mut end, marks), M::CAPS, cx)?,
+    }
     end.settle()?;
     Ok(facts)
 }

@@ -13,6 +13,7 @@ use crate::axis::Choice;
 use crate::contract::{Caps, EndResources, Facts, PatternInfo, Prepared, Side, Unit};
 use crate::counter_check;
 use crate::ctx::{Batch, Ctx, Tally, Warm};
+use crate::marks::Numbered;
 use crate::params::{CaseParams, Wait};
 use crate::shared::Step;
 
@@ -40,6 +41,7 @@ pub(super) fn drive_pingpong<S: Signal>(
     cx.set_step(Step::Attach);
     let mut signal = S::attach(side, resources, params)?;
     cx.set_ops_each(HOPS_OF_A_ROUND);
+    let mut marks = cx.marks(false);
     cx.set_step(Step::Verify);
     if S::CAPS.has(Caps::HARNESS) {
         match side {
@@ -51,11 +53,19 @@ pub(super) fn drive_pingpong<S: Signal>(
     match side {
         Side::Near => {
             verify_first(&mut signal, cx)?;
-            cx.lead(|batch| there_and_back(&mut signal, batch), |_| None)?;
+            let rounds = |batch| match &mut marks {
+                None => there_and_back(&mut signal, batch),
+                Some(marks) => marked(&mut signal, batch, marks, side),
+            };
+            cx.lead(rounds, |_| None)?;
         }
         Side::Far => {
             verify_second(&mut signal, cx)?;
-            cx.follow(|batch| back_and_there(&mut signal, batch), |_| None)?;
+            let rounds = |batch| match &mut marks {
+                None => back_and_there(&mut signal, batch),
+                Some(marks) => marked(&mut signal, batch, marks, side),
+            };
+            cx.follow(rounds, |_| None)?;
         }
     }
     Ok(signal.facts())
@@ -75,6 +85,33 @@ fn back_and_there<S: Signal>(signal: &mut S, batch: Batch) -> io::Result<Tally> 
     for _ in 0..batch.ops {
         signal.wait()?;
         signal.post()?;
+    }
+    Ok(Tally::default())
+}
+
+/// The rounds of a marked run: the near end posts first.
+fn marked<S: Signal>(
+    signal: &mut S,
+    batch: Batch,
+    marks: &mut Numbered<'_>,
+    side: Side,
+) -> io::Result<Tally> {
+    let post = |signal: &mut S, marks: &mut Numbered<'_>| {
+        marks.write_begins();
+        signal.post()?;
+        marks.written();
+        io::Result::Ok(())
+    };
+    for _ in 0..batch.ops {
+        if side == Side::Near {
+            post(signal, marks)?;
+        }
+        marks.wait_begins();
+        signal.wait()?;
+        marks.read();
+        if side == Side::Far {
+            post(signal, marks)?;
+        }
     }
     Ok(Tally::default())
 }

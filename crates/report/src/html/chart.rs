@@ -40,6 +40,13 @@ pub fn drawn(chart: &Chart) -> String {
         Drawing::Bars(values, all) => bars(&chart.title, values.drawn(), all),
         Drawing::Strips(all, change) => strips(&chart.title, all, *change),
         Drawing::Flame(of) => flame(&chart.title, of),
+        Drawing::Timeline(picture) => {
+            let title = escaped(&chart.title);
+            let drawing = weighbridge_timeline::svg::svg(picture, &chart.title);
+            format!(
+                "<figure class=\"chart\"><figcaption>{title}</figcaption>\n<div class=\"scroll timeline\" tabindex=\"0\">{drawing}</div></figure>\n"
+            )
+        }
     }
 }
 

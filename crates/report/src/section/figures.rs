@@ -19,6 +19,9 @@ const CROWDED: usize = 16;
 
 /// A section for each pattern and placement.
 pub fn sections(cx: &Context<'_>) -> Vec<Section> {
+    if cx.matrices.is_empty() && !cx.report.timelines.is_empty() {
+        return Vec::new();
+    }
     if cx.matrices.is_empty() {
         let nothing = vec![Block::Paragraph("No case has a figure.".into())];
         return Section::new("figures", "Figures", nothing).into_iter().collect();

@@ -16,6 +16,7 @@ mod remarks;
 mod rows;
 mod scaling;
 mod series;
+mod timeline;
 
 use crate::document::{Document, Section};
 use crate::look::Looks;
@@ -49,6 +50,7 @@ pub fn document(report: &Report) -> Document {
     } else if report.cases.is_empty() && is_explained(report) {
         sections.extend(explain::sections(report));
         sections.extend(observation::section(report));
+        sections.extend(timeline::section(report));
         sections.extend(compare::section(report));
         sections.extend(remarks::sections(&cx));
     } else if !report.verdicts.is_empty() && report.cases.is_empty() {
@@ -70,6 +72,7 @@ pub fn document(report: &Report) -> Document {
         sections.extend(distribution::section(report));
         sections.extend(series::section(report));
         sections.extend(observation::section(report));
+        sections.extend(timeline::section(report));
         sections.extend(cases::section(report));
         sections.extend(remarks::sections(&cx));
     }
@@ -77,7 +80,7 @@ pub fn document(report: &Report) -> Document {
 }
 
 fn is_explained(report: &Report) -> bool {
-    !report.explanations.is_empty() || !report.observations.is_empty()
+    !report.explanations.is_empty() || !report.observations.is_empty() || !report.timelines.is_empty()
 }
 
 /// Where and when.

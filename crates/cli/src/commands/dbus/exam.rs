@@ -1,5 +1,7 @@
 //! `weighbridge dbus exam`: what buses do, as a matrix of properties and brokers.
 
+use std::path::Path;
+
 use serde::Serialize;
 use weighbridge_dbus_brokers::{Broker, Error, Limits, Program};
 use weighbridge_dbus_exam::{
@@ -7,6 +9,7 @@ use weighbridge_dbus_exam::{
 };
 
 use super::document::{self, Document, Section, Table, plain};
+use super::watch::Watch;
 use crate::dbus_args::{Exam, PlainFormat};
 use crate::{Exit, Failure, output};
 
@@ -56,11 +59,16 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
         true => properties().collect(),
         false => args.only.clone(),
     };
+    if args.timeline.is_some() && (subjects.len(), asked.len(), args.times) != (1, 1, 1) {
+        return Err(Failure::new(
+            "--timeline is of one experiment; name one broker with --broker and one property with --only, and leave --times out",
+        ));
+    }
     let mut rows: Vec<Row> = asked.iter().map(|property| row(property)).collect();
     for subject in &subjects {
         for (property, row) in asked.iter().zip(&mut rows) {
             let outcomes: Result<Vec<Outcome>, Failure> =
-                (0..args.times).map(|_| examined(subject, property)).collect();
+                (0..args.times).map(|_| examined(subject, property, args.timeline.as_deref())).collect();
             row.answers.push(Answer::new(subject.name, outcomes?));
         }
     }
@@ -109,15 +117,23 @@ fn subjects(args: &Exam) -> Result<Vec<Subject>, Failure> {
 }
 
 /// One experiment; a private broker is started for it alone.
-fn examined(subject: &Subject, property: &Property) -> Result<Outcome, Failure> {
+fn examined(subject: &Subject, property: &Property, timeline: Option<&Path>) -> Result<Outcome, Failure> {
+    let watched = |bus: &Bus<'_>| -> Result<Outcome, Failure> {
+        let watch = timeline.map(|file| (Watch::begin(bus.private_pid), file));
+        let outcome = property.examine(bus);
+        if let Some((watch, file)) = watch {
+            watch.end(&format!("{}: {}", subject.name, property.id), None, file)?;
+        }
+        Ok(outcome)
+    };
     let Some(program) = subject.program else {
         let address = subject.address.as_deref().expect("a subject without a program has an address");
-        return Ok(property.examine(&Bus { address, private_pid: None, quiet: QUIET }));
+        return watched(&Bus { address, private_pid: None, quiet: QUIET });
     };
     let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
     let broker = Broker::start(program, &limits).map_err(|error| Failure::new(error.to_string()))?;
     let bus = Bus { address: broker.address(), private_pid: Some(broker.pid()), quiet: QUIET };
-    let outcome = property.examine(&bus);
+    let outcome = watched(&bus)?;
     Ok(match outcome {
         Outcome::Failed(why) if broker.has_ended() => {
             Outcome::Failed(format!("the broker ended in the middle: {why}"))

@@ -10,6 +10,7 @@ mod page;
 mod read;
 mod replay;
 mod sections;
+mod watch;
 
 pub use crate::dbus_args::Dbus;
 

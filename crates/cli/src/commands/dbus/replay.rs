@@ -12,6 +12,7 @@ use weighbridge_stats::order::median;
 use super::document::{self, Document, Section, Table, plain};
 use super::read::{Captures, Source};
 use super::sections::grouped;
+use super::watch::Watch;
 use crate::dbus_args::{PlainFormat, Replay, Target};
 use crate::{Exit, Failure, output};
 
@@ -85,6 +86,11 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     let (plan, files) = read(args)?;
     let default_rounds = if subjects.len() > 1 { ROUNDS } else { 1 };
     let rounds = args.rounds.unwrap_or(default_rounds);
+    if args.timeline.is_some() && (subjects.len(), rounds) != (1, 1) {
+        return Err(Failure::new(
+            "--timeline is of one replay; name one bus with --on, and no more than one of --rounds",
+        ));
+    }
     // A bus with a thousand connections needs as many descriptors, here and in the broker that is started.
     if let Err(error) = causeway_os::limits::raise_nofile() {
         output::warn(&format!("the limit on open files stays as it is: {error}"));
@@ -171,22 +177,40 @@ fn in_random_order(subjects: &[Subject]) -> Vec<&Subject> {
 
 /// One replay; a private broker is started for it alone.
 fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<Run, Failure> {
-    let options = Options { speed: args.speed, give_up: GIVE_UP, stall: args.stall_timeout, pid: None };
+    let options = Options {
+        speed: args.speed,
+        give_up: GIVE_UP,
+        stall: args.stall_timeout,
+        pid: None,
+        is_watched: args.timeline.is_some(),
+    };
     let failed = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", subject.name));
     match &subject.target {
         Target::Address(address) => {
-            play(plan, address, &options).map_err(|error| Failure::new(error.to_string()))
+            let watch = args.timeline.is_some().then(|| Watch::begin(None));
+            let run = play(plan, address, &options).map_err(|error| Failure::new(error.to_string()))?;
+            shown(watch, plan, run, args)
         }
         Target::Broker(program) => {
             let broker = Broker::start(*program, &Limits::default())
                 .map_err(|error| Failure::new(error.to_string()))?;
+            let watch = args.timeline.is_some().then(|| Watch::begin(Some(broker.pid())));
             let played = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..options });
-            played.map_err(|error| match has_ended(&broker) {
+            let run = played.map_err(|error| match has_ended(&broker) {
                 true => failed(&format!("the broker ended in the middle: {error}")),
                 false => failed(&error),
-            })
+            })?;
+            shown(watch, plan, run, args)
         }
     }
+}
+
+/// Writes the time line of a replay that was watched.
+fn shown(watch: Option<Watch>, plan: &Plan, run: Run, args: &Replay) -> Result<Run, Failure> {
+    if let (Some(watch), Some(file)) = (watch, &args.timeline) {
+        watch.end("replay of a D-Bus capture", Some((plan, &run.notes)), file)?;
+    }
+    Ok(run)
 }
 
 /// The sockets of a process close a little before it has ended.

@@ -1,0 +1,114 @@
+//! When each thing happens in an operation: phases, and a picture of a few operations.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a time line of a run shows. The run is one of its own, which is watched; its times are longer than those of a measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// What was observed: the id of a case, or a replay in words.
+    pub subject: String,
+    /// Operations that the phases are of.
+    pub operations: u64,
+    /// Nanoseconds of an operation while it was watched: 10th percentile, median, 90th percentile.
+    pub operation_ns: [f64; 3],
+    /// The median of an operation in a like run that was not watched, where there was one.
+    pub unwatched_ns: Option<f64>,
+    /// Context switches for an operation, from and to its roles, where the kernel's events were recorded.
+    pub switches_per_operation: Option<f64>,
+    /// Of these, by kind of role: those that took the CPU from it while it could have gone on.
+    #[serde(default)]
+    pub preempted_per_operation: BTreeMap<String, f64>,
+    /// The parts of an operation, in the order of time.
+    pub phases: Vec<Phase>,
+    /// Why the kernel's events are missing, and what would allow them.
+    pub refused: Option<String>,
+    /// Events that were lost within the time of the operations; operations near them are left out.
+    pub lost_events: u64,
+    /// Some operations as a picture.
+    pub picture: Picture,
+}
+
+/// A part of an operation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// From what to what, in words.
+    pub phase: String,
+    /// Number of operations that have it.
+    pub count: u64,
+    /// Nanoseconds where it occurs: 10th percentile, median, 90th percentile.
+    pub phase_ns: [f64; 3],
+    /// Its part of all operations together, from 0 to 1.
+    pub share: f64,
+}
+
+/// Who did what and when, over a few operations. Times are nanoseconds from its beginning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Picture {
+    /// Its length.
+    pub length_ns: u64,
+    /// A lane for each CPU and for each role.
+    pub lanes: Vec<PictureLane>,
+    /// Messages and wake-ups between lanes.
+    pub arrows: Vec<PictureArrow>,
+}
+
+/// A CPU, or a role.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PictureLane {
+    /// Its name.
+    pub lane: String,
+    /// What fills it, in the order of time.
+    pub spans: Vec<PictureSpan>,
+}
+
+/// What a CPU or a role does for a while.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PictureSpan {
+    /// When it begins and ends.
+    pub between_ns: [u64; 2],
+    /// `run`, `ready`, `idle`, `halted`, `interrupt`, `write`, `wait`, or `lost` where events are missing.
+    pub what: String,
+    /// Which role it is of, by its place among the roles, where it is of one.
+    pub role: Option<u64>,
+    /// In words.
+    pub name: String,
+}
+
+/// Something that goes from one lane to another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PictureArrow {
+    /// Places of the two among the lanes.
+    pub lanes: [u64; 2],
+    /// When it leaves and arrives.
+    pub between_ns: [u64; 2],
+    /// Is it a message? Otherwise a wake-up.
+    pub is_message: bool,
+    /// In words.
+    pub name: String,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::Line;
+
+    /// A line with every field.
+    pub(crate) fn full_lines() -> Vec<Line> {
+        let span = PictureSpan { role: Some(0), ..PictureSpan::default() };
+        vec![Line::Timeline(Box::new(Timeline {
+            unwatched_ns: Some(1.0),
+            switches_per_operation: Some(2.0),
+            preempted_per_operation: BTreeMap::from([("client".into(), 1.0)]),
+            phases: vec![Phase::default()],
+            refused: Some("x".into()),
+            picture: Picture {
+                length_ns: 1,
+                lanes: vec![PictureLane { lane: "client".into(), spans: vec![span] }],
+                arrows: vec![PictureArrow::default()],
+            },
+            ..Timeline::default()
+        }))]
+    }
+}

@@ -1,0 +1,119 @@
+//! When each thing happens in an operation: phases with their shares, and a picture of a few operations.
+
+use weighbridge_record::{Phase, Timeline};
+
+use crate::chart::{Chart, Drawing};
+use crate::document::{Block, Cell, Section, Table};
+use crate::model::Report;
+use crate::units::{count, significant, with_unit};
+use crate::words::plain;
+
+const ABOUT: &str = "Each of these runs was watched: its times are longer than those of a measurement and are no result. A share is the part of all \
+                     operations together; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
+                     upper bar shows calls of a role, or halts and interrupts of a CPU, the lower bar shows what runs. The pointer on a bar or \
+                     an arrow shows its name and length.";
+
+/// Fewer preemptions for an operation than this are not worth a word.
+const SELDOM: f64 = 0.05;
+/// Time lines that are not folded.
+const OPEN: usize = 2;
+
+/// The section, unless no record has a time line.
+pub fn section(report: &Report) -> Option<Section> {
+    let several = report.timelines.len() > 1;
+    let mut blocks: Vec<Block> = Vec::new();
+    for (index, timeline) in report.timelines.iter().enumerate() {
+        let timeline = &timeline.what;
+        let subject = plain(&timeline.subject);
+        let inside = of(timeline);
+        match several && index >= OPEN {
+            true => blocks.push(Block::fold(subject, inside)),
+            false => {
+                blocks.push(Block::Heading(subject));
+                blocks.extend(inside);
+            }
+        }
+    }
+    if !blocks.is_empty() {
+        blocks.insert(0, Block::Paragraph(ABOUT.into()));
+    }
+    Section::new("timeline", "Time line", blocks)
+}
+
+fn of(timeline: &Timeline) -> Vec<Block> {
+    let mut blocks = vec![Block::sentences(sentences(timeline))];
+    let figures = (!timeline.phases.is_empty()).then(|| phases(timeline));
+    match timeline.picture.lanes.is_empty() {
+        true => blocks.extend(figures.map(Block::Table)),
+        false => blocks.push(Block::Chart(Box::new(Chart {
+            title: format!("Operations of usual length of {}", plain(&timeline.subject)),
+            about: String::new(),
+            drawing: Drawing::Timeline(timeline.picture.clone()),
+            figures,
+        }))),
+    }
+    blocks
+}
+
+fn sentences(timeline: &Timeline) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let ns = |value: f64| with_unit("ns", value);
+    if timeline.operations == 0 {
+        sentences.push("no operation was seen whole, from its beginning to its end".into());
+    } else {
+        let [p10, median, p90] = timeline.operation_ns.map(ns);
+        let unwatched = timeline.unwatched_ns.map(|value| {
+            let factor = timeline.operation_ns[1] / value.max(f64::MIN_POSITIVE);
+            format!(
+                "; {} without being watched: the watching multiplies it by {}",
+                ns(value),
+                significant(factor)
+            )
+        });
+        sentences.push(format!(
+            "{} operations: median {median}, 10 % below {p10}, 10 % above {p90}{}",
+            timeline.operations,
+            unwatched.unwrap_or_default()
+        ));
+    }
+    if let Some(switches) = timeline.switches_per_operation {
+        let of_role = |(role, times): (&String, &f64)| format!("{} {}", plain(role), count(*times));
+        let preempted: Vec<String> = timeline
+            .preempted_per_operation
+            .iter()
+            .filter(|(_, times)| **times >= SELDOM)
+            .map(of_role)
+            .collect();
+        let preempted = match preempted.is_empty() {
+            true => String::new(),
+            false => format!("; of them preempted: {}", preempted.join(", ")),
+        };
+        sentences.push(format!(
+            "{} context switches an operation, from and to its processes{preempted}",
+            count(switches)
+        ));
+    }
+    if let Some(why) = &timeline.refused {
+        sentences.push(format!(
+            "only the roles' own marks, because the kernel's events are not available: {}",
+            plain(why)
+        ));
+    }
+    if timeline.lost_events > 0 {
+        sentences.push(format!(
+            "at least {} events were lost; operations near them are left out, and a picture marks them red",
+            timeline.lost_events
+        ));
+    }
+    sentences
+}
+
+fn phases(timeline: &Timeline) -> Table {
+    let row = |phase: &Phase| {
+        let [p10, median, p90] = phase.phase_ns.map(|value| with_unit("ns", value));
+        let share = format!("{:.1} %", phase.share * 100.0);
+        [plain(&phase.phase), share, median, p10, p90, phase.count.to_string()].map(Cell::from).into()
+    };
+    let heads = ["phase", "share", "median", "10 % below", "10 % above", "operations"];
+    Table::new("", heads.map(String::from), timeline.phases.iter().map(row).collect())
+}

@@ -1,0 +1,19 @@
+//! When each thing happens: events of the kernel and marks of the roles, on one clock, as lanes, arrows and phases.
+//!
+//! Pure: bytes, formats and marks in; values and text out. [`Trace::decode`] reads the pages of the kernel's trace buffers ·
+//! [`Subject`] is what was observed: roles with their threads and marks, and the trace, if there is one · [`phases`] divides each operation ·
+//! [`lanes`] says who did what and when · [`chrome`] writes all of it for ui.perfetto.dev · [`picture`] and [`svg`] draw a few operations.
+
+pub mod chrome;
+mod format;
+pub mod lanes;
+mod pages;
+pub mod phases;
+pub mod picture;
+mod subject;
+pub mod svg;
+mod trace;
+
+pub use format::{Format, FormatError};
+pub use subject::{Mark, Operation, Point, Role, Subject};
+pub use trace::{EVENTS, Event, Formats, Gap, Happened, OPTIONAL_EVENTS, Trace};
