@@ -10,6 +10,7 @@
 # forwards and backwards (ABCD DCBA), SETS times, so that what else the machine does falls on all of them. Printed are the median over
 # the sets of the ratio within a set and its interval (order statistics, at least 95 %). Exit code 1: an interval of time or of the
 # broker's CPU time lies outside 0.9 to 1.1; 3: one crosses an end, so more SETS or a quieter machine are needed.
+# CLIENTS="libdbus sd-bus gdbus" shows other libraries beside.
 set -eu
 weighbridge=${1:-target/release/weighbridge}
 here=$(dirname "$0")
@@ -39,18 +40,23 @@ mkfifo "$work/sockets.in" "$work/sockets.out"
 pids="$pids $!"
 exec 3> "$work/sockets.in" 4< "$work/sockets.out"
 sides="raw sockets"
-if ! pkg-config --exists dbus-1 2> /dev/null; then
-    echo "skipped: client=libdbus needs pkg-config and the package libdbus-1-dev" >&2
-elif ! "$weighbridge" plan "roundtrip/dbus-daemon/$bytes/same-cpu/client=libdbus" > "$work/plan" 2>&1 || grep -q build.sh "$work/plan"; then
-    echo "skipped: client=libdbus needs what crates/dbus-lab/clients/build.sh makes" >&2
-else
+if pkg-config --exists dbus-1 2> /dev/null; then
     # shellcheck disable=SC2046
     cc -O2 $(pkg-config --cflags dbus-1) -o "$work/libdbus" "$here/libdbus.c" $(pkg-config --libs dbus-1)
     mkfifo "$work/libdbus.in" "$work/libdbus.out"
     "$work/libdbus" "unix:abstract=$name" $bytes "$cpu" "$daemon" < "$work/libdbus.in" > "$work/libdbus.out" &
     pids="$pids $!"
     exec 5> "$work/libdbus.in" 6< "$work/libdbus.out"
-    sides="raw sockets client=libdbus libdbus"
+    sides="$sides libdbus"
+    for client in ${CLIENTS:-libdbus}; do
+        if "$weighbridge" plan "roundtrip/dbus-daemon/$bytes/same-cpu/client=$client" > "$work/plan" 2>&1 && ! grep -q 'build it with\|build with' "$work/plan"; then
+            sides="$sides client=$client"
+        else
+            echo "skipped: client=$client needs what crates/dbus-lab/clients/build.sh makes" >&2
+        fi
+    done
+else
+    echo "skipped: libdbus needs pkg-config and the package libdbus-1-dev" >&2
 fi
 
 # A block of the laboratory: as blocks.h prints it.
@@ -65,7 +71,7 @@ laboratory() {
 block() {
     case $1 in
     raw) laboratory "" ;;
-    client=libdbus) laboratory "/client=libdbus" ;;
+    client=*) laboratory "/$1" ;;
     sockets) echo block >&3; read -r line <&4; echo "$line" ;;
     libdbus) echo block >&5; read -r line <&6; echo "$line" ;;
     esac
@@ -134,11 +140,12 @@ awk -v sets="$sets" -v bytes="$bytes" '
         printf "\nRatios, with their intervals from %d sets\n", sets
         compare("round trip", "raw", "sockets", 3, 1)
         compare("broker, CPU time", "raw", "sockets", 8, 1)
-        if (sides > 2) {
+        if ("client=libdbus" in seen) {
             compare("round trip", "client=libdbus", "libdbus", 3, 1)
             compare("broker, CPU time", "client=libdbus", "libdbus", 8, 1)
-            compare("the library", "client=libdbus", "raw", 3, 0)
-            compare("the library", "libdbus", "sockets", 3, 0)
         }
+        for (side = 1; side <= sides; side++)
+            if (order[side] ~ /^client=/) compare("the library", order[side], "raw", 3, 0)
+        if ("libdbus" in seen) compare("the library", "libdbus", "sockets", 3, 0)
         exit status
     }' "$work/blocks"

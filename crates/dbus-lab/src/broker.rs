@@ -39,17 +39,17 @@ pub struct Busd;
 
 impl Kind for DbusDaemon {
     const PROGRAM: Program = Program::DbusDaemon;
-    const ABOUT: &'static str = "D-Bus through a private dbus-daemon, the reference implementation; the ends write and read bytes themselves";
+    const ABOUT: &'static str = "D-Bus through a private dbus-daemon, the reference implementation; the ends write and read bytes themselves, or by a library";
 }
 
 impl Kind for DbusBroker {
     const PROGRAM: Program = Program::DbusBroker;
-    const ABOUT: &'static str = "D-Bus through a private dbus-broker, which this program controls; the ends write and read bytes themselves";
+    const ABOUT: &'static str = "D-Bus through a private dbus-broker, which this program controls; the ends write and read bytes themselves, or by a library";
 }
 
 impl Kind for Busd {
     const PROGRAM: Program = Program::Busd;
-    const ABOUT: &'static str = "D-Bus through a private busd, the broker of the zbus project; the ends write and read bytes themselves";
+    const ABOUT: &'static str = "D-Bus through a private busd, the broker of the zbus project; the ends write and read bytes themselves, or by a library";
 }
 
 choice! {

@@ -1,7 +1,7 @@
 //! System calls of the roles of a run, counted by a tracer for each peer.
 //!
 //! The run is one of its own: its times are those of the tracer and are dropped. Counted is what a role calls between the first and the
-//! last time that it reads its counters in the timed part: `getrusage`, and the clock of the thread's CPU time, which the harness alone
+//! last time that it reads its counters in the timed part: `getrusage`, and the clock of its CPU time, which the harness alone
 //! calls. These are not among what is counted, so the harness itself comes out as none.
 
 use std::collections::BTreeMap;
@@ -71,8 +71,9 @@ struct Counting {
 
 impl Counting {
     fn note(&mut self, number: u64, argument: u64, is_timed: impl Fn() -> bool) {
-        const CPU_TIME: (u64, u64) = (libc::SYS_clock_gettime as u64, libc::CLOCK_THREAD_CPUTIME_ID as u64);
-        if (number, argument) == CPU_TIME {
+        const CPU_TIMES: [u64; 2] =
+            [libc::CLOCK_THREAD_CPUTIME_ID as u64, libc::CLOCK_PROCESS_CPUTIME_ID as u64];
+        if number == libc::SYS_clock_gettime as u64 && CPU_TIMES.contains(&argument) {
             return;
         }
         if number != libc::SYS_getrusage as u64 {
