@@ -165,7 +165,7 @@ impl Queue {
 mod tests {
     use std::collections::BTreeMap;
 
-    use weighbridge_dbus::traffic::Unmatched;
+    use weighbridge_dbus::bus::Unmatched;
     use weighbridge_record::{CaseId, Line, PerOp, Summary};
 
     use super::*;
