@@ -3,64 +3,71 @@
 #
 #   cargo build --release --locked && docs/dbus-costs.sh [FOLDER [CAPTURE...]]
 #
-# FOLDER keeps captures, curves and replays; what is already there is not made again. Without a CAPTURE two are made: mixed traffic of 20,000
-# messages for replays as fast as causes allow, and of 3,000, a millisecond apart, for replays at the recorded speed. A CAPTURE is
-# replayed both ways. Fails where CPU time is further than 15 % from the prediction, as fast as causes allow, or switches further
-# than 10 %, at the recorded speed. Needs jq. WEIGHBRIDGE names another program, ROUNDS (7) another number of replays, BUDGET (120s) the time for
-# the curves.
+# In each of ROUNDS (3) rounds the curves are measured (BUDGET, 120s) and each capture is replayed, and the ratio of both is taken: a machine whose
+# speed drifts in minutes is compared with itself. Without a CAPTURE two are made: mixed traffic of 20,000 messages for replays as fast as causes
+# allow, and of 3,000, a millisecond apart, for replays at the recorded speed. A CAPTURE is replayed both ways. FOLDER keeps everything; what
+# is there already is not made again. Fails where the median ratio of CPU time, as fast as causes allow, is further than 15 % from 1, or that
+# of switches, at the recorded speed, further than 10 %. Needs jq. WEIGHBRIDGE names another program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 weighbridge=$(realpath "${WEIGHBRIDGE:-target/release/weighbridge}")
 folder=$(realpath -m "${1:-$(mktemp -d)}")
-captures=("${@:2}")
 command -v jq >/dev/null || { echo "skipped: jq is not installed" >&2; exit 0; }
 mkdir -p "$folder"
-[ -e "$folder/curves.jsonl" ] ||
-    "$weighbridge" run --suite dbus-curves --alone --no-system-calls --budget "${BUDGET:-120s}" --quiet --html none --out "$folder/curves.jsonl" >"$folder/curves.txt"
 
-made() {
-    [ -e "$folder/$2" ] || cargo run --quiet -p weighbridge-dbus --example make_capture -- "$1" "$folder/$2"
-}
+# What is compared, as SPEED:CAPTURE.
+pairs=()
+for capture in "${@:2}"; do
+    pairs+=("max:$(realpath "$capture")" "recorded:$(realpath "$capture")")
+done
+if [ ${#pairs[@]} = 0 ]; then
+    pairs=("max:$folder/mixed.pcap" "recorded:$folder/paced.pcap")
+    for made in 20000:mixed 3000:paced; do
+        [ -e "$folder/${made#*:}.pcap" ] ||
+            cargo run --quiet -p weighbridge-dbus --example make_capture -- "${made%:*}" "$folder/${made#*:}.pcap"
+    done
+fi
+
+for round in $(seq "${ROUNDS:-3}"); do
+    curves=$folder/$round-curves.jsonl
+    [ -e "$curves" ] || "$weighbridge" run --suite dbus-curves --alone --no-system-calls --budget "${BUDGET:-120s}" --quiet --html none \
+        --out "$curves" >"$folder/$round-curves.txt"
+    for pair in "${pairs[@]}"; do
+        speed=${pair%%:*} capture=${pair#*:}
+        name=$(basename "$capture" .pcap)-$speed-$round
+        [ -e "$folder/$name.replayed" ] || {
+            "$weighbridge" dbus replay "$capture" --speed "$speed" --rounds 1 --format json >"$folder/$name.new"
+            mv "$folder/$name.new" "$folder/$name.replayed"
+        }
+        "$weighbridge" dbus analyse "$capture" --costs "$curves" --format json >"$folder/$name.predicted"
+    done
+done
 
 failed=0
-# One table: a capture at a speed, by broker. compare CAPTURE max|recorded
-compare() {
-    local capture=$1 speed=$2 name
-    name=$folder/$(basename "$capture" .pcap)-$speed
-    "$weighbridge" dbus analyse "$capture" --costs "$folder/curves.jsonl" --format json >"$name-predicted.json"
-    [ -e "$name.json" ] || "$weighbridge" dbus replay "$capture" --speed "$speed" --rounds "${ROUNDS:-7}" --format json >"$name.json"
-    printf '\n%s, %s\n\n| broker | of | predicted | its interval | of the replays | their range | predicted ÷ measured | |\n| --- | --- | --: | --: | --: | --: | --: | --- |\n' \
-        "$(basename "$capture")" "$([ "$speed" = max ] && echo 'as fast as causes allow' || echo 'at the recorded speed')"
-    jq -rn --arg speed "$speed" --slurpfile predicted "$name-predicted.json" --slurpfile replayed "$name.json" '
+for pair in "${pairs[@]}"; do
+    speed=${pair%%:*} capture=${pair#*:}
+    name=$(basename "$capture" .pcap)-$speed
+    printf '\n%s at speed %s\n\n' "$(basename "$capture")" "$speed"
+    echo '| broker | of | predicted | of the replay | predicted ÷ replay | its range | |'
+    echo '| --- | --- | --: | --: | --: | --: | --- |'
+    for round in $(seq "${ROUNDS:-3}"); do
+        jq -c --slurpfile predicted "$folder/$name-$round.predicted" --arg speed "$speed" '
+            .replays[] | .usage as $usage | .broker as $broker | ($predicted[0].costs[$broker] // empty) as $cost
+            | (if $speed == "max" then {cpu: $cost.cpu_ns, switches: null, most: $cost.switches_at_most} else
+                {cpu: $cost.at_recorded_speed.cpu_ns, switches: $cost.at_recorded_speed.switches} end) as $said
+            | {$broker, of: "CPU time, ms", said: ($said.cpu / 1e6), was: ($usage.cpu_ns / 1e6), allowed: (if $speed == "max" then 0.15 else null end)},
+              {$broker, of: (if $said.most then "switches, at most" else "switches" end), said: ($said.switches // $said.most), was: $usage.switches,
+               allowed: (if $said.most then null else 0.10 end)}' "$folder/$name-$round.replayed"
+    done | jq -rs '
         def middle: sort | .[(length - 1) / 2 | floor];
-        def rounded(by): if by >= 1e6 then (. / 1e5 | round / 10 | tostring) + " ms" else round | tostring end;
-        def row(broker; what; value; interval; values; unit; allowed):
-            (value / (values | middle)) as $ratio
-            | "| \(broker) | \(what) | \(value | rounded(unit)) | \(interval[0] | rounded(unit)) to \(interval[1] | rounded(unit)) | \(values | middle | rounded(unit)) | "
-            + "\(values | min | rounded(unit)) to \(values | max | rounded(unit)) | \($ratio * 100 | round / 100) | "
-            + (if allowed == null then "" elif ($ratio - 1 | fabs) <= allowed then "within \(allowed * 100) %" else "MISSED: \(allowed * 100) %" end) + " |";
-        $predicted[0].costs | to_entries[] | .key as $broker | .value as $cost
-        | [$replayed[0].replays[] | select(.broker == $broker).usage] | select(length > 0)
-        | (map(.cpu_ns)) as $cpu | (map(.switches)) as $switches
-        | if $speed == "max" then
-            row($broker; "CPU time"; $cost.cpu_ns; $cost.cpu_ns_ci95; $cpu; 1e6; 0.15),
-            "| \($broker) | switches | at most \($cost.switches_at_most | round) | | \($switches | middle) | \($switches | min) to \($switches | max) | | |"
-          else ($cost.at_recorded_speed) as $paced |
-            row($broker; "CPU time"; $paced.cpu_ns; $paced.cpu_ns_ci95; $cpu; 1e6; null),
-            row($broker; "switches"; $paced.switches; $paced.switches_ci95; $switches; 1; 0.10)
-          end' | tee "$name.md"
-    ! grep -q MISSED "$name.md" || failed=1
-}
-
-if [ ${#captures[@]} = 0 ]; then
-    made 20000 mixed.pcap
-    made 3000 paced.pcap
-    compare "$folder/mixed.pcap" max
-    compare "$folder/paced.pcap" recorded
-fi
-for capture in "${captures[@]}"; do
-    compare "$capture" max
-    compare "$capture" recorded
+        def short: if . < 1000 then . * 10 | round / 10 else round end;
+        def percent: . * 100 | round / 100;
+        group_by(.broker, .of)[] | .[0] as $one | map(.said / .was) as $ratios | ($ratios | middle) as $ratio
+        | "| \($one.broker) | \($one.of) | \(map(.said) | middle | short) | \(map(.was) | middle | short) | \($ratio | percent) | "
+        + "\($ratios | min | percent) to \($ratios | max | percent) | "
+        + (if $one.allowed == null then "" elif ($ratio - 1 | fabs) <= $one.allowed then "within \($one.allowed * 100) %" else "MISSED \($one.allowed * 100) %" end) + " |"
+        ' | tee "$folder/$name.md"
+    ! grep -q MISSED "$folder/$name.md" || failed=1
 done
 exit $failed

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weighbridge_dbus::traffic::{Unmatched, Work};
+use weighbridge_dbus::bus::Unmatched;
+use weighbridge_dbus::traffic::Work;
 use weighbridge_record::{CaseId, Line, PerOp, Run, Summary};
 use weighbridge_stats::Evidence;
 

@@ -165,7 +165,7 @@ impl Queue {
 mod tests {
     use std::collections::BTreeMap;
 
-    use weighbridge_dbus::traffic::Unmatched;
+    use weighbridge_dbus::bus::Unmatched;
     use weighbridge_record::{CaseId, Line, PerOp, Summary};
 
     use super::*;
@@ -302,7 +302,8 @@ mod tests {
             Curves::of_record(&record().into_iter().filter(is_kept).collect::<Vec<_>>())
         };
         let has = |case: &CaseId, name: &str, value: &str| case.axes.get(name).is_some_and(|is| is == value);
-        let cases: [(&dyn Fn(&CaseId) -> bool, &str); 7] = [
+        type Which<'w> = &'w dyn Fn(&CaseId) -> bool;
+        let cases: [(Which<'_>, &str); 7] = [
             (&|case| case.pattern == "roundtrip", "round trips"),
             (&|case| case.pattern == "fan-out", "receivers"),
             (&|case| case.pattern == "solo", "calls to the broker"),

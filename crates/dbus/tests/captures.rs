@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use common::{Random, START_NS, boot, mixed, to_driver};
 use weighbridge_dbus::anonymise::Anonymiser;
-use weighbridge_dbus::bus::DRIVER;
+use weighbridge_dbus::bus::{DRIVER, Unmatched};
 use weighbridge_dbus::capture::{Format, NotACapture, Packet, Problems, Reader, Writer};
 use weighbridge_dbus::lint::Level;
-use weighbridge_dbus::traffic::{Analyser, Analysis, Options, Unmatched, Work};
+use weighbridge_dbus::traffic::{Analyser, Analysis, Options, Work};
 use weighbridge_dbus::wire::{Body, Builder, Header, Leaf, walk};
 
 fn analysed(capture: &[u8]) -> (Analysis, Problems) {

@@ -9,6 +9,7 @@
 mod driver;
 mod rulebook;
 
+pub use rulebook::Unmatched;
 pub(crate) use rulebook::{RuleId, Rulebook, Use};
 
 use rustc_hash::FxHashMap;

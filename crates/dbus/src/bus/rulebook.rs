@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 
 use crate::rule::{ArgMatch, MatchRule, PathMatch};
 use crate::symbols::{Sym, Symbols};
-use crate::traffic::Unmatched;
 use crate::wire::{Arg, Header};
 
 use super::Names;
@@ -52,6 +51,17 @@ pub(crate) struct Use {
     /// Messages that it matched while this connection had it.
     matched: u64,
     matched_before: u64,
+}
+
+/// Match rules in force that a broadcast does not match. A connection that has a rule twice has two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unmatched {
+    /// They name the broadcast's interface or none, and ask for no argument: another path, member or sender.
+    pub without_arguments: u64,
+    /// They name the broadcast's interface or none, and ask for an argument, so that a broker has to read the body.
+    pub with_arguments: u64,
+    /// They name another interface.
+    pub other_interface: u64,
 }
 
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::bus::Coverage;
+use crate::bus::{Coverage, Unmatched};
 
 /// Most rows of a list.
 pub const MOST_ROWS: usize = 200;
@@ -77,17 +77,6 @@ pub struct Handled<'a> {
     pub sender: u32,
     /// The connections that the broker gave something: the message, or the answer to it.
     pub receivers: &'a [u32],
-}
-
-/// Match rules in force that a broadcast does not match. A connection that has a rule twice has two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unmatched {
-    /// They name the broadcast's interface or none, and ask for no argument: another path, member or sender.
-    pub without_arguments: u64,
-    /// They name the broadcast's interface or none, and ask for an argument, so that a broker has to read the body.
-    pub with_arguments: u64,
-    /// They name another interface.
-    pub other_interface: u64,
 }
 
 /// Messages for which a broker does the same.

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use crate::bus::{Bus, DRIVER};
+use crate::bus::{Bus, DRIVER, Unmatched};
 use crate::capture::Packet;
 use crate::lint::{self, Finding};
 use crate::symbols::Sym;

@@ -52,7 +52,11 @@ fn cost(costs: &BTreeMap<String, Cost>) -> Option<Section> {
         vec![
             (*name).clone(),
             ms(cost.cpu_ns),
-            format!("{} to {}", ms(cost.cpu_ns_ci95[0]), ms(cost.cpu_ns_ci95[1])),
+            // One run of each curve has no interval.
+            match cost.cpu_ns_ci95 {
+                [low, high] if low < high => format!("{} to {}", ms(low), ms(high)),
+                _ => "–".into(),
+            },
             share(&[Work::Connection, Work::Name]),
             share(&[Work::DriverCall]),
             share(&[Work::MatchRule]),
