@@ -45,8 +45,7 @@ impl Asked {
         }
         // Whether a case has the part is known later; that there is such a part at all, now.
         let part = &text[..at];
-        let begins = |name: &&str| typed(name).starts_with(&typed(part));
-        if !names::ALL.iter().any(|name| begins(&name)) {
+        if !names::ALL.iter().any(|name| typed(name).starts_with(&typed(part))) {
             let all: Vec<String> = names::ALL.iter().map(|name| typed(name)).collect();
             return Err(format!("no part is called `{part}`; the parts are {}", all.join(", ")));
         }

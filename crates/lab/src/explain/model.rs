@@ -276,7 +276,7 @@ impl Plan {
                 "what the halt of idle CPUs adds is not told apart: idle=busy could not be measured".into(),
             );
         }
-        if counts.calls.get(like).is_none() {
+        if !counts.calls.contains_key(like) {
             let why = counts.not_counted.clone().unwrap_or_else(|| "that was not asked for".into());
             remarks.push(format!(
                 "system calls were not counted: {why}; they are in own work and in the unexplained part"

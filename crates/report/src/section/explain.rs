@@ -163,7 +163,7 @@ fn chart(all: &[&Explanation], kinds: &[String]) -> Block {
 
 fn parts(of: &Explanation) -> Table {
     let row = |name: String, count: String, price: String, ns: f64, ci95: Option<[f64; 2]>| {
-        let interval = ci95.map_or("–".into(), |ends| interval(ends));
+        let interval = ci95.map_or("–".into(), interval);
         [name, count, price, with_unit("ns", ns), interval, percent(ns / of.ns)].map(Cell::from).to_vec()
     };
     let mut rows: Vec<Vec<Cell>> = of
