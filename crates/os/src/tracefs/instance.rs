@@ -47,14 +47,11 @@ pub struct Instance {
 
 impl Instance {
     pub(super) fn make(tracefs: &Tracefs) -> Result<Instance> {
-        let instances = openat(
-            tracefs.directory(),
-            "instances",
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .context("open", || "the folder of trace instances")?;
-        remove_stale(&instances)?;
+        let instances = folder(tracefs)?;
+        for stale in names_in(&instances)?.iter().filter(|name| is_stale(name)) {
+            // Another process may have been faster. What is in use, by a process of another PID namespace, the kernel keeps.
+            let _ = unlinkat(&instances, stale.as_str(), AtFlags::REMOVEDIR);
+        }
         let name = format!("{PREFIX}{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         // The guard comes first: whatever happens between these two lines, it finds the instance or none.
         let guard = Guard::start(instances.as_fd(), &name)?;
@@ -205,24 +202,31 @@ impl Drop for Instance {
     }
 }
 
-/// Removes the instances of processes that no longer exist. One that is in use, by a process of another PID namespace, the kernel keeps.
-fn remove_stale(instances: &OwnedFd) -> Result<()> {
-    let mut buffer = Vec::with_capacity(8192);
-    let mut entries = RawDir::new(instances, buffer.spare_capacity_mut());
-    let mut stale = Vec::new();
-    while let Some(entry) = entries.next() {
-        let entry = entry.context("read", || "the folder of trace instances")?;
-        if let Some(name) = entry.file_name().to_str().ok().filter(|name| is_stale(name)) {
-            stale.push(name.to_owned());
-        }
-    }
-    for name in stale {
-        // Another process may have been faster, or may be about to be.
-        let _ = unlinkat(instances, &name, AtFlags::REMOVEDIR);
-    }
-    Ok(())
+/// The folder of all instances.
+fn folder(tracefs: &Tracefs) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(tracefs.directory(), "instances", flags, Mode::empty())
+        .context("open", || "the folder of trace instances")
 }
 
+/// The names of all instances, of whoever made them.
+pub(super) fn names(tracefs: &Tracefs) -> Result<Vec<String>> {
+    names_in(&folder(tracefs)?)
+}
+
+fn names_in(instances: &OwnedFd) -> Result<Vec<String>> {
+    let mut buffer = Vec::with_capacity(8192);
+    let mut entries = RawDir::new(instances, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.context("read", || "the folder of trace instances")?;
+        let name = entry.file_name().to_str().ok().filter(|name| !name.starts_with('.'));
+        names.extend(name.map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// Is it of a process that no longer exists?
 fn is_stale(name: &str) -> bool {
     let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
     pid.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
@@ -255,8 +259,7 @@ mod tests {
     }
 
     fn exists(tracefs: &Tracefs, name: &str) -> bool {
-        let path = format!("instances/{name}");
-        rustix::fs::accessat(tracefs.directory(), path, rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
+        tracefs.instances().unwrap().iter().any(|of| of == name)
     }
 
     #[test]

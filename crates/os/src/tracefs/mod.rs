@@ -96,6 +96,15 @@ impl Tracefs {
         Instance::make(self)
     }
 
+    /// The names of the instances that there are, of whoever made them.
+    ///
+    /// # Errors
+    ///
+    /// That of the kernel.
+    pub fn instances(&self) -> Result<Vec<String>> {
+        instance::names(self)
+    }
+
     fn directory(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }

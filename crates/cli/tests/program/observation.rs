@@ -1,4 +1,4 @@
-//! `weighbridge explain`: what it prints and keeps, with whatever can be used to look here.
+//! What `weighbridge explain` prints and keeps of an observation, with whatever can be used to look here.
 
 use snapbox::str;
 use weighbridge_record::Line;
