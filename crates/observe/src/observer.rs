@@ -21,14 +21,12 @@ use weighbridge_stats::{median, median_interval, paired_ratio};
 
 use crate::counters::Counters;
 use crate::means::{Means, Probes};
-use crate::profile::{Stack, Stacks};
+use crate::profile::{OTHERS, Stack, Stacks};
 use crate::sampling::{Sample, Sampling};
 use crate::symbols::{MemoryMap, Symbols};
 
 /// Whose time it is when a CPU has nothing to run.
 const IDLE: &str = "(idle)";
-/// Whose time it is when what runs takes no part.
-const OTHERS: &str = "(other processes)";
 /// Failures of a means in a case after which it is tried no more.
 const MOST_FAILURES: usize = 2;
 

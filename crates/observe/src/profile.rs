@@ -6,7 +6,11 @@ use weighbridge_record::{CaseId, Profile, ProfilePart, SymbolTime};
 
 use crate::sampling::PERIOD_NS;
 
-/// Functions and stacks with less than this share of the samples are left out of a record, or counted for their callers.
+/// Whose time it is when what runs takes no part. A record has that time and not what it was spent on.
+pub const OTHERS: &str = "(other processes)";
+
+/// Functions and stacks with less than this share of the samples of those that take part are left out of a record, or counted for their
+/// callers.
 const LEAST_SHARE: f64 = 0.005;
 
 /// What marks a function of the kernel in a folded stack, as other tools have it.
@@ -71,24 +75,22 @@ impl Stacks {
                 std::iter::once(stack.role.as_str()).chain(frames.iter().map(String::as_str)).collect();
             (names.join(";"), *count)
         };
-        let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-        for (line, count) in self.counts.iter().map(line) {
-            *lines.entry(line).or_default() += count;
-        }
-        lines.into_iter().collect()
+        summed(self.counts.iter().map(line))
     }
 
     /// The profile of `case`, in time per operation.
     pub fn profile(&self, case: &CaseId, symbols_hidden: Option<&str>) -> Profile {
         let samples = self.samples();
         let ns = |count: u64| count as f64 * PERIOD_NS as f64 / self.ops.max(1) as f64;
-        let least = samples as f64 * LEAST_SHARE;
+        let of_others = |stack: &Stack| stack.role == OTHERS;
+        let taking_part = self.counts.iter().filter(|(stack, _)| !of_others(stack));
+        let least = taking_part.map(|(_, count)| *count).sum::<u64>() as f64 * LEAST_SHARE;
         let mut parts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         let mut symbols: BTreeMap<(&str, String), (u64, u64)> = BTreeMap::new();
         for (stack, count) in &self.counts {
             let part = parts.entry(&stack.role).or_default();
             *(if stack.kernel.is_empty() { &mut part.0 } else { &mut part.1 }) += count;
-            let frames = stack.frames();
+            let frames = if of_others(stack) { Vec::new() } else { stack.frames() };
             if let Some(innermost) = frames.last() {
                 symbols.entry((&stack.role, innermost.clone())).or_default().0 += count;
             }
@@ -128,9 +130,22 @@ impl Stacks {
             symbols_hidden: symbols_hidden.map(str::to_owned),
             parts: parts.into_iter().map(part).collect(),
             symbols,
-            folded: pruned(&self.folded(), least),
+            folded: pruned(&summed(self.folded().into_iter().map(without_stacks_of_others)), least),
         }
     }
+}
+
+/// Lines of folded stacks, each once.
+fn summed(lines: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for (line, count) in lines {
+        *sums.entry(line).or_default() += count;
+    }
+    sums.into_iter().collect()
+}
+
+fn without_stacks_of_others((line, count): (String, u64)) -> (String, u64) {
+    if line.starts_with(OTHERS) { (OTHERS.into(), count) } else { (line, count) }
 }
 
 /// Folded stacks in which everything with fewer than `least` samples is counted for its caller.
@@ -211,6 +226,20 @@ mod tests {
         assert_eq!(profile.folded.iter().map(|(_, count)| count).sum::<u64>(), 1000);
         let all_rare = pruned(&[("a;b".into(), 1), ("c;d".into(), 1)], 10.0);
         assert_eq!(all_rare, [("a".to_owned(), 1), ("c".to_owned(), 1)], "a role is never left out");
+    }
+
+    #[test]
+    fn other_processes_have_their_time_and_hide_no_function_of_the_roles() {
+        let mut stacks = example();
+        for _ in 0..100_000 {
+            stacks.add(stack(OTHERS, &[], &["clear_page"]));
+        }
+        let profile = stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), None);
+        assert!(profile.parts.iter().any(|part| part.role == OTHERS && part.kernel_ns > 0.0));
+        assert!(!profile.symbols.iter().any(|of| of.symbol == "clear_page"));
+        assert_eq!(profile.symbols[0].symbol, "schedule");
+        assert!(profile.folded.contains(&(OTHERS.into(), 100_000)), "{:?}", profile.folded);
+        assert!(stacks.folded().contains(&(format!("{OTHERS};clear_page_[k]"), 100_000)), "the file has all");
     }
 
     #[test]

@@ -12,6 +12,10 @@ use crate::model::{Report, Sourced};
 use crate::units::{count, reach, significant, with_unit};
 use crate::words::{many, plain};
 
+/// The time of what takes no part, as a profile has it.
+const OTHERS: &str = "(other processes)";
+/// Where other processes have more of the CPUs than this share, a report says so.
+const MOST_OF_OTHERS: f64 = 0.1;
 /// Functions that are listed of a case, or of a difference.
 const MOST_SYMBOLS: usize = 15;
 
@@ -125,10 +129,19 @@ fn of_profile(of: &Profile) -> Vec<Block> {
     let mut blocks =
         vec![Block::Paragraph(format!("{facts}.{} {ABOUT_PROFILE}", hidden.unwrap_or_default()))];
     let all: f64 = of.parts.iter().map(|part| part.user_ns + part.kernel_ns).sum();
-    let share = |ns: f64| format!("{} %", significant(100.0 * ns / all.max(f64::MIN_POSITIVE)));
+    let of_others: f64 =
+        of.parts.iter().filter(|part| part.role == OTHERS).map(|part| part.user_ns + part.kernel_ns).sum();
+    let percent = |ns: f64, of: f64| format!("{} %", significant(100.0 * ns / of.max(f64::MIN_POSITIVE)));
+    if of_others > MOST_OF_OTHERS * all {
+        blocks.push(Block::Paragraph(format!(
+            "Other processes had {} of the time of these CPUs: the counts above have their events too. Observe on a machine that does \
+             nothing else.",
+            percent(of_others, all)
+        )));
+    }
     let part = |part: &weighbridge_record::ProfilePart| {
         let sum = part.user_ns + part.kernel_ns;
-        vec![plain(&part.role), significant(part.user_ns), significant(part.kernel_ns), share(sum)]
+        vec![plain(&part.role), significant(part.user_ns), significant(part.kernel_ns), percent(sum, all)]
     };
     let heads = ["time of", "user\nns/op", "kernel\nns/op", "share"];
     blocks.push(table("Time by role", &heads, 1, of.parts.iter().map(part).collect()));
@@ -139,18 +152,19 @@ fn of_profile(of: &Profile) -> Vec<Block> {
             plain(&symbol.role),
             significant(symbol.self_ns),
             significant(symbol.total_ns),
-            share(symbol.self_ns),
+            percent(symbol.self_ns, all - of_others),
         ]
     };
     let heads = ["function", "in", "role", "itself\nns/op", "with calls\nns/op", "itself"];
     let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(MOST_SYMBOLS).map(symbol);
     blocks.push(table("Time by function", &heads, 3, rows.collect()));
+    let taking_part: Vec<_> = of.folded.iter().filter(|(line, _)| line != OTHERS).cloned().collect();
     blocks.push(Block::Chart(Box::new(Chart {
         title: format!("Flame graph: {}", plain(&of.case.to_string())),
         about: "A box is as wide as its samples and stands on its caller, the role at the bottom; functions of the kernel are orange. \
-                Boxes below 0.5 % are left out. Stacks in user mode end where a function keeps no frame pointer."
+                Boxes below 0.5 % and other processes are left out. Stacks in user mode end where a function keeps no frame pointer."
             .into(),
-        drawing: Drawing::Flame(Flame::of(&of.folded)),
+        drawing: Drawing::Flame(Flame::of(&taking_part)),
         figures: None,
     })));
     blocks
@@ -247,7 +261,10 @@ mod tests {
             lost: 3,
             throttled: 1,
             symbols_hidden: None,
-            parts: vec![ProfilePart { role: "client".into(), user_ns: 100.0, kernel_ns: 300.0 }],
+            parts: vec![
+                ProfilePart { role: "client".into(), user_ns: 100.0, kernel_ns: 300.0 },
+                ProfilePart { role: OTHERS.into(), user_ns: 100.0, kernel_ns: 0.0 },
+            ],
             symbols: vec![SymbolTime {
                 role: "client".into(),
                 symbol: "pipe_read".into(),
@@ -255,7 +272,7 @@ mod tests {
                 self_ns: 300.0,
                 total_ns: 400.0,
             }],
-            folded: vec![("client;main;pipe_read_[k]".into(), 1000)],
+            folded: vec![("client;main;pipe_read_[k]".into(), 800), (OTHERS.into(), 200)],
         };
         let row = DifferenceRow {
             name: "context-switches".into(),
@@ -277,9 +294,15 @@ mod tests {
     fn counts_costs_losses_and_what_failed_are_said_in_every_format() {
         let report = report();
         for out in [text(&report, crate::Style::default()), markdown(&report), html(&report)] {
-            for said in
-                ["context-switches", "× 1.02", "3 more were lost", "failed in 2 runs", "no counters", "−0.5"]
-            {
+            for said in [
+                "context-switches",
+                "× 1.02",
+                "3 more were lost",
+                "failed in 2 runs",
+                "no counters",
+                "−0.5",
+                "Other processes had 20.0 %",
+            ] {
                 assert!(out.contains(said), "{said} is missing: {out}");
             }
         }
