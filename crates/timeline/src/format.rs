@@ -72,7 +72,7 @@ impl Format {
     }
 }
 
-/// `unsigned int vec;	offset:8;	size:4;	signed:0;`
+/// `unsigned int vec; offset:8; size:4; signed:0;`, with tabs between.
 fn field(text: &str) -> Option<Field> {
     let mut parts = text.split(';').map(str::trim);
     let declared = parts.next()?;

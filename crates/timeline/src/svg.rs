@@ -9,7 +9,7 @@ use weighbridge_record::{Picture, PictureArrow, PictureSpan};
 /// Sizes in the units of the drawing, which are pixels at its full width.
 const WIDTH: f64 = 1100.0;
 const LABELS: f64 = 118.0;
-const RIGHT: f64 = 10.0;
+const RIGHT: f64 = 28.0;
 const TOP: f64 = 26.0;
 const LANE: f64 = 42.0;
 /// A lane has two bars: what lies above, and what fills it.

@@ -6,6 +6,9 @@ use weighbridge_timeline::{EVENTS, Formats, OPTIONAL_EVENTS, Trace};
 /// Of each CPU: tens of thousands of records, which are more than the marks of a run have operations.
 const BUFFER_KIB: u32 = 4096;
 
+/// CPUs that are recorded at most: each has a buffer.
+const MOST_CPUS: usize = 16;
+
 /// A recording at work. Dropped, nothing of it is left.
 #[derive(Debug)]
 pub struct Recording {
@@ -15,16 +18,17 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins to record on these CPUs. A full buffer keeps what is newest.
+    /// Begins to record on the first of these CPUs, which are those that matter most. A full buffer keeps what is newest.
     ///
     /// # Errors
     /// A sentence: what is refused, and what would allow it.
     pub fn begin(cpus: &[u32]) -> Result<Recording, String> {
+        let cpus = &cpus[..cpus.len().min(MOST_CPUS)];
         let refused = |error: causeway_os::Error| error.to_string();
         let tracefs = Tracefs::open().map_err(refused)?;
         let instance = tracefs.instance().map_err(refused)?;
         instance.set_clock("mono").map_err(refused)?;
-        instance.set_buffer_kib(BUFFER_KIB).map_err(refused)?;
+        cpus.iter().try_for_each(|cpu| instance.set_buffer_kib(*cpu, BUFFER_KIB)).map_err(refused)?;
         instance.set_cpus(cpus).map_err(refused)?;
         let mut formats = Formats::default();
         let mut enable = |name: &str| -> Result<(), String> {

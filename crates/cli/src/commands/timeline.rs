@@ -3,6 +3,7 @@
 //! The case runs once with marks of its roles, while the kernel's events are recorded where that is allowed, and once without either, for
 //! what the watching costs.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -54,7 +55,12 @@ pub fn timelines(
     for case in cases.iter().filter(|case| !case.target.caps.has(Caps::HARNESS)) {
         let skipped =
             |step: String, why: String| Line::Skipped(Skipped { case: case.params.id.clone(), step, why });
-        let recording = Recording::begin(&coordinator.host().measured_cpus);
+        // The CPUs of the roles first. A broker may have another one.
+        let mut cpus = case.params.cpus.clone();
+        cpus.extend(&coordinator.host().measured_cpus);
+        let mut seen = BTreeSet::new();
+        cpus.retain(|cpu| seen.insert(*cpu));
+        let recording = Recording::begin(&cpus);
         let watched = coordinator.run_marked(case, &PeerStart::default());
         let trace = recording.and_then(Recording::end);
         let measured = match watched {

@@ -91,13 +91,13 @@ impl Instance {
         write(self.root()?, "trace_clock", clock)
     }
 
-    /// Gives each CPU a buffer of this size.
+    /// Gives a CPU a buffer of this size.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub fn set_buffer_kib(&self, kib_per_cpu: u32) -> Result<()> {
-        write(self.root()?, "buffer_size_kb", &kib_per_cpu.to_string())
+    /// `ENOMEM`; `ENOENT` for a CPU that does not exist.
+    pub fn set_buffer_kib(&self, cpu: u32, kib: u32) -> Result<()> {
+        write(self.root()?, &format!("per_cpu/cpu{cpu}/buffer_size_kb"), &kib.to_string())
     }
 
     /// Says whether a full buffer keeps its oldest records and drops the newest (`false`) or overwrites the oldest, as it does at first.
@@ -292,7 +292,7 @@ mod tests {
         let name = instance.name().to_owned();
         assert!(exists(&tracefs, &name));
         instance.set_clock("mono").unwrap();
-        instance.set_buffer_kib(256).unwrap();
+        instance.set_buffer_kib(0, 256).unwrap();
         instance.set_overwrite(false).unwrap();
         instance.enable("sched/sched_switch").unwrap();
         assert_eq!(instance.enable("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
