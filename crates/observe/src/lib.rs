@@ -12,6 +12,7 @@ pub mod counters;
 pub mod difference;
 pub mod means;
 mod observer;
+mod owners;
 pub mod profile;
 mod rights;
 pub mod sampling;

@@ -21,12 +21,11 @@ use weighbridge_stats::{median, median_interval, paired_ratio};
 
 use crate::counters::Counters;
 use crate::means::{Means, Probes};
-use crate::profile::{OTHERS, Stack, Stacks};
-use crate::sampling::{Sample, Sampling};
-use crate::symbols::{MemoryMap, Symbols};
+use crate::owners::Owners;
+use crate::profile::Stacks;
+use crate::sampling::Sampling;
+use crate::symbols::Symbols;
 
-/// Whose time it is when a CPU has nothing to run.
-const IDLE: &str = "(idle)";
 /// Failures of a means in a case after which it is tried no more.
 const MOST_FAILURES: usize = 2;
 
@@ -351,58 +350,6 @@ fn operations(case: &Prepared, measured: &Measured) -> u64 {
     ops.max(1)
 }
 
-/// Which role a process plays, and what it had mapped.
-struct Owners(BTreeMap<u32, (String, MemoryMap)>);
-
-impl Owners {
-    fn of(case: &Prepared, measured: &Measured) -> Owners {
-        let names = case.role_names();
-        let mut owners: BTreeMap<u32, (String, MemoryMap)> = BTreeMap::new();
-        for report in &measured.roles {
-            let Some(observed) = &report.observed else { continue };
-            let name = names[report.role];
-            owners
-                .entry(report.process)
-                // Threads of one process.
-                .and_modify(|(known, _)| {
-                    if !known.split('+').any(|known| known == name) {
-                        *known = format!("{known}+{name}");
-                    }
-                })
-                .or_insert_with(|| (name.into(), MemoryMap::parse(&observed.memory_map)));
-            if let Some((name, process, map)) = &observed.beside {
-                owners.insert(*process, (name.clone(), MemoryMap::parse(map)));
-            }
-        }
-        Owners(owners)
-    }
-
-    fn stack(&self, sample: &Sample, symbols: &mut Symbols) -> Stack {
-        // All but the innermost address are those to which a call returns, which may be in the next function.
-        let outwards = |addresses: &[u64]| -> Vec<u64> {
-            addresses
-                .iter()
-                .enumerate()
-                .map(|(depth, address)| address.saturating_sub(u64::from(depth > 0)))
-                .collect()
-        };
-        let kernel = outwards(&sample.kernel).iter().rev().map(|address| symbols.kernel(*address)).collect();
-        let owner = self.0.get(&sample.process);
-        let role = match owner {
-            Some((role, _)) => role,
-            None if sample.process == 0 => IDLE,
-            None => OTHERS,
-        };
-        let user = match owner {
-            Some((_, map)) => {
-                outwards(&sample.user).iter().rev().map(|address| symbols.user(map, *address)).collect()
-            }
-            None => Vec::new(),
-        };
-        Stack { role: role.into(), user, kernel }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -439,19 +386,5 @@ mod tests {
         some.failures.entry("halts").or_default().push("batches: the peer ended".into());
         let failed = some.look(Means::Halts, false);
         assert_eq!((failed.slowdown, failed.pairs, failed.failures.len()), (None, 0, 1));
-    }
-
-    #[test]
-    fn samples_belong_to_roles_to_the_idle_cpu_or_to_others() {
-        let mut symbols = Symbols::new();
-        let owners = Owners(BTreeMap::from([(7, ("client".to_owned(), MemoryMap::default()))]));
-        let mut role = |process| {
-            let sample = Sample { process, user: vec![5, 6], ..Sample::default() };
-            owners.stack(&sample, &mut symbols)
-        };
-        assert_eq!(role(7).role, "client");
-        assert_eq!(role(7).user, ["[unknown]", "[unknown]"]);
-        assert_eq!((role(0).role, role(0).user.len()), (IDLE.into(), 0));
-        assert_eq!(role(8).role, OTHERS);
     }
 }

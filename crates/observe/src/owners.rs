@@ -1,0 +1,86 @@
+//! Whose time a sample is, and the names of its functions.
+
+use std::collections::BTreeMap;
+
+use weighbridge_lab::contract::Prepared;
+use weighbridge_lab::coordinator::Measured;
+
+use crate::profile::{OTHERS, Stack};
+use crate::sampling::Sample;
+use crate::symbols::{MemoryMap, Symbols};
+
+/// Whose time it is when a CPU has nothing to run.
+const IDLE: &str = "(idle)";
+
+/// Which role a process plays, and what it had mapped.
+pub(crate) struct Owners(BTreeMap<u32, (String, MemoryMap)>);
+
+impl Owners {
+    /// From what the roles of a run report.
+    pub fn of(case: &Prepared, measured: &Measured) -> Owners {
+        let names = case.role_names();
+        let mut owners: BTreeMap<u32, (String, MemoryMap)> = BTreeMap::new();
+        for report in &measured.roles {
+            let Some(observed) = &report.observed else { continue };
+            let name = names[report.role];
+            owners
+                .entry(report.process)
+                // Threads of one process.
+                .and_modify(|(known, _)| {
+                    if !known.split('+').any(|known| known == name) {
+                        *known = format!("{known}+{name}");
+                    }
+                })
+                .or_insert_with(|| (name.into(), MemoryMap::parse(&observed.memory_map)));
+            if let Some((name, process, map)) = &observed.beside {
+                owners.insert(*process, (name.clone(), MemoryMap::parse(map)));
+            }
+        }
+        Owners(owners)
+    }
+
+    /// A sample with names.
+    pub fn stack(&self, sample: &Sample, symbols: &mut Symbols) -> Stack {
+        // All but the innermost address are those to which a call returns, which may be in the next function.
+        let outwards = |addresses: &[u64]| -> Vec<u64> {
+            addresses
+                .iter()
+                .enumerate()
+                .map(|(depth, address)| address.saturating_sub(u64::from(depth > 0)))
+                .collect()
+        };
+        let kernel = outwards(&sample.kernel).iter().rev().map(|address| symbols.kernel(*address)).collect();
+        let owner = self.0.get(&sample.process);
+        let role = match owner {
+            Some((role, _)) => role,
+            None if sample.process == 0 => IDLE,
+            None => OTHERS,
+        };
+        let user = match owner {
+            Some((_, map)) => {
+                outwards(&sample.user).iter().rev().map(|address| symbols.user(map, *address)).collect()
+            }
+            None => Vec::new(),
+        };
+        Stack { role: role.into(), user, kernel }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_belong_to_roles_to_the_idle_cpu_or_to_others() {
+        let mut symbols = Symbols::new();
+        let owners = Owners(BTreeMap::from([(7, ("client".to_owned(), MemoryMap::default()))]));
+        let mut role = |process| {
+            let sample = Sample { process, user: vec![5, 6], ..Sample::default() };
+            owners.stack(&sample, &mut symbols)
+        };
+        assert_eq!(role(7).role, "client");
+        assert_eq!(role(7).user, ["[unknown]", "[unknown]"]);
+        assert_eq!((role(0).role, role(0).user.len()), (IDLE.into(), 0));
+        assert_eq!(role(8).role, OTHERS);
+    }
+}
