@@ -235,7 +235,11 @@ fn what_if_questions_are_answered_by_the_same_prices() {
         assert!(low < answer.ns && answer.ns < high, "{answer:?}");
     }
     assert_eq!(found.what_if.len(), 4, "a payload that was not measured has no answer");
-    assert!(found.remarks.iter().any(|remark| remark.contains("payload=7 has no answer")), "{:?}", found.remarks);
+    assert!(
+        found.remarks.iter().any(|remark| remark.contains("payload=7 has no answer")),
+        "{:?}",
+        found.remarks
+    );
     assert!(found.what_if[3].remarks[0].contains("as here: system calls"), "{:?}", found.what_if[3]);
     let wrong = change("halts-1", Vec::new());
     let why = explain(&session(&MECHANISMS, 1, 0.0), &subjects(&MECHANISMS), &[wrong], 1).unwrap_err();
