@@ -258,6 +258,11 @@ impl<'a> Model<'a> {
             }
             false => Vec::new(),
         };
+        let unanswered = (0..self.changes.len()).filter(|change| !here.changed_ns[*change].is_finite());
+        remarks.extend(unanswered.map(|change| {
+            let text = &self.changes[change].text;
+            format!("{text} has no answer: what the mechanism does itself could not be measured there")
+        }));
         let what_if = (0..self.changes.len())
             .filter(|change| here.changed_ns[*change].is_finite())
             .map(|change| WhatIf {

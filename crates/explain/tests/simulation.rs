@@ -223,6 +223,7 @@ fn what_if_questions_are_answered_by_the_same_prices() {
         change("block-1", Vec::new()),
         change("payload=65536", Vec::new()),
         change("prices=other", vec![foreign]),
+        change("payload=7", Vec::new()),
     ];
     let solution = solved(&MECHANISMS, 7, 0.002, &changes);
     let found = of(&solution, "unix-stream");
@@ -233,6 +234,12 @@ fn what_if_questions_are_answered_by_the_same_prices() {
         let [low, high] = answer.ci95.unwrap();
         assert!(low < answer.ns && answer.ns < high, "{answer:?}");
     }
+    assert_eq!(found.what_if.len(), 4, "a payload that was not measured has no answer");
+    assert!(
+        found.remarks.iter().any(|remark| remark.contains("payload=7 has no answer")),
+        "{:?}",
+        found.remarks
+    );
     assert!(found.what_if[3].remarks[0].contains("as here: system calls"), "{:?}", found.what_if[3]);
     let wrong = change("halts-1", Vec::new());
     let why = explain(&session(&MECHANISMS, 1, 0.0), &subjects(&MECHANISMS), &[wrong], 1).unwrap_err();

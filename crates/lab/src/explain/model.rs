@@ -340,7 +340,8 @@ fn parts(
         }
     };
     let calls_to_itself = counts.calls.get(&to_itself(id, id.payload_bytes));
-    let calls = calls_to_itself.map_or(0.0, |calls| calls.per_op);
+    let has_entry = measured.contains(&entry);
+    let calls = calls_to_itself.filter(|_| has_entry).map_or(0.0, |calls| calls.per_op);
     let copies = match measured.contains(&copy) {
         true => f64::from(target.case.target.copies()) * hops(id),
         false => 0.0,
@@ -375,7 +376,7 @@ fn parts(
         ));
     }
     let further = counts.calls.get(like).zip(calls_to_itself).map(|(all, own)| more_calls(all, own));
-    let (futexes, others) = further.unwrap_or((0.0, 0.0));
+    let (futexes, others) = further.filter(|_| has_entry).unwrap_or((0.0, 0.0));
     if measured.contains(&solo("futex-wake", 0)) {
         let about = "FUTEX_WAKE of a word on which no thread sleeps: solo/futex-wake";
         add(names::FURTHER_CALLS, Some("futex".into()), about, futexes, Formula::of(solo("futex-wake", 0)));

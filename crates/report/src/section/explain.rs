@@ -147,16 +147,17 @@ fn chart(all: &[&Explanation], kinds: &[String]) -> Block {
     let bar = |of: &&Explanation| {
         let pieces = pieces(of);
         let piece = |(index, kind): (usize, &String)| {
-            let value = *pieces.get(kind.as_str())?;
+            // Every bar has every piece, so that the order of pieces is that of the names.
+            let value = pieces.get(kind.as_str()).copied().unwrap_or(0.0);
             let hover = vec![kind.clone(), with_unit("ns", value), percent(value / of.ns)];
-            Some(Piece { name: kind.clone(), look: Look::nth(index), value: value / scale.divisor, hover })
+            Piece { name: kind.clone(), look: Look::nth(index), value: value / scale.divisor, hover }
         };
-        Bar { name: of.case.to_string(), pieces: kinds.iter().enumerate().filter_map(piece).collect() }
+        Bar { name: of.case.to_string(), pieces: kinds.iter().enumerate().map(piece).collect() }
     };
     Block::Chart(Box::new(Chart {
         title: "What the costs are made of".into(),
         about: "A piece below zero is what the parts have too much.".into(),
-        drawing: Drawing::Bars(Axis::Linear(scale.name.clone()), all.iter().map(bar).collect()),
+        drawing: Drawing::Bars(Axis::Linear(scale.name.clone()), all.iter().rev().map(bar).collect()),
         figures: None,
     }))
 }
