@@ -90,7 +90,7 @@ pub(crate) mod tests {
     /// A page of these words, of which `length` says how many bytes count.
     pub(crate) fn page_of(begins_ns: u64, flags: u64, words: &[u32]) -> Vec<u8> {
         let mut bytes = begins_ns.to_ne_bytes().to_vec();
-        bytes.extend((words.len() as u64 * 4 | flags).to_ne_bytes());
+        bytes.extend(((words.len() as u64 * 4) | flags).to_ne_bytes());
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         bytes
     }
