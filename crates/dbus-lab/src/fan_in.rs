@@ -104,14 +104,14 @@ fn path(writer: usize) -> String {
     format!("{PATH}/{writer}")
 }
 
-/// The number of message `sequence` of a writer (from 0) among those of all writers.
-fn number(writer: usize, sequence: u64) -> u64 {
-    sequence * WRITERS_BELOW + writer as u64
+/// The word that message `sequence` of a writer (from 0) is filled with.
+fn word(writer: usize, sequence: u64) -> u64 {
+    touch::word(sequence * WRITERS_BELOW + writer as u64, 0)
 }
 
-/// The word that it is filled with.
-fn word(writer: usize, sequence: u64) -> u64 {
-    touch::word(number(writer, sequence), 0)
+/// The number of that message among those of all writers, as a time line shows it.
+fn number(writer: usize, sequence: u64, writers: usize) -> u64 {
+    sequence * writers as u64 + writer as u64
 }
 
 fn read(
@@ -214,7 +214,8 @@ impl Reader<'_> {
         let payload = self.incoming.payload(&message);
         let (len, sum) = (payload.len(), touch::read(payload, self.touch));
         let (writer, sequence) = self.account(len)?;
-        self.marker.inspect(|marker| marker.note(Point::Read, Some(number(writer, sequence))));
+        self.marker
+            .inspect(|marker| marker.note(Point::Read, Some(number(writer, sequence, self.next.len()))));
         // The sum over all would not tell two messages of one writer that changed places.
         if sum != touch::expected(len, word(writer, sequence), self.touch) {
             return Err(io::Error::other(format!(
@@ -308,6 +309,7 @@ fn write(
         touch: params.touch,
         sent: 0,
         sum: 0,
+        writers: writers(params),
         marker: cx.marker(),
     };
     cx.set_step(Step::Prefault);
@@ -332,6 +334,7 @@ struct Writer<'a> {
     /// Messages after those that were verified, and the sum that the reader must take over them.
     sent: u64,
     sum: u64,
+    writers: usize,
     marker: Option<Marker<'a>>,
 }
 
@@ -339,7 +342,8 @@ impl Writer<'_> {
     #[inline]
     fn send(&mut self, sequence: u64, touch: Touch) -> io::Result<u64> {
         let note = |point| {
-            self.marker.inspect(|marker| marker.note(point, Some(number(self.writer, sequence))));
+            self.marker
+                .inspect(|marker| marker.note(point, Some(number(self.writer, sequence, self.writers))));
         };
         note(Point::WriteBegins);
         self.credit.spend()?;
