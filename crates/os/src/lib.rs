@@ -24,5 +24,6 @@ pub mod process;
 pub mod sched;
 pub mod socket;
 pub mod topology;
+pub mod window_marks;
 
 pub use error::{Error, Result};

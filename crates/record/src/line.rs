@@ -6,6 +6,7 @@ use crate::CaseId;
 use crate::check::Check;
 use crate::compare::{CaseVerdict, Claims, ComparedSet};
 use crate::contest::{Contest, Findings};
+use crate::functions::{Functions, FunctionsCompared};
 use crate::header::Header;
 use crate::hub::Hub;
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
@@ -46,6 +47,10 @@ pub enum Line {
     Verdict(Box<CaseVerdict>),
     /// What holds of all cases of a comparison together.
     Claims(Claims),
+    /// The instructions of an operation by function, counted in a guest.
+    Functions(Box<Functions>),
+    /// The functions of two cases, or of a case on two kernels, compared.
+    FunctionsCompared(Box<FunctionsCompared>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -271,6 +276,7 @@ mod tests {
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
         lines.extend(crate::contest::tests::full_lines(&case));
+        lines.extend(crate::functions::tests::full_lines(&case));
         lines
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Findings, Header, Hub, Line, Ratio,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Findings, Functions, FunctionsCompared, Header, Hub, Line, Ratio,
     Skipped, Summary,
 };
 
@@ -28,6 +28,10 @@ struct Document<'a> {
     verdicts: Vec<Out<'a, CaseVerdict>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     claims: Vec<Out<'a, Claims>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    functions: Vec<Out<'a, Functions>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    functions_compared: Vec<Out<'a, FunctionsCompared>>,
     skipped: Vec<Out<'a, Skipped>>,
 }
 
@@ -81,6 +85,8 @@ pub fn json(report: &Report) -> String {
         derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
         verdicts: report.verdicts.iter().map(out).collect(),
         claims: report.claims.iter().map(out).collect(),
+        functions: report.functions.iter().map(out).collect(),
+        functions_compared: report.functions_compared.iter().map(out).collect(),
         skipped: report.skipped.iter().map(out).collect(),
     };
     let text = serde_json::to_string_pretty(&document);

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Findings, Header, Hub,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Findings, Functions, FunctionsCompared, Header, Hub,
     Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
@@ -43,6 +43,10 @@ pub struct Report {
     pub verdicts: Vec<Sourced<CaseVerdict>>,
     /// What holds of all cases of a comparison together.
     pub claims: Vec<Sourced<Claims>>,
+    /// Instructions by function, counted in guests.
+    pub functions: Vec<Sourced<Functions>>,
+    /// The functions of two cases or kernels compared.
+    pub functions_compared: Vec<Sourced<FunctionsCompared>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -256,6 +260,10 @@ impl Report {
                 Line::ComparedSet(_) => {}
                 Line::Verdict(what) => self.verdicts.push(Sourced { source, what: *what }),
                 Line::Claims(what) => self.claims.push(Sourced { source, what }),
+                Line::Functions(what) => self.functions.push(Sourced { source, what: *what }),
+                Line::FunctionsCompared(what) => {
+                    self.functions_compared.push(Sourced { source, what: *what });
+                }
                 Line::End(end) => from.end = Some(end),
             }
         }

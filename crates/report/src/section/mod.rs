@@ -7,6 +7,7 @@ mod compare;
 mod distribution;
 mod figures;
 mod findings;
+mod functions;
 mod imported;
 mod legend;
 mod machine;
@@ -44,6 +45,8 @@ pub fn document(report: &Report) -> Document {
     let mut sections: Vec<Section> = machine::section(report).into_iter().collect();
     if report.is_compared {
         sections.extend(baseline::section(report));
+    } else if !report.functions_compared.is_empty() {
+        sections.extend(functions::sections(report));
     } else if !report.verdicts.is_empty() && report.cases.is_empty() {
         sections.extend(compare::section(report));
         sections.extend(remarks::sections(&cx));
@@ -57,6 +60,7 @@ pub fn document(report: &Report) -> Document {
             sections.extend(figures::sections(&cx));
             sections.extend(legend::section(&cx));
         }
+        sections.extend(functions::sections(report));
         sections.extend(baseline::section(report));
         sections.extend(scaling::section(&cx));
         sections.extend(distribution::section(report));

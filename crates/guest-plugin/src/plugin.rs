@@ -1,0 +1,183 @@
+//! What qemu calls: the installation, each translation, each execution of a block, each call and return of the kernel.
+//!
+//! # Safety
+//! qemu calls these functions as its interface says, with blocks and instructions that exist during the call. What is handed to qemu as data of a
+//! callback is a number and never used as an address.
+#![allow(unsafe_code, reason = "qemu finds functions by name and hands over pointers")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::counts::{Block, Counts, is_kernel};
+use crate::decode::{Kind, kind};
+use crate::qemu::{self, Id, Instruction, TranslatedBlock};
+
+/// Version of the interface, which qemu reads before it installs the plugin.
+// SAFETY: qemu asks for this name, and no other object has it.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = 1;
+
+struct State {
+    counts: Counts,
+    /// Where they are written, once.
+    out: Option<File>,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// Has a window ever begun? Until then, which is the whole boot, executions cost no lock.
+static IS_STARTED: AtomicBool = AtomicBool::new(false);
+
+fn state() -> MutexGuard<'static, Option<State>> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Called once, when qemu loads the plugin. Its only argument is `out=FILE`, a file that exists.
+///
+/// # Safety
+/// `argv` has `argc` strings.
+// SAFETY: qemu asks for this name, and no other function has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    _info: *const c_void,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    let argument = |index: usize| {
+        // SAFETY: there are `argc` pointers, each to a string that ends with a zero.
+        unsafe { CStr::from_ptr(*argv.add(index)) }.to_string_lossy().into_owned()
+    };
+    let arguments: Vec<String> = (0..usize::try_from(argc).unwrap_or(0)).map(argument).collect();
+    let [argument] = &arguments[..] else { return refuse("takes one argument, out=FILE") };
+    let Some(path) = argument.strip_prefix("out=") else { return refuse("takes one argument, out=FILE") };
+    let out = match File::options().write(true).open(path) {
+        Ok(out) => out,
+        Err(error) => return refuse(&format!("cannot write to `{path}`: {error}")),
+    };
+    *state() = Some(State { counts: Counts::default(), out: Some(out) });
+    // SAFETY: `id` is that of this plugin, and the function stays loaded.
+    unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
+    0
+}
+
+/// Says why, where qemu writes its own messages, and ends qemu.
+fn refuse(why: &str) -> c_int {
+    eprint_line(&format!("weighbridge-guest-plugin {why}"));
+    1
+}
+
+/// Standard error belongs to qemu; a message that cannot be written is lost.
+fn eprint_line(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+    if let Ok(text) = CString::new(format!("{line}\n")) {
+        // SAFETY: a string that ends with a zero.
+        unsafe { qemu::qemu_plugin_outs(text.as_ptr()) };
+    }
+}
+
+/// A number as the data of a callback.
+fn data(number: u64) -> *mut c_void {
+    std::ptr::without_provenance_mut(number as usize)
+}
+
+extern "C" fn translated(_id: Id, block: *mut TranslatedBlock) {
+    // SAFETY: the block exists during this call.
+    let (address, count) =
+        unsafe { (qemu::qemu_plugin_tb_vaddr(block), qemu::qemu_plugin_tb_n_insns(block)) };
+    let number = match &mut *state() {
+        Some(state) => state.counts.number(Block { address, instructions: count as u32 }),
+        None => return,
+    };
+    // SAFETY: the block exists during this call, and the function stays loaded.
+    unsafe {
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(
+            block,
+            executed,
+            qemu::NO_REGISTERS,
+            data(u64::from(number)),
+        );
+    }
+    for index in 0..count {
+        // SAFETY: the block exists during this call and has more than `index` instructions.
+        let instruction = unsafe { qemu::qemu_plugin_tb_get_insn(block, index) };
+        watch(instruction);
+    }
+}
+
+/// Asks to be called where this instruction is executed, if it is one of those that count.
+fn watch(instruction: *mut Instruction) {
+    // SAFETY: the instruction belongs to a block that exists during the call from `translated`; its bytes are as many as qemu says.
+    let (bytes, address) = unsafe {
+        let start = qemu::qemu_plugin_insn_data(instruction).cast::<u8>();
+        let bytes = std::slice::from_raw_parts(start, qemu::qemu_plugin_insn_size(instruction));
+        (bytes, qemu::qemu_plugin_insn_vaddr(instruction))
+    };
+    let flags = qemu::NO_REGISTERS;
+    match kind(bytes) {
+        // SAFETY: as above, and the function stays loaded.
+        Kind::Call if is_kernel(address) => unsafe {
+            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, called, flags, qemu::WRITE, data(address));
+        },
+        // SAFETY: as above.
+        Kind::Return if is_kernel(address) => unsafe {
+            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, returned, flags, qemu::READ, data(0));
+        },
+        // SAFETY: as above.
+        Kind::WindowBegins => unsafe {
+            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, window_begins, flags, data(0));
+        },
+        // SAFETY: as above.
+        Kind::WindowEnds => unsafe {
+            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, window_ends, flags, data(0));
+        },
+        // SAFETY: as above.
+        Kind::Finish => unsafe {
+            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, finished, flags, data(0));
+        },
+        Kind::Call | Kind::Return | Kind::Other => {}
+    }
+}
+
+/// Does this to the counts, once a window has begun.
+fn with_counts(what: impl FnOnce(&mut Counts)) {
+    if IS_STARTED.load(Ordering::Relaxed)
+        && let Some(state) = &mut *state()
+    {
+        what(&mut state.counts);
+    }
+}
+
+extern "C" fn executed(_vcpu: c_uint, data: *mut c_void) {
+    with_counts(|counts| counts.execute(data.addr() as u32));
+}
+
+extern "C" fn called(_vcpu: c_uint, _info: u32, at: u64, data: *mut c_void) {
+    with_counts(|counts| counts.call(data.addr() as u64, at));
+}
+
+extern "C" fn returned(_vcpu: c_uint, _info: u32, at: u64, _data: *mut c_void) {
+    with_counts(|counts| counts.ret(at));
+}
+
+extern "C" fn window_begins(_vcpu: c_uint, _data: *mut c_void) {
+    // Relaxed: the thread that emulates the guest's CPU is the only one that reads it and writes it.
+    IS_STARTED.store(true, Ordering::Relaxed);
+    with_counts(Counts::begin);
+}
+
+extern "C" fn window_ends(_vcpu: c_uint, _data: *mut c_void) {
+    with_counts(Counts::end);
+}
+
+extern "C" fn finished(_vcpu: c_uint, _data: *mut c_void) {
+    let mut state = state();
+    let Some(State { counts, out }) = &mut *state else { return };
+    let Some(out) = out.take() else { return };
+    let mut out = BufWriter::new(out);
+    if let Err(error) = counts.write(&mut out).and_then(|()| out.flush()) {
+        eprint_line(&format!("weighbridge-guest-plugin cannot write what it counted: {error}"));
+    }
+}
