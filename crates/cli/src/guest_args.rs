@@ -218,7 +218,7 @@ pub struct Explain {
     #[arg(long, value_name = "KERNEL[,module=…][,append=…]", requires = "a", help_heading = "What is compared")]
     pub b: Option<String>,
     /// Runs of a case
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=40))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=40))]
     pub runs: u16,
     /// Write the call stacks to this file, in the form that tools for flame graphs read; of a comparison, side B goes to FILE.b
     #[arg(long, value_name = "FILE", help_heading = "Output")]

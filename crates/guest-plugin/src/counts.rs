@@ -52,8 +52,10 @@ pub struct Counts {
     stacks: Stacks,
     blocks: Vec<Block>,
     known: HashMap<Block, u32, FastHash>,
+    /// Of the window that is open.
     executions: HashMap<(Node, u32), u64, FastHash>,
-    windows: u64,
+    /// Of those that have ended, in the order of nodes.
+    windows: Vec<Vec<(Node, u32, u64)>>,
     is_open: bool,
 }
 
@@ -70,13 +72,17 @@ impl Counts {
 
     /// A window begins.
     pub fn begin(&mut self) {
-        self.windows += u64::from(!self.is_open);
         self.is_open = true;
     }
 
-    /// The window ends.
+    /// The window ends, if one is open.
     pub fn end(&mut self) {
-        self.is_open = false;
+        if std::mem::take(&mut self.is_open) {
+            let executed = self.executions.drain().map(|((node, block), count)| (node, block, count));
+            let mut window: Vec<_> = executed.collect();
+            window.sort_unstable();
+            self.windows.push(window);
+        }
     }
 
     /// The block with this number is executed.
@@ -102,20 +108,22 @@ impl Counts {
     /// Writes everything as lines of text, addresses in hexadecimal digits:
     ///
     /// ```text
-    /// weighbridge-counts 1 WINDOWS
+    /// weighbridge-counts 1
     /// node NUMBER PARENT ADDRESS-OF-THE-CALL
+    /// window
     /// block NODE ADDRESS INSTRUCTIONS EXECUTIONS
     /// end
     /// ```
     ///
-    /// Nodes are those that have blocks, and those above them; each stands behind its parent.
+    /// Nodes are those that have blocks, and those above them; each stands behind its parent. A line `window` precedes the blocks of each
+    /// window that has ended.
     ///
     /// # Errors
     /// That of the file.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        writeln!(to, "weighbridge-counts 1 {}", self.windows)?;
+        writeln!(to, "weighbridge-counts 1")?;
         let mut is_needed = vec![false; self.stacks.nodes().len() + 1];
-        self.executions.keys().for_each(|(node, _)| is_needed[node.0 as usize] = true);
+        self.windows.iter().flatten().for_each(|(node, ..)| is_needed[node.0 as usize] = true);
         for (index, (parent, _)) in self.stacks.nodes().iter().enumerate().rev() {
             is_needed[parent.0 as usize] |= is_needed[index + 1];
         }
@@ -124,11 +132,12 @@ impl Counts {
                 writeln!(to, "node {} {} {site:x}", index + 1, parent.0)?;
             }
         }
-        let mut rows: Vec<_> = self.executions.iter().collect();
-        rows.sort_unstable();
-        for ((node, number), executions) in rows {
-            let Block { address, instructions } = self.blocks[*number as usize];
-            writeln!(to, "block {} {address:x} {instructions} {executions}", node.0)?;
+        for window in &self.windows {
+            writeln!(to, "window")?;
+            for (node, number, executions) in window {
+                let Block { address, instructions } = self.blocks[*number as usize];
+                writeln!(to, "block {} {address:x} {instructions} {executions}", node.0)?;
+            }
         }
         writeln!(to, "end")
     }
@@ -161,12 +170,15 @@ mod tests {
         operation(&mut counts);
         counts.end();
         operation(&mut counts);
+        counts.end();
+        counts.begin();
+        counts.end();
         let mut text = Vec::new();
         counts.write(&mut text).unwrap();
         assert_eq!(
             String::from_utf8(text).unwrap(),
-            "weighbridge-counts 1 1\nnode 1 0 ffffffff81000008\nblock 0 55550000 7 2\nblock 0 ffffffff81000000 3 2\n\
-             block 1 ffffffff81001000 5 4\nend\n"
+            "weighbridge-counts 1\nnode 1 0 ffffffff81000008\nwindow\nblock 0 55550000 7 2\nblock 0 ffffffff81000000 3 2\n\
+             block 1 ffffffff81001000 5 4\nwindow\nend\n"
         );
     }
 
@@ -179,6 +191,7 @@ mod tests {
         // A system call that does not return: the thread is ended, another one runs.
         counts.execute(user);
         counts.execute(inner);
+        counts.end();
         let mut text = Vec::new();
         counts.write(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();

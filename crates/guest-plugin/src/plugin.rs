@@ -22,6 +22,9 @@ pub static qemu_plugin_version: c_int = 1;
 
 struct State {
     counts: Counts,
+    /// The call or return that is being executed, until its access to the stack is seen. qemu 7.2 also reports accesses of later instructions as if
+    /// they were those of a call or return that ended its block.
+    executes: Option<Kind>,
     /// Where they are written, once.
     out: Option<File>,
 }
@@ -57,7 +60,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         Ok(out) => out,
         Err(error) => return refuse(&format!("cannot write to `{path}`: {error}")),
     };
-    *state() = Some(State { counts: Counts::default(), out: Some(out) });
+    *state() = Some(State { counts: Counts::default(), executes: None, out: Some(out) });
     // SAFETY: `id` is that of this plugin, and the function stays loaded.
     unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
     0
@@ -119,11 +122,15 @@ fn watch(instruction: *mut Instruction) {
     match kind(bytes) {
         // SAFETY: as above, and the function stays loaded.
         Kind::Call if is_kernel(address) => unsafe {
-            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, called, flags, qemu::WRITE, data(address));
+            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, calls, flags, data(0));
+            let access = qemu::READ_AND_WRITE;
+            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, called, flags, access, data(address));
         },
         // SAFETY: as above.
         Kind::Return if is_kernel(address) => unsafe {
-            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, returned, flags, qemu::READ, data(0));
+            qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, returns, flags, data(0));
+            let access = qemu::READ_AND_WRITE;
+            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, returned, flags, access, data(0));
         },
         // SAFETY: as above.
         Kind::WindowBegins => unsafe {
@@ -141,40 +148,64 @@ fn watch(instruction: *mut Instruction) {
     }
 }
 
-/// Does this to the counts, once a window has begun.
-fn with_counts(what: impl FnOnce(&mut Counts)) {
+/// Does this to the state, once a window has begun.
+fn with_state(what: impl FnOnce(&mut State)) {
     if IS_STARTED.load(Ordering::Relaxed)
         && let Some(state) = &mut *state()
     {
-        what(&mut state.counts);
+        what(state);
     }
 }
 
+extern "C" fn calls(_vcpu: c_uint, _data: *mut c_void) {
+    with_state(|state| state.executes = Some(Kind::Call));
+}
+
+extern "C" fn returns(_vcpu: c_uint, _data: *mut c_void) {
+    with_state(|state| state.executes = Some(Kind::Return));
+}
+
+fn is_store(info: u32) -> bool {
+    // SAFETY: `info` is what qemu has handed over.
+    unsafe { qemu::qemu_plugin_mem_is_store(info) }
+}
+
 extern "C" fn executed(_vcpu: c_uint, data: *mut c_void) {
-    with_counts(|counts| counts.execute(data.addr() as u32));
+    with_state(|state| state.counts.execute(data.addr() as u32));
 }
 
-extern "C" fn called(_vcpu: c_uint, _info: u32, at: u64, data: *mut c_void) {
-    with_counts(|counts| counts.call(data.addr() as u64, at));
+extern "C" fn called(_vcpu: c_uint, info: u32, at: u64, data: *mut c_void) {
+    with_state(|state| {
+        // A call through memory reads its target first.
+        if state.executes == Some(Kind::Call) && is_store(info) {
+            state.executes = None;
+            state.counts.call(data.addr() as u64, at);
+        }
+    });
 }
 
-extern "C" fn returned(_vcpu: c_uint, _info: u32, at: u64, _data: *mut c_void) {
-    with_counts(|counts| counts.ret(at));
+extern "C" fn returned(_vcpu: c_uint, info: u32, at: u64, _data: *mut c_void) {
+    with_state(|state| {
+        if state.executes == Some(Kind::Return) && !is_store(info) {
+            state.executes = None;
+            state.counts.ret(at);
+        }
+    });
 }
 
 extern "C" fn window_begins(_vcpu: c_uint, _data: *mut c_void) {
     // Relaxed: the thread that emulates the guest's CPU is the only one that reads it and writes it.
     IS_STARTED.store(true, Ordering::Relaxed);
-    with_counts(Counts::begin);
+    with_state(|state| state.counts.begin());
 }
 
 extern "C" fn window_ends(_vcpu: c_uint, _data: *mut c_void) {
-    with_counts(Counts::end);
+    with_state(|state| state.counts.end());
 }
 
 extern "C" fn finished(_vcpu: c_uint, _data: *mut c_void) {
     let mut state = state();
-    let Some(State { counts, out }) = &mut *state else { return };
+    let Some(State { counts, out, .. }) = &mut *state else { return };
     let Some(out) = out.take() else { return };
     let mut out = BufWriter::new(out);
     if let Err(error) = counts.write(&mut out).and_then(|()| out.flush()) {

@@ -22,10 +22,8 @@ pub struct Instruction {
 /// The number by which qemu knows the plugin.
 pub type Id = u64;
 
-/// What an instruction does with memory, for which a callback is wanted.
-pub const READ: c_int = 1;
-/// See [`READ`].
-pub const WRITE: c_int = 2;
+/// A callback for each access to memory, reading or writing. Callbacks for one of them are mixed up in qemu 7.2.
+pub const READ_AND_WRITE: c_int = 3;
 /// A callback that reads and writes no registers of the guest.
 pub const NO_REGISTERS: c_int = 0;
 
@@ -54,6 +52,7 @@ unsafe extern "C" {
         access: c_int,
         data: *mut c_void,
     );
+    pub fn qemu_plugin_mem_is_store(info: u32) -> bool;
     pub fn qemu_plugin_tb_n_insns(block: *const TranslatedBlock) -> usize;
     pub fn qemu_plugin_tb_vaddr(block: *const TranslatedBlock) -> u64;
     pub fn qemu_plugin_tb_get_insn(block: *const TranslatedBlock, index: usize) -> *mut Instruction;

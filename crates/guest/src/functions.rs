@@ -10,11 +10,14 @@ use crate::symbols::{Place, Symbols};
 /// What the plugin wrote; its form is that of `counts.rs` of `weighbridge-guest-plugin`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Counts {
-    windows: u64,
     /// Of each node its parent, and the address of the call in it.
     nodes: BTreeMap<u32, (u32, u64)>,
-    blocks: Vec<Executed>,
+    /// Of each window what it executed.
+    windows: Vec<Vec<Executed>>,
 }
+
+/// A window whose operations take more, or fewer, instructions than the median by more than this share was disturbed.
+const MOST_DISTURBED: f64 = 0.01;
 
 /// A block of instructions, and how often it was executed with one call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +31,8 @@ struct Executed {
 impl Counts {
     fn read(text: &str) -> Option<Counts> {
         let mut lines = text.lines();
-        let windows = lines.next()?.strip_prefix("weighbridge-counts 1 ")?.parse().ok()?;
-        let mut counts = Counts { windows, ..Counts::default() };
+        lines.next().filter(|line| *line == "weighbridge-counts 1")?;
+        let mut counts = Counts::default();
         let address = |text: &str| u64::from_str_radix(text, 16).ok();
         for line in lines {
             match line.split(' ').collect::<Vec<_>>()[..] {
@@ -39,7 +42,8 @@ impl Counts {
                     let is_known = parent == 0 || counts.nodes.contains_key(&parent);
                     counts.nodes.insert(number, (Some(parent).filter(|_| is_known)?, address(site)?));
                 }
-                ["block", node, at, instructions, executions] => counts.blocks.push(Executed {
+                ["window"] => counts.windows.push(Vec::new()),
+                ["block", node, at, instructions, executions] => counts.windows.last_mut()?.push(Executed {
                     node: node.parse().ok().filter(|node| *node == 0 || counts.nodes.contains_key(node))?,
                     address: address(at)?,
                     instructions: instructions.parse().ok()?,
@@ -77,21 +81,40 @@ fn name(place: &Place) -> String {
 /// # Errors
 /// The record has not one case that was measured in batches, a run of it failed, or the counts are damaged; the sentence says what to do.
 pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<Functions, Error> {
-    let (summary, operations) = measured(lines)?;
+    let (summary, samples) = measured(lines)?;
     let damaged = || {
         Error::new("the emulator's plugin wrote nothing that can be read; is it of the same version as this program?")
     };
     let counts = std::str::from_utf8(counts).ok().and_then(Counts::read).ok_or_else(damaged)?;
-    if counts.windows == 0 {
+    if counts.windows.is_empty() {
         return Err(Error::new(format!(
             "`{}` marks no windows: instructions by function are counted of cases that are measured in batches, which are those of roundtrip, \
              pingpong, solo and fan-out",
             summary.case
         )));
     }
+    if counts.windows.len() != samples.len() {
+        return Err(Error::new(format!(
+            "the guest marked {} windows and its record of `{}` has {} samples",
+            counts.windows.len(),
+            summary.case,
+            samples.len()
+        )));
+    }
+    let each_window: Vec<f64> = counts
+        .windows
+        .iter()
+        .zip(&samples)
+        .map(|(window, operations)| {
+            let all: u64 = window.iter().map(|block| block.instructions * block.executions).sum();
+            all as f64 / *operations as f64
+        })
+        .collect();
+    let quiet = quiet(&each_window);
+    let operations: u64 = quiet.iter().map(|index| samples[*index]).sum();
     let mut functions: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
-    for block in &counts.blocks {
+    for block in quiet.iter().flat_map(|index| &counts.windows[*index]) {
         let place = symbols.place(block.address);
         let instructions = block.instructions * block.executions;
         let of = functions.entry(name(&place)).or_default();
@@ -120,7 +143,8 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
         case: summary.case.clone(),
         kernel: None,
         unit: summary.unit.clone(),
-        windows: counts.windows,
+        windows: quiet.len() as u64,
+        left_out: (samples.len() - quiet.len()) as u64,
         operations,
         measured: summary.median,
         counted: each(total),
@@ -132,8 +156,19 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
     })
 }
 
-/// The summary of the only case, and the operations of all samples of its runs.
-fn measured(lines: &[Line]) -> Result<(&Summary, u64), Error> {
+/// Windows whose operations take as many instructions as those of the others, to one part in a hundred; all, where most differ. In the others a
+/// timer or a thread of the kernel ran too.
+fn quiet(each: &[f64]) -> Vec<usize> {
+    let mut sorted = each.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let median = sorted[sorted.len() / 2];
+    let quiet: Vec<usize> =
+        (0..each.len()).filter(|index| (each[*index] / median - 1.0).abs() <= MOST_DISTURBED).collect();
+    if quiet.len() * 2 > each.len() { quiet } else { (0..each.len()).collect() }
+}
+
+/// The summary of the only case, and the operations of each sample of its runs.
+fn measured(lines: &[Line]) -> Result<(&Summary, Vec<u64>), Error> {
     let skipped = lines.iter().find_map(|line| match line {
         Line::Skipped(skipped) => Some(skipped),
         _ => None,
@@ -158,14 +193,13 @@ fn measured(lines: &[Line]) -> Result<(&Summary, u64), Error> {
             summary.case
         )));
     }
-    let operations = |line: &Line| match line {
-        Line::Run(Run { samples, ops_per_sample, .. }) => samples.len() as u64 * ops_per_sample,
-        _ => 0,
-    };
-    match lines.iter().map(operations).sum() {
-        0 => Err(Error::new(format!("the record of `{}` does not say how many operations it measured", summary.case))),
-        operations => Ok((summary, operations)),
+    let mut operations = Vec::new();
+    for line in lines {
+        if let Line::Run(Run { samples, ops_per_sample, .. }) = line {
+            operations.extend(samples.iter().map(|_| (*ops_per_sample).max(1)));
+        }
     }
+    Ok((summary, operations))
 }
 
 #[cfg(test)]
@@ -196,9 +230,12 @@ mod tests {
         ]
     }
 
-    const COUNTS: &str = "weighbridge-counts 1 2\nnode 1 0 ffffffff81000010\nnode 2 1 ffffffff81000120\nblock 0 1000 10 2\n\
-                          block 0 ffffffff81000000 8 2\nblock 1 ffffffff81000100 5 2\nblock 1 ffffffff81000110 5 4\n\
-                          block 2 ffffffff81000200 3 4\nend\n";
+    /// Two windows of one operation each.
+    const COUNTS: &str = "weighbridge-counts 1\nnode 1 0 ffffffff81000010\nnode 2 1 ffffffff81000120\n\
+                          window\nblock 0 1000 10 1\nblock 0 ffffffff81000000 8 1\nblock 1 ffffffff81000100 5 1\n\
+                          block 1 ffffffff81000110 5 2\nblock 2 ffffffff81000200 3 2\n\
+                          window\nblock 0 1000 10 1\nblock 0 ffffffff81000000 8 1\nblock 1 ffffffff81000100 5 1\n\
+                          block 1 ffffffff81000110 5 2\nblock 2 ffffffff81000200 3 2\nend\n";
 
     #[test]
     fn instructions_and_entries_are_those_of_functions_for_each_operation() {
@@ -214,11 +251,19 @@ mod tests {
                 ("copy [mod]", 6.0, Some(2.0))
             ]
         );
-        assert_eq!((found.windows, found.operations, found.counted, found.remainder()), (2, 2, 39.0, 1.0));
+        assert_eq!((found.windows, found.left_out, found.operations), (2, 0, 2));
+        assert_eq!((found.counted, found.remainder()), (39.0, 1.0));
         assert_eq!(
             found.folded(),
             "entry 8000\nentry;do_read 15000\nentry;do_read;copy [mod] 6000\nuser: weighbridge 10000\n"
         );
+    }
+
+    #[test]
+    fn windows_in_which_something_else_ran_are_left_out() {
+        assert_eq!(quiet(&[100.0, 100.5, 130.0, 99.5]), [0, 1, 3]);
+        assert_eq!(quiet(&[100.0, 150.0, 200.0]), [0, 1, 2], "nothing is the rule there");
+        assert_eq!(quiet(&[7.0]), [0]);
     }
 
     #[test]
@@ -228,8 +273,11 @@ mod tests {
         };
         assert!(why(&lines(true), COUNTS).contains("measured as a rate"));
         assert!(why(&lines(false)[..2], COUNTS).contains("one case"));
-        assert!(why(&lines(false), "weighbridge-counts 1 0\nend\n").contains("marks no windows"));
-        for damaged in ["", "weighbridge-counts 1 1\n", "weighbridge-counts 1 1\nblock 7 0 1 1\nend\n"] {
+        assert!(why(&lines(false), "weighbridge-counts 1\nend\n").contains("marks no windows"));
+        assert!(why(&lines(false), "weighbridge-counts 1\nwindow\nend\n").contains("1 windows and its record"));
+        for damaged in
+            ["", "weighbridge-counts 1\n", "weighbridge-counts 1\nwindow\nblock 7 0 1 1\nend\n", "weighbridge-counts 2\nend\n"]
+        {
             assert!(why(&lines(false), damaged).contains("nothing that can be read"), "{damaged}");
         }
     }

@@ -18,7 +18,10 @@ pub struct Functions {
     pub unit: String,
     /// Windows in which instructions were counted: the timed batches.
     pub windows: u64,
-    /// Operations in these windows.
+    /// Windows that are left out because something else ran in them too: their operations take over 1 % more or fewer instructions than
+    /// those of most.
+    pub left_out: u64,
+    /// Operations in the windows in which instructions were counted.
     pub operations: u64,
     /// What the benchmark measured of an operation in the same boot, by the clock that counts instructions: the median of its runs.
     pub measured: f64,
@@ -145,6 +148,7 @@ pub(crate) mod tests {
             kernel: Some("host".into()),
             unit: "instructions/roundtrip".into(),
             windows: 1,
+            left_out: 1,
             operations: 100,
             measured: 101.0,
             counted: counts.iter().map(|(_, instructions, _)| instructions).sum(),

@@ -48,11 +48,7 @@ fn blocks(of: &Functions) -> Vec<Block> {
     few.push(sum("remainder".into(), of.remainder(), of.remainder() / of.counted));
     few.push(sum("as the benchmark measured it".into(), of.measured, of.measured / of.counted));
     let mut blocks = vec![
-        Block::Paragraph(format!(
-            "{ABOUT} {} in {}.",
-            many(of.operations as usize, "operation"),
-            many(of.windows as usize, "window")
-        )),
+        Block::Paragraph(format!("{ABOUT} {}", windows(of))),
         Block::Table(table(&of.unit, few)),
     ];
     if of.functions.len() > FEW {
@@ -60,6 +56,16 @@ fn blocks(of: &Functions) -> Vec<Block> {
         blocks.push(Block::fold(name, vec![Block::Table(table(&of.unit, rows))]));
     }
     blocks
+}
+
+fn windows(of: &Functions) -> String {
+    let [operations, windows] =
+        [(of.operations, "operation"), (of.windows, "window")].map(|(count, name)| many(count as usize, name));
+    let left_out = match of.left_out {
+        0 => String::new(),
+        left_out => format!("; {} in which something else ran too left out", many(left_out as usize, "window")),
+    };
+    format!("Counted: {operations} in {windows}{left_out}.")
 }
 
 /// Of each function its share, and that of all down to it.
