@@ -215,7 +215,12 @@ pub struct Explain {
     )]
     pub a: Option<String>,
     /// The kernel of side B, in the same form
-    #[arg(long, value_name = "KERNEL[,module=…][,append=…]", requires = "a", help_heading = "What is compared")]
+    #[arg(
+        long,
+        value_name = "KERNEL[,module=…][,append=…]",
+        requires = "a",
+        help_heading = "What is compared"
+    )]
     pub b: Option<String>,
     /// Runs of a case
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=40))]

@@ -83,7 +83,9 @@ fn name(place: &Place) -> String {
 pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<Functions, Error> {
     let (summary, samples) = measured(lines)?;
     let damaged = || {
-        Error::new("the emulator's plugin wrote nothing that can be read; is it of the same version as this program?")
+        Error::new(
+            "the emulator's plugin wrote nothing that can be read; is it of the same version as this program?",
+        )
     };
     let counts = std::str::from_utf8(counts).ok().and_then(Counts::read).ok_or_else(damaged)?;
     if counts.windows.is_empty() {
@@ -219,14 +221,20 @@ mod tests {
         let per_op = json!({"voluntary_switches": 0.0, "involuntary_switches": 0.0, "minor_faults": 0.0, "cpu_ns": 0.0});
         let of = |value: serde_json::Value| serde_json::from_value::<Line>(value).unwrap();
         vec![
-            of(json!({"kind": "case", "case": id, "pattern": "roundtrip", "mechanism": "pipe", "payload_bytes": 1, "placement": "same-cpu",
+            of(
+                json!({"kind": "case", "case": id, "pattern": "roundtrip", "mechanism": "pipe", "payload_bytes": 1, "placement": "same-cpu",
                 "resolved_placement": "same-cpu", "cpus": [0, 0], "roles": ["client", "server"], "axes": {}, "unit": "instructions/roundtrip",
-                "higher_is_better": higher_is_better, "facts": {}})),
-            of(json!({"kind": "run", "case": id, "run": 0, "round": 0, "value": 40.0, "samples": [40.0, 41.0], "ops_per_sample": 1,
-                "per_op": per_op, "roles": [], "noise": {"marked_samples": 0}, "startup_ms": 1.0, "elapsed_ms": 1.0, "flags": []})),
-            of(json!({"kind": "summary", "case": id, "unit": "instructions/roundtrip", "runs": 1, "median": 40.0, "range": [40.0, 40.0],
+                "higher_is_better": higher_is_better, "facts": {}}),
+            ),
+            of(
+                json!({"kind": "run", "case": id, "run": 0, "round": 0, "value": 40.0, "samples": [40.0, 41.0], "ops_per_sample": 1,
+                "per_op": per_op, "roles": [], "noise": {"marked_samples": 0}, "startup_ms": 1.0, "elapsed_ms": 1.0, "flags": []}),
+            ),
+            of(
+                json!({"kind": "summary", "case": id, "unit": "instructions/roundtrip", "runs": 1, "median": 40.0, "range": [40.0, 40.0],
                 "spread_between": 0.0, "spread_within": 0.0, "stopped_by": "max-runs", "per_op": per_op, "series": {}, "anomalies": [],
-                "regimes": []})),
+                "regimes": []}),
+            ),
         ]
     }
 
@@ -274,10 +282,15 @@ mod tests {
         assert!(why(&lines(true), COUNTS).contains("measured as a rate"));
         assert!(why(&lines(false)[..2], COUNTS).contains("one case"));
         assert!(why(&lines(false), "weighbridge-counts 1\nend\n").contains("marks no windows"));
-        assert!(why(&lines(false), "weighbridge-counts 1\nwindow\nend\n").contains("1 windows and its record"));
-        for damaged in
-            ["", "weighbridge-counts 1\n", "weighbridge-counts 1\nwindow\nblock 7 0 1 1\nend\n", "weighbridge-counts 2\nend\n"]
-        {
+        assert!(
+            why(&lines(false), "weighbridge-counts 1\nwindow\nend\n").contains("1 windows and its record")
+        );
+        for damaged in [
+            "",
+            "weighbridge-counts 1\n",
+            "weighbridge-counts 1\nwindow\nblock 7 0 1 1\nend\n",
+            "weighbridge-counts 2\nend\n",
+        ] {
             assert!(why(&lines(false), damaged).contains("nothing that can be read"), "{damaged}");
         }
     }

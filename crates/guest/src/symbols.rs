@@ -41,7 +41,9 @@ fn functions(kallsyms: &str) -> BTreeMap<u64, Name> {
     let mut functions: BTreeMap<u64, (bool, Name)> = BTreeMap::new();
     for line in kallsyms.lines() {
         let mut words = line.split_whitespace();
-        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
+        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
         let Ok(address) = u64::from_str_radix(address, 16) else { continue };
         if !matches!(kind, "t" | "T" | "w" | "W") || is_border(name) {
             continue;

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_os::counters::SystemNoise;
+use causeway_os::counters::{EventSwitch, SystemNoise};
 use causeway_os::process::{Child, Spawn};
 use causeway_os::{sched, socket};
 use weighbridge_record as record;
@@ -137,7 +137,7 @@ impl SliceTiming {
 }
 
 /// What the peers of a case are started from, where that is not the program of the coordinator as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct PeerStart {
     /// Another build of this program, which must speak the same [`peer::PROTOCOL`].
     pub program: Option<PathBuf>,
@@ -149,6 +149,8 @@ pub struct PeerStart {
     pub cgroup: Option<PathBuf>,
     /// Whether a tracer counts their system calls.
     pub traced: bool,
+    /// Events of an observer that count in the timed part only: the leading role starts and stops them.
+    pub events: Option<EventSwitch>,
 }
 
 /// The samples of a run whose system calls are counted: some hundred operations of what takes a tracer 0.1 ms each.
@@ -400,10 +402,11 @@ impl<'a> Coordinator<'a> {
                 .collect(),
             timing,
             party: place.map(|(_, party)| party),
+            events: start.events.as_ref().map(|events| events.fds().len()),
         };
         let (indices, resources_by_role): (Vec<usize>, Vec<EndResources>) = roles.into_iter().unzip();
-        let turnstile = place.map(|(fd, _)| fd.as_fd());
-        peer::send_assignment(control.as_fd(), assignment, shared, turnstile, &resources_by_role)?;
+        let of_run = (place.map(|(fd, _)| fd.as_fd()), start.events.as_ref());
+        peer::send_assignment(control.as_fd(), assignment, shared, of_run, &resources_by_role)?;
         // From here on only the peer holds its ends, so that its death is seen at the other end.
         drop(resources_by_role);
         Ok(Peer { child, control, party: 0, roles: indices, state: State::Working, watch })

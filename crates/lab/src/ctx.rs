@@ -22,7 +22,7 @@
 //! | `ctx.rs` | twice a batch | the clock around the work of a batch (`Ctx::sample`) |
 //! | `ctx/time.rs` | – | the clock itself |
 //! | `ctx/batches.rs` | – | switches and CPU time of the role before and after each batch, outside of the readings of the clock |
-//! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of a process beside the roles, before the first counted batch and after the last |
+//! | `ctx/counted.rs` | – | counters of the role, and in the leading role those of a process beside the roles, before the first counted batch and after the last; there the leading role of an observed run starts and stops the observer's events |
 //! | `ctx/each.rs` | twice an operation | the case asks for the time of each operation, or the readings are at most 0.5 % of it |
 //! | `ctx/windows.rs` | once a window, with the role's switches and CPU time; the sender's CPU time before and after its part of a slice | windows follow each other without a gap, so a reading cannot stand outside of them |
 //! | `ctx/interval.rs` | once in 64 system calls | the interval ends at the first look behind its time |
@@ -66,7 +66,7 @@ use std::thread;
 use std::time::Duration;
 
 use causeway_os::clock;
-use causeway_os::counters::{Events, ProcessCounters, TaskSwitches, ThreadMigrations};
+use causeway_os::counters::{EventSwitch, Events, ProcessCounters, TaskSwitches, ThreadMigrations};
 
 use crate::axis::Counters;
 use crate::duet::turnstile::Turnstile;
@@ -136,6 +136,7 @@ pub struct Ctx<'a> {
     turnstile: Option<Turnstile>,
     coordinator: Option<TaskSwitches>,
     beside: Option<Beside>,
+    observed: Option<EventSwitch>,
     events: Events,
     migrations: Option<ThreadMigrations>,
     began: Option<Began>,
@@ -173,6 +174,7 @@ impl<'a> Ctx<'a> {
             turnstile: None,
             coordinator,
             beside: None,
+            observed: None,
             events,
             migrations: ThreadMigrations::open().ok(),
             began: None,
@@ -185,6 +187,21 @@ impl<'a> Ctx<'a> {
     /// The role belongs to a party of a set, whose parties take turns.
     pub fn in_turn(self, turnstile: Turnstile) -> Ctx<'a> {
         Ctx { turnstile: Some(turnstile), ..self }
+    }
+
+    /// The run is observed: the leading role starts these events when counting begins, and stops them when it ends.
+    pub fn observed(self, events: EventSwitch) -> Ctx<'a> {
+        Ctx { observed: Some(events), ..self }
+    }
+
+    /// Is the run observed, and does this role start and stop the events?
+    pub fn leads_observation(&self) -> bool {
+        self.observed.is_some()
+    }
+
+    /// Name and id of the process beside the roles, in the role that counts it.
+    pub fn beside(&self) -> Option<(&'static str, u32)> {
+        self.beside.as_ref().map(|beside| (beside.name, beside.counters.pid()))
     }
 
     /// A process beside the roles takes part in every operation (a broker): the leading role counts what it does too, under this

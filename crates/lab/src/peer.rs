@@ -5,6 +5,7 @@
 //! [`Assignment`], and it sends a [`Report`].
 
 use std::any::Any;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use causeway_os::counters::TaskSwitches;
+use causeway_os::counters::{EventSwitch, TaskSwitches};
 use causeway_os::{process, sched};
 use serde::{Deserialize, Serialize};
 use weighbridge_record::CaseId;
@@ -34,7 +35,7 @@ pub const ARGUMENT: &str = "__peer";
 /// The version of what coordinator and peers of one run agree on: [`Assignment`], [`Report`], the descriptors that go with them,
 /// the memory that they share ([`crate::shared`], [`crate::duet::turnstile`]), what the roles of a mechanism are handed.
 /// A change to any of them raises it, so that peers of another build of this program are only started where they agree.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// What a process that was started as a peer is there for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,6 +68,8 @@ pub struct Assignment {
     pub timing: Timing,
     /// Its place in a set whose parties take turns.
     pub party: Option<Party>,
+    /// Number of events that the leading role starts and stops, where the run is observed.
+    pub events: Option<usize>,
 }
 
 /// What came of it.
@@ -105,6 +108,19 @@ pub struct RoleReport {
     pub counted: Counted,
     /// Settings read back.
     pub facts: Facts,
+    /// What an observer must know of it, where the run is observed.
+    pub observed: Option<ObservedRole>,
+}
+
+/// What an observer must know of a role.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ObservedRole {
+    /// Did this role start and stop the events?
+    pub leads: bool,
+    /// The memory map of its process, as in `/proc/PID/maps`.
+    pub memory_map: String,
+    /// The process beside the roles, in the leading role: its name, id and memory map.
+    pub beside: Option<(String, u32, String)>,
 }
 
 /// Sends an assignment and the descriptors that go with it.
@@ -115,11 +131,12 @@ pub fn send_assignment(
     control: BorrowedFd<'_>,
     assignment: Assignment,
     shared: &Shared,
-    turnstile: Option<BorrowedFd<'_>>,
+    (turnstile, events): (Option<BorrowedFd<'_>>, Option<&EventSwitch>),
     resources_by_role: &[EndResources],
 ) -> io::Result<()> {
     let of_roles = resources_by_role.iter().flat_map(|resources| &resources.fds).map(AsFd::as_fd);
-    let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(of_roles).collect();
+    let events = events.into_iter().flat_map(EventSwitch::fds);
+    let fds: Vec<_> = shared.fds().into_iter().chain(turnstile).chain(events).chain(of_roles).collect();
     control::send(control, &Order::Play(Box::new(assignment)), &fds)
 }
 
@@ -159,7 +176,7 @@ fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
         Ok(received) => received,
         Err(error) => return Report::failed(0, &error),
     };
-    let Received { assignment, shared, turnstile, resources_by_role } = received;
+    let Received { assignment, shared, turnstile, events, resources_by_role } = received;
     let (target, _, mut params) = match catalogue::resolve(&assignment.case) {
         Ok(resolved) => resolved,
         // The coordinator has checked the case, but may be another build of this program.
@@ -171,8 +188,8 @@ fn play(control: BorrowedFd<'_>, assignment: Assignment) -> Report {
     params.cpus.clone_from(&assignment.cpus);
     let roles: Vec<_> = assignment.roles.iter().map(|(role, ..)| *role).zip(resources_by_role).collect();
     let play = move |(role, resources): (usize, EndResources)| {
-        let memory = (&shared, turnstile.as_ref());
-        play_role(role, resources, target, &params, &assignment, memory)
+        let received = (&shared, turnstile.as_ref(), events.as_ref());
+        play_role(role, resources, target, &params, &assignment, received)
             .map_err(|error| Report::failed(role, &error))
     };
     play_all(roles, play).map_or_else(|failed| failed, Report::Done)
@@ -216,15 +233,18 @@ struct Received {
     assignment: Assignment,
     shared: Shared,
     turnstile: Option<OwnedFd>,
+    events: Option<EventSwitch>,
     resources_by_role: Vec<EndResources>,
 }
 
 fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result<Received> {
     let of_roles: usize = assignment.roles.iter().map(|(_, fds, _)| fds).sum();
     let of_set = usize::from(assignment.party.is_some());
-    let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_roles)?.into_iter();
+    let of_events = assignment.events.unwrap_or(0);
+    let mut fds = control::receive_fds(control, Shared::FDS + of_set + of_events + of_roles)?.into_iter();
     let shared = Shared::join(&mut fds)?;
     let turnstile = assignment.party.and_then(|_| fds.next());
+    let events = assignment.events.map(|count| EventSwitch::new(fds.by_ref().take(count).collect()));
     let resources_by_role = assignment
         .roles
         .iter()
@@ -233,7 +253,7 @@ fn receive_memory(control: BorrowedFd<'_>, assignment: Assignment) -> io::Result
             EndResources { fds, words: words.clone(), guard: None }
         })
         .collect();
-    Ok(Received { assignment, shared, turnstile, resources_by_role })
+    Ok(Received { assignment, shared, turnstile, events, resources_by_role })
 }
 
 fn play_role(
@@ -242,7 +262,7 @@ fn play_role(
     target: &Target,
     params: &CaseParams,
     assignment: &Assignment,
-    (shared, turnstile): (&Shared, Option<&OwnedFd>),
+    (shared, turnstile, events): (&Shared, Option<&OwnedFd>, Option<&EventSwitch>),
 ) -> io::Result<RoleReport> {
     shared.set_step(role, Step::Pin);
     match assignment.cpus.get(role) {
@@ -263,10 +283,27 @@ fn play_role(
     if let (Some(party), Some(turnstile)) = (assignment.party, turnstile) {
         cx = cx.in_turn(Turnstile::open(turnstile.as_fd(), party)?);
     }
+    if let Some(events) = events {
+        cx = cx.observed(events.clone());
+    }
     let mut facts = (target.drive)(&params.id.pattern, resources, params, &mut cx)?;
     facts.insert("policy".into(), sched::policy()?.to_string());
     facts.insert("nice".into(), sched::nice()?.to_string());
-    Ok(RoleReport { role, process: std::process::id(), counted: cx.into_counted(), facts })
+    let observed = events.map(|_| observed_role(&cx)).transpose()?;
+    Ok(RoleReport { role, process: std::process::id(), counted: cx.into_counted(), facts, observed })
+}
+
+fn observed_role(cx: &Ctx<'_>) -> io::Result<ObservedRole> {
+    let beside = cx.beside().map(|(name, pid)| {
+        // A process of another user shows no map; its addresses stay without names.
+        let memory_map = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        (name.to_owned(), pid, memory_map)
+    });
+    Ok(ObservedRole {
+        leads: cx.leads_observation(),
+        memory_map: fs::read_to_string("/proc/self/maps")?,
+        beside,
+    })
 }
 
 fn set_policy_and_nice(role: usize, params: &CaseParams) -> io::Result<()> {

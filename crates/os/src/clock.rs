@@ -16,6 +16,13 @@ pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_RAW)
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that the kernel's tracer calls `mono` and that times of other programs are in. Not for
+/// measurements: it is slewed.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
 /// Processor time that the calling thread has used, in nanoseconds. A system call.
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
@@ -25,7 +32,7 @@ pub fn thread_cpu_ns() -> u64 {
 #[inline]
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours. Both clocks exist in every kernel since 2.6.28, so the call cannot fail.
+    // SAFETY: `time` is ours. These clocks exist in every kernel since 2.6.28, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -24,6 +24,7 @@ pub mod process;
 pub mod sched;
 pub mod socket;
 pub mod topology;
+pub mod tracefs;
 pub mod window_marks;
 
 pub use error::{Error, Result};

@@ -168,8 +168,10 @@ pub(crate) mod tests {
     #[test]
     fn functions_are_compared_by_name_and_the_largest_difference_is_first() {
         let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
-        let a = side(&case, &[("read", 50.0, Some(2.0)), ("same", 30.0, Some(1.0)), ("user: libc", 9.0, None)]);
-        let b = side(&case, &[("read", 47.0, Some(1.0)), ("same", 30.01, Some(1.0)), ("clear", 20.0, Some(4.0))]);
+        let a =
+            side(&case, &[("read", 50.0, Some(2.0)), ("same", 30.0, Some(1.0)), ("user: libc", 9.0, None)]);
+        let b =
+            side(&case, &[("read", 47.0, Some(1.0)), ("same", 30.01, Some(1.0)), ("clear", 20.0, Some(4.0))]);
         let compared = FunctionsCompared::new([("pipe", &a), ("fifo", &b)]);
         let rows: Vec<_> = compared
             .functions

@@ -21,6 +21,7 @@ mod hub;
 mod latency;
 mod line;
 mod migrate;
+mod observation;
 mod ratio;
 mod run;
 mod summary;
@@ -36,6 +37,9 @@ pub use header::{CLOCK_OF_INSTRUCTIONS, Cache, Clock, Cpu, Dram, Header, Machine
 pub use hub::{DoubledSlices, Hub, HubMeeting, ToHub};
 pub use latency::{Distribution, Latencies, Percentile};
 pub use line::{End, Line, Skipped};
+pub use observation::{
+    Difference, DifferenceRow, EventCount, Look, Observation, Profile, ProfilePart, RefusedMeans, SymbolTime,
+};
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{ALTERNATIVE_TO, Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};

@@ -9,6 +9,7 @@ use crate::contest::{Contest, Findings};
 use crate::functions::{Functions, FunctionsCompared};
 use crate::header::Header;
 use crate::hub::Hub;
+use crate::observation::{Difference, Observation, Profile};
 use crate::ratio::{Comparison, Crossover, Published, Ratio};
 use crate::run::{Case, Run};
 use crate::summary::Summary;
@@ -47,6 +48,12 @@ pub enum Line {
     Verdict(Box<CaseVerdict>),
     /// What holds of all cases of a comparison together.
     Claims(Claims),
+    /// What the kernel did while a case ran.
+    Observation(Box<Observation>),
+    /// Where the time of a case went, by samples.
+    Profile(Box<Profile>),
+    /// How two observed cases differ.
+    Difference(Box<Difference>),
     /// The instructions of an operation by function, counted in a guest.
     Functions(Box<Functions>),
     /// The functions of two cases, or of a case on two kernels, compared.
@@ -276,6 +283,7 @@ mod tests {
         ];
         lines.extend(crate::compare::tests::full_lines(&case));
         lines.extend(crate::contest::tests::full_lines(&case));
+        lines.extend(crate::observation::tests::full_lines(&case));
         lines.extend(crate::functions::tests::full_lines(&case));
         lines
     }

@@ -2,6 +2,7 @@
 
 use crate::axis::Axis;
 use crate::document::Table;
+use crate::flame::Flame;
 use crate::look::Look;
 
 /// A chart.
@@ -26,6 +27,8 @@ pub enum Drawing {
     Dots(Axis, Vec<Line>),
     /// Series above one another over the same samples; the level changes after that number of samples.
     Strips(Vec<Strip>, Option<usize>),
+    /// Functions above those that call them.
+    Flame(Flame),
 }
 
 /// A value of a line or a dot.

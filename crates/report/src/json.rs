@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, End, Findings, Functions, FunctionsCompared, Header, Hub, Line, Ratio,
-    Skipped, Summary,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Findings, Functions,
+    FunctionsCompared, Header, Hub, Line, Observation, Profile, Ratio, Skipped, Summary,
 };
 
 use crate::model::{Report, Source, Sourced};
@@ -28,6 +28,12 @@ struct Document<'a> {
     verdicts: Vec<Out<'a, CaseVerdict>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     claims: Vec<Out<'a, Claims>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    observations: Vec<Out<'a, Observation>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    profiles: Vec<Out<'a, Profile>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    differences: Vec<Out<'a, Difference>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     functions: Vec<Out<'a, Functions>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,6 +91,9 @@ pub fn json(report: &Report) -> String {
         derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
         verdicts: report.verdicts.iter().map(out).collect(),
         claims: report.claims.iter().map(out).collect(),
+        observations: report.observations.iter().map(out).collect(),
+        profiles: report.profiles.iter().map(out).collect(),
+        differences: report.differences.iter().map(out).collect(),
         functions: report.functions.iter().map(out).collect(),
         functions_compared: report.functions_compared.iter().map(out).collect(),
         skipped: report.skipped.iter().map(out).collect(),

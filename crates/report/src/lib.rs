@@ -26,6 +26,7 @@ mod derived;
 mod document;
 mod figure;
 mod findings;
+mod flame;
 mod history;
 mod html;
 mod json;

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, End, Findings, Functions, FunctionsCompared, Header, Hub,
-    Line, Problem, Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Findings,
+    Functions, FunctionsCompared, Header, Hub, Line, Observation, Problem, Profile, Published, Ratio,
+    Reading, Run, Skipped, StoppedBy, Summary, derive,
 };
 
 use crate::unfinished;
@@ -43,6 +44,12 @@ pub struct Report {
     pub verdicts: Vec<Sourced<CaseVerdict>>,
     /// What holds of all cases of a comparison together.
     pub claims: Vec<Sourced<Claims>>,
+    /// What the kernel did while cases ran.
+    pub observations: Vec<Sourced<Observation>>,
+    /// Where the time of observed cases went.
+    pub profiles: Vec<Sourced<Profile>>,
+    /// How two observed cases differ.
+    pub differences: Vec<Sourced<Difference>>,
     /// Instructions by function, counted in guests.
     pub functions: Vec<Sourced<Functions>>,
     /// The functions of two cases or kernels compared.
@@ -260,6 +267,9 @@ impl Report {
                 Line::ComparedSet(_) => {}
                 Line::Verdict(what) => self.verdicts.push(Sourced { source, what: *what }),
                 Line::Claims(what) => self.claims.push(Sourced { source, what }),
+                Line::Observation(what) => self.observations.push(Sourced { source, what: *what }),
+                Line::Profile(what) => self.profiles.push(Sourced { source, what: *what }),
+                Line::Difference(what) => self.differences.push(Sourced { source, what: *what }),
                 Line::Functions(what) => self.functions.push(Sourced { source, what: *what }),
                 Line::FunctionsCompared(what) => {
                     self.functions_compared.push(Sourced { source, what: *what });

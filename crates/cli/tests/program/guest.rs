@@ -265,7 +265,14 @@ fn a_module_is_loaded_and_measured() {
     let job = Job { command, ..Job::default() };
     let program = Path::new(env!("CARGO_BIN_EXE_weighbridge"));
     let image = program::image(program, &job, std::slice::from_ref(&module)).unwrap();
-    let machine = Machine { kernel, append: String::new(), cpus: 1, memory_mib: 1024, accel: Accel::Icount, plugin: None };
+    let machine = Machine {
+        kernel,
+        append: String::new(),
+        cpus: 1,
+        memory_mib: 1024,
+        accel: Accel::Icount,
+        plugin: None,
+    };
     let limits = Limits::new(Accel::Icount, Duration::from_secs(600));
     let (stop, _open) = std::io::pipe().unwrap();
     match boot(&qemu::find().unwrap(), &machine, &image, limits, stop.as_fd()).unwrap() {

@@ -153,6 +153,7 @@ impl Ctx<'_> {
     pub(super) fn do_not_watch(&mut self) {
         self.coordinator = None;
         self.beside = None;
+        self.observed = None;
     }
 
     /// Reads the counters, unless it has done so since counting began or was paused.
@@ -171,6 +172,9 @@ impl Ctx<'_> {
                 coordinator,
                 beside,
             });
+            if let Some(events) = &self.observed {
+                events.on()?;
+            }
         }
         Ok(())
     }
@@ -193,6 +197,9 @@ impl Ctx<'_> {
         let Some(Began { thread, events, migrations, coordinator, beside }) = self.began.take() else {
             return Ok(());
         };
+        if let Some(events) = &self.observed {
+            events.off()?;
+        }
         let thread = ThreadCounters::read().since(&thread);
         let events = self.events.read().since(&events);
         let now = self.coordinator.as_ref().map(TaskSwitches::read).transpose()?;

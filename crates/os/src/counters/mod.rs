@@ -2,7 +2,7 @@
 //!
 //! Readings are plain numbers that only grow; `since` gives the difference. [`ThreadCounters`] and [`TaskSwitches`]
 //! are here, the counters of another process in [`ProcessCounters`], what `perf_event_open` counts in [`Events`], what the machine
-//! does beside us in [`SystemNoise`], what limits withhold from us in [`Throttling`].
+//! does beside us in [`SystemNoise`], what limits withhold from us in [`Throttling`]. [`EventSwitch`] starts and stops events of another process.
 //!
 //! # Safety
 //!
@@ -13,11 +13,13 @@ mod events;
 mod noise;
 mod pressure;
 mod process;
+mod switch;
 
 pub use events::{EventCounts, Events};
 pub use noise::SystemNoise;
 pub use pressure::{Throttling, cpu_pressure_ns};
 pub use process::ProcessCounters;
+pub use switch::EventSwitch;
 
 use std::fs::File;
 use std::io;

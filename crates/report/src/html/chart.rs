@@ -12,6 +12,7 @@ use plotly::{Layout, Plot, Scatter, Trace};
 use crate::axis::plain_axis;
 use crate::chart::{Chart, Drawing, Line, MOST_STRIPS, Point, Strip};
 use crate::html::escape::{escaped, in_chart, in_script};
+use crate::html::flame::flame;
 use crate::look::Look;
 use crate::units::significant;
 
@@ -36,6 +37,7 @@ pub fn drawn(chart: &Chart) -> String {
         Drawing::Lines(x, y, all) => lines(&chart.title, x.drawn(), y.drawn(), all),
         Drawing::Dots(values, all) => dots(&chart.title, values.drawn(), all),
         Drawing::Strips(all, change) => strips(&chart.title, all, *change),
+        Drawing::Flame(of) => flame(&chart.title, of),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod chart;
 pub mod escape;
+mod flame;
 
 use std::fmt::Write;
 

@@ -1,11 +1,15 @@
 //! Instructions by function, counted in a guest: what each contributes to an operation, and in which functions two sides differ.
 
-use weighbridge_record::{FunctionChange, FunctionCount, Functions, FunctionsCompared};
+use weighbridge_record::{FunctionChange, FunctionCount, Functions, FunctionsCompared, StackCount};
 
+use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Column, Section, Table};
+use crate::flame::{Flame, FlameUnit, IN_KERNEL};
 use crate::model::Report;
-use crate::words::many;
+use crate::words::{many, plain};
 
+/// How the name of a file in user mode begins.
+const USER: &str = "user: ";
 /// Rows that are shown at once.
 const FEW: usize = 20;
 
@@ -37,7 +41,8 @@ fn title(of: &Functions) -> String {
 
 fn blocks(of: &Functions) -> Vec<Block> {
     let shares = shares(of);
-    let rows: Vec<Vec<Cell>> = of.functions.iter().zip(&shares).map(|(of, shares)| row(of, *shares)).collect();
+    let rows: Vec<Vec<Cell>> =
+        of.functions.iter().zip(&shares).map(|(of, shares)| row(of, *shares)).collect();
     let mut few = rows[..rows.len().min(FEW)].to_vec();
     if let Some(rest) = of.functions.get(FEW..).filter(|rest| !rest.is_empty()) {
         let instructions: f64 = rest.iter().map(|of| of.instructions).sum();
@@ -50,6 +55,12 @@ fn blocks(of: &Functions) -> Vec<Block> {
     let mut blocks = vec![
         Block::Paragraph(format!("{ABOUT} {}", windows(of))),
         Block::Table(table(&of.unit, few)),
+        Block::Chart(Box::new(Chart {
+            title: format!("Flame graph: {}", plain(&title(of))),
+            about: "A box is as wide as its instructions for each operation and stands on its caller. Boxes below 0.5 % are left out.".into(),
+            drawing: Drawing::Flame(flame(of)),
+            figures: None,
+        })),
     ];
     if of.functions.len() > FEW {
         let name = format!("All {}", many(of.functions.len(), "function"));
@@ -59,13 +70,30 @@ fn blocks(of: &Functions) -> Vec<Block> {
 }
 
 fn windows(of: &Functions) -> String {
-    let [operations, windows] =
-        [(of.operations, "operation"), (of.windows, "window")].map(|(count, name)| many(count as usize, name));
+    let [operations, windows] = [(of.operations, "operation"), (of.windows, "window")]
+        .map(|(count, name)| many(count as usize, name));
     let left_out = match of.left_out {
         0 => String::new(),
-        left_out => format!("; {} in which something else ran too left out", many(left_out as usize, "window")),
+        left_out => {
+            format!("; {} in which something else ran too left out", many(left_out as usize, "window"))
+        }
     };
     format!("Counted: {operations} in {windows}{left_out}.")
+}
+
+/// The call stacks, on a box for each mode of the CPU.
+fn flame(of: &Functions) -> Flame {
+    let stack = |of: &StackCount| {
+        let names = if of.stack.starts_with(USER) {
+            format!("user mode;{}", of.stack)
+        } else {
+            let kernel = of.stack.split(';').map(|name| format!("{name}{IN_KERNEL}"));
+            kernel.fold("kernel".into(), |names, name| format!("{names};{name}"))
+        };
+        (names, of.instructions.round() as u64)
+    };
+    let folded: Vec<(String, u64)> = of.stacks.iter().map(stack).collect();
+    Flame { unit: FlameUnit::Instructions, ..Flame::of(&folded) }
 }
 
 /// Of each function its share, and that of all down to it.

@@ -11,6 +11,7 @@ mod functions;
 mod imported;
 mod legend;
 mod machine;
+mod observation;
 mod remarks;
 mod rows;
 mod scaling;
@@ -65,6 +66,7 @@ pub fn document(report: &Report) -> Document {
         sections.extend(scaling::section(&cx));
         sections.extend(distribution::section(report));
         sections.extend(series::section(report));
+        sections.extend(observation::section(report));
         sections.extend(cases::section(report));
         sections.extend(remarks::sections(&cx));
     }

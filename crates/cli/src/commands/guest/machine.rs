@@ -67,7 +67,8 @@ impl<'a> Guest<'a> {
         let found = || -> Result<Guest<'a>, Error> {
             let qemu = qemu::find()?;
             let kernel = Kernel::find(kernel, &unpacked_packages()?)?;
-            let mut guest = Guest { kernel, append: append.into(), args, qemu, modules: Vec::new(), plugin: None };
+            let mut guest =
+                Guest { kernel, append: append.into(), args, qemu, modules: Vec::new(), plugin: None };
             for path in &args.module {
                 guest.add_modules_at(path)?;
             }
@@ -144,7 +145,8 @@ impl<'a> Guest<'a> {
     ) -> Result<Option<Measured>, Failure> {
         let modules =
             self.modules.iter().map(|path| Module { path: job::module_path(path), ..Module::default() });
-        let job = Job { modules: modules.collect(), command: command.to_vec(), functions: self.plugin.is_some() };
+        let job =
+            Job { modules: modules.collect(), command: command.to_vec(), functions: self.plugin.is_some() };
         let image = program::image(Path::new(super::super::THIS_PROGRAM), &job, &self.modules)
             .map_err(|error| super::failure(&error))?;
         let choices = self.args.accel.choices();

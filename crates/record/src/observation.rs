@@ -1,0 +1,229 @@
+//! What the kernel did while a case ran: counts of its events, where time was spent, and what it cost to look. All of it comes from
+//! runs whose figures are no results of the case.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CaseId, SystemCalls};
+
+/// Events of the kernel per operation of a case, and what it cost to count them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// The case.
+    pub case: CaseId,
+    /// CPUs on which everything was counted, whichever process it belonged to.
+    pub cpus: Vec<u32>,
+    /// Unit of `unobserved`.
+    pub unit: String,
+    /// Median of the runs that nobody observed.
+    pub unobserved: f64,
+    /// Its 95 % interval, from six runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unobserved_ci95: Option<[f64; 2]>,
+    /// Rounds; each has a run that is not observed and one with each means, in random order.
+    pub rounds: u32,
+    /// What each means has cost.
+    pub looks: Vec<Look>,
+    /// What was counted.
+    pub counts: Vec<EventCount>,
+    /// System calls, counted by a tracer in one more run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_calls: Option<SystemCalls>,
+    /// What could not be used here.
+    pub refused: Vec<RefusedMeans>,
+}
+
+/// The cost of looking by one means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// The means: `software`, `tracepoints`, `interrupts`, `halts`, `sampling` or `hardware`.
+    pub means: String,
+    /// Cost of an observed operation as a multiple of an unobserved one of the same round: the median. Absent where no run succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown: Option<f64>,
+    /// Its 95 % interval, from six pairs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// Pairs of an observed and an unobserved run.
+    pub pairs: u32,
+    /// Why observed runs failed, one sentence each; the unobserved figure holds all the same.
+    pub failures: Vec<String>,
+}
+
+/// How often something happened for an operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventCount {
+    /// The event, by the kernel's name for it; `idle periods` are pairs of `power:cpu_idle`.
+    pub event: String,
+    /// By which means.
+    pub means: String,
+    /// Per operation, on all observed CPUs together: the median of the runs.
+    pub per_op: f64,
+    /// The least and the most of the runs.
+    pub range: [f64; 2],
+}
+
+/// A means that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedMeans {
+    /// The means.
+    pub means: String,
+    /// Why, and which right or setting would allow it.
+    pub why: String,
+}
+
+/// Where the time of the observed CPUs went, by samples of them. Good to rank; a sample that falls where interrupts are off is taken where
+/// they come back on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The case.
+    pub case: CaseId,
+    /// What triggered the samples: `cpu-clock`.
+    pub clock: String,
+    /// Time between two samples of a CPU, in nanoseconds.
+    pub period_ns: f64,
+    /// Observed runs.
+    pub runs: u32,
+    /// Operations in them.
+    pub ops: u64,
+    /// Samples.
+    pub samples: u64,
+    /// Samples that found no room in the buffer.
+    pub lost: u64,
+    /// Times that the kernel has stopped sampling because it took too long.
+    pub throttled: u64,
+    /// Why kernel functions have no names, where they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symbols_hidden: Option<String>,
+    /// Time by role, in user mode and in the kernel.
+    pub parts: Vec<ProfilePart>,
+    /// Time by function, the longest first.
+    pub symbols: Vec<SymbolTime>,
+    /// Stacks and their samples: names from the outermost to the innermost with `;` between them, the role first, functions of the kernel
+    /// with `_[k]`. What has less than 0.5 % of the samples is counted for its caller.
+    pub folded: Vec<(String, u64)>,
+}
+
+/// The time of one role.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfilePart {
+    /// The role; `(idle)` for CPUs that had nothing to run, `(other processes)` for all that takes no part.
+    pub role: String,
+    /// In user mode, nanoseconds per operation.
+    pub user_ns: f64,
+    /// In the kernel, nanoseconds per operation.
+    pub kernel_ns: f64,
+}
+
+/// The time of one function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SymbolTime {
+    /// Whose time.
+    pub role: String,
+    /// The function, or the file in brackets where that tells no names.
+    pub symbol: String,
+    /// A function of the kernel?
+    pub in_kernel: bool,
+    /// Spent in the function itself, nanoseconds per operation.
+    pub self_ns: f64,
+    /// With all that it calls, nanoseconds per operation.
+    pub total_ns: f64,
+}
+
+/// How two observed cases differ, per operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// One case.
+    pub a: CaseId,
+    /// The other case.
+    pub b: CaseId,
+    /// Events, the largest difference first.
+    pub counts: Vec<DifferenceRow>,
+    /// Time by role, in user mode and in the kernel, nanoseconds.
+    pub parts: Vec<DifferenceRow>,
+    /// Time of functions, all roles together, nanoseconds; the largest difference first.
+    pub symbols: Vec<DifferenceRow>,
+}
+
+/// One line of a difference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DifferenceRow {
+    /// Event, part or function; functions of the kernel with `_[k]`.
+    pub name: String,
+    /// Per operation of A; absent where it was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<f64>,
+    /// Per operation of B.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<f64>,
+    /// B − A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<f64>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::Line;
+
+    /// Lines with every field present.
+    pub(crate) fn full_lines(case: &CaseId) -> Vec<Line> {
+        let row = |name: &str| DifferenceRow {
+            name: name.into(),
+            a: Some(1.0),
+            b: Some(2.0),
+            difference: Some(1.0),
+        };
+        vec![
+            Line::Observation(Box::new(Observation {
+                case: case.clone(),
+                cpus: vec![0],
+                unit: "ns/roundtrip".into(),
+                unobserved: 1.0,
+                unobserved_ci95: Some([1.0, 1.0]),
+                rounds: 6,
+                looks: vec![Look {
+                    means: "software".into(),
+                    slowdown: Some(1.0),
+                    ci95: Some([1.0, 1.0]),
+                    pairs: 6,
+                    failures: vec!["x".into()],
+                }],
+                counts: vec![EventCount {
+                    event: "context-switches".into(),
+                    means: "software".into(),
+                    per_op: 2.0,
+                    range: [2.0, 2.0],
+                }],
+                system_calls: Some(SystemCalls::default()),
+                refused: vec![RefusedMeans { means: "hardware".into(), why: "x".into() }],
+            })),
+            Line::Profile(Box::new(Profile {
+                case: case.clone(),
+                clock: "cpu-clock".into(),
+                period_ns: 1.0,
+                runs: 1,
+                ops: 1,
+                samples: 1,
+                lost: 0,
+                throttled: 0,
+                symbols_hidden: Some("x".into()),
+                parts: vec![ProfilePart { role: "client".into(), user_ns: 1.0, kernel_ns: 1.0 }],
+                symbols: vec![SymbolTime {
+                    role: "client".into(),
+                    symbol: "pipe_read".into(),
+                    in_kernel: true,
+                    self_ns: 1.0,
+                    total_ns: 1.0,
+                }],
+                folded: vec![("client;pipe_read_[k]".into(), 1)],
+            })),
+            Line::Difference(Box::new(Difference {
+                a: case.clone(),
+                b: case.clone(),
+                counts: vec![row("context-switches")],
+                parts: vec![row("client, kernel")],
+                symbols: vec![row("pipe_read_[k]")],
+            })),
+        ]
+    }
+}
