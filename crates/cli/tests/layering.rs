@@ -49,6 +49,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client"],
     ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
+    // Loaded by the emulator, and linked into nothing: the program depends on it so that both are built together.
+    ("guest-plugin", "weighbridge-guest-plugin", &[]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
@@ -62,6 +64,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus-lab",
             "weighbridge-dbus-replay",
             "weighbridge-guest",
+            "weighbridge-guest-plugin",
             "weighbridge-import",
             "weighbridge-lab",
             "weighbridge-peers",

@@ -183,3 +183,86 @@ fn change(of: &FunctionChange) -> Vec<Cell> {
         calls(1).into(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use weighbridge_record::CaseId;
+
+    use super::*;
+    use crate::document::Document;
+    use crate::html::html_of;
+    use crate::model::Sourced;
+    use crate::text::{Style, text_of};
+
+    fn functions(count: usize) -> Functions {
+        let function = |index: usize| FunctionCount {
+            function: format!("f{index}"),
+            instructions: 2.0,
+            calls: Some(1.0),
+        };
+        Functions {
+            case: CaseId::new("roundtrip", "pipe", 1, "same-cpu"),
+            kernel: None,
+            unit: "instructions/roundtrip".into(),
+            windows: 9,
+            left_out: 1,
+            operations: 900,
+            measured: 51.0,
+            counted: 50.0,
+            functions: (0..count).map(function).collect(),
+            stacks: vec![
+                StackCount { stack: "user: program".into(), instructions: 10.0 },
+                StackCount { stack: "entry;do_read".into(), instructions: 40.0 },
+            ],
+        }
+    }
+
+    fn document(report: &Report) -> Document {
+        Document { sections: sections(report), ..Document::default() }
+    }
+
+    #[test]
+    fn the_table_ends_with_the_sum_the_remainder_and_what_was_measured() {
+        let what = functions(25);
+        let report = Report { functions: vec![Sourced { source: 0, what }], ..Report::default() };
+        let text = text_of(&document(&report), Style::default());
+        let rows: Vec<String> = text
+            .lines()
+            .skip_while(|line| !line.contains("f19"))
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "f19 2.0 4.00 % 80.00 % 1.00",
+                "5 functions more 10.0 20.00 %",
+                "all functions 50.0 100.00 %",
+                "remainder 1.0 2.00 %",
+                "as the benchmark measured it 51.0 102.00 %"
+            ],
+            "{text}"
+        );
+        assert!(text.replace("\n  ", " ").contains("1 window in which something else ran too"), "{text}");
+        let page = html_of(&document(&report));
+        assert!(page.contains("<title>do_read, kernel: 80.0 % (40 instructions)</title>"), "a flame graph");
+        assert!(page.contains("<title>user mode: 20.0 % (10 instructions)</title>"));
+    }
+
+    #[test]
+    fn a_comparison_comes_before_the_functions_of_either_side() {
+        let (a, mut b) = (functions(3), functions(3));
+        b.functions[1].instructions = 5.0;
+        let compared = FunctionsCompared::new([("old", &a), ("new", &b)]);
+        let report = Report {
+            functions: [a, b].map(|what| Sourced { source: 0, what }).into(),
+            functions_compared: vec![Sourced { source: 0, what: compared }],
+            ..Report::default()
+        };
+        let document = document(&report);
+        let ids: Vec<&str> = document.sections.iter().map(|section| section.id.as_str()).collect();
+        assert_eq!(ids, ["functions-compared-1", "functions-1", "functions-2"]);
+        let text = text_of(&document, Style::default());
+        let row = text.lines().find(|line| line.trim().starts_with("f1 ")).unwrap();
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["f1", "2.0", "5.0", "+3.0", "1.00", "1.00"]);
+    }
+}
