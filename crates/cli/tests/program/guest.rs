@@ -313,11 +313,12 @@ fn what_cannot_be_explained_is_told_before_a_boot() {
     let folder = folder();
     let emulator = Emulator::that(folder.path(), "echo Linux >&3");
     let said = |args: &[&str], plugin: Option<&str>| {
-        let mut command = weighbridge(folder.path());
-        command.args(["guest", "explain"]).args(args).env("PATH", &emulator.path);
-        if let Some(plugin) = plugin {
-            command.env("WEIGHBRIDGE_GUEST_PLUGIN", plugin);
-        }
+        let command =
+            weighbridge(folder.path()).args(["guest", "explain"]).args(args).env("PATH", &emulator.path);
+        let command = match plugin {
+            Some(plugin) => command.env("WEIGHBRIDGE_GUEST_PLUGIN", plugin),
+            None => command,
+        };
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
@@ -325,7 +326,11 @@ fn what_cannot_be_explained_is_told_before_a_boot() {
     let kernel = &emulator.kernel[..];
     let pipe = "roundtrip/pipe/1/same-cpu";
     for (args, plugin, words) in [
-        (&["--kernel", kernel, "roundtrip/*/1/same-cpu"][..], None, "is no whole case id"),
+        (
+            &["--kernel", kernel, "roundtrip/*/1/same-cpu"][..],
+            None,
+            "cases, and one is explained in one boot",
+        ),
         (&["--kernel", kernel, "--cpus", "2", pipe], None, "on one CPU and with --accel icount"),
         (&["--kernel", kernel, "--accel", "tcg", pipe], None, "on one CPU and with --accel icount"),
         (&["--kernel", kernel, pipe], Some("/nothing.so"), "WEIGHBRIDGE_GUEST_PLUGIN names `/nothing.so`"),
