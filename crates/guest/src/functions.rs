@@ -24,8 +24,15 @@ const MOST_DISTURBED: f64 = 0.01;
 struct Executed {
     node: u32,
     address: u64,
-    instructions: u64,
+    /// Of one execution.
+    length: u64,
     executions: u64,
+}
+
+impl Executed {
+    fn instructions(&self) -> u64 {
+        self.length * self.executions
+    }
 }
 
 impl Counts {
@@ -43,10 +50,10 @@ impl Counts {
                     counts.nodes.insert(number, (Some(parent).filter(|_| is_known)?, address(site)?));
                 }
                 ["window"] => counts.windows.push(Vec::new()),
-                ["block", node, at, instructions, executions] => counts.windows.last_mut()?.push(Executed {
+                ["block", node, at, length, executions] => counts.windows.last_mut()?.push(Executed {
                     node: node.parse().ok().filter(|node| *node == 0 || counts.nodes.contains_key(node))?,
                     address: address(at)?,
-                    instructions: instructions.parse().ok()?,
+                    length: length.parse().ok()?,
                     executions: executions.parse().ok()?,
                 }),
                 _ => return None,
@@ -103,36 +110,12 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
             samples.len()
         )));
     }
-    let each_window: Vec<f64> = counts
-        .windows
-        .iter()
-        .zip(&samples)
-        .map(|(window, operations)| {
-            let all: u64 = window.iter().map(|block| block.instructions * block.executions).sum();
-            all as f64 / *operations as f64
-        })
-        .collect();
-    let quiet = quiet(&each_window);
+    let quiet = quiet(&each_window(&counts, &samples));
     let operations: u64 = quiet.iter().map(|index| samples[*index]).sum();
-    let mut functions: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
-    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
-    for block in quiet.iter().flat_map(|index| &counts.windows[*index]) {
-        let place = symbols.place(block.address);
-        let instructions = block.instructions * block.executions;
-        let of = functions.entry(name(&place)).or_default();
-        of.0 += instructions;
-        if matches!(place, Place::Function { .. }) {
-            // A function is entered where its first instruction begins a block.
-            let entries = if symbols.is_entry(block.address) { block.executions } else { 0 };
-            of.1 = Some(of.1.unwrap_or(0) + entries);
-        }
-        let mut stack = counts.stack(block.node, symbols);
-        stack.push(name(&place));
-        *stacks.entry(stack.join(";")).or_default() += instructions;
-    }
     let each = |count: u64| count as f64 / operations as f64;
-    let total: u64 = functions.values().map(|(instructions, _)| instructions).sum();
-    let mut functions: Vec<FunctionCount> = functions
+    let sums = Sums::of(&counts, &quiet, symbols);
+    let mut functions: Vec<FunctionCount> = sums
+        .functions
         .into_iter()
         .map(|(function, (instructions, calls))| FunctionCount {
             function,
@@ -149,13 +132,53 @@ pub fn by_function(lines: &[Line], counts: &[u8], symbols: &Symbols) -> Result<F
         left_out: (samples.len() - quiet.len()) as u64,
         operations,
         measured: summary.median,
-        counted: each(total),
+        counted: each(sums.stacks.values().sum()),
         functions,
-        stacks: stacks
+        stacks: sums
+            .stacks
             .into_iter()
             .map(|(stack, instructions)| StackCount { stack, instructions: each(instructions) })
             .collect(),
     })
+}
+
+/// The instructions of the windows that count, by name.
+#[derive(Default)]
+struct Sums {
+    /// Instructions of each function, and how often it was entered.
+    functions: BTreeMap<String, (u64, Option<u64>)>,
+    /// Instructions of the innermost function of each call stack.
+    stacks: BTreeMap<String, u64>,
+}
+
+impl Sums {
+    fn of(counts: &Counts, windows: &[usize], symbols: &Symbols) -> Sums {
+        let mut sums = Sums::default();
+        for block in windows.iter().flat_map(|index| &counts.windows[*index]) {
+            let place = symbols.place(block.address);
+            let instructions = block.instructions();
+            let of = sums.functions.entry(name(&place)).or_default();
+            of.0 += instructions;
+            if matches!(place, Place::Function { .. }) {
+                // A function is entered where its first instruction begins a block.
+                let entries = if symbols.is_entry(block.address) { block.executions } else { 0 };
+                of.1 = Some(of.1.unwrap_or(0) + entries);
+            }
+            let mut stack = counts.stack(block.node, symbols);
+            stack.push(name(&place));
+            *sums.stacks.entry(stack.join(";")).or_default() += instructions;
+        }
+        sums
+    }
+}
+
+/// Of each window the instructions of an operation.
+fn each_window(counts: &Counts, operations: &[u64]) -> Vec<f64> {
+    let windows = counts.windows.iter().zip(operations);
+    let each = |(window, operations): (&Vec<Executed>, &u64)| {
+        window.iter().map(Executed::instructions).sum::<u64>() as f64 / *operations as f64
+    };
+    windows.map(each).collect()
 }
 
 /// Windows whose operations take as many instructions as those of the others, to one part in a hundred; all, where most differ. In the others a
