@@ -5,7 +5,7 @@
 //! callback is a number and never used as an address.
 #![allow(unsafe_code, reason = "qemu finds functions by name and hands over pointers")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,19 +66,15 @@ pub unsafe extern "C" fn qemu_plugin_install(
     0
 }
 
-/// Says why, where qemu writes its own messages, and ends qemu.
+/// Says why, and ends qemu.
 fn refuse(why: &str) -> c_int {
-    eprint_line(&format!("weighbridge-guest-plugin {why}"));
+    say(why);
     1
 }
 
-/// Standard error belongs to qemu; a message that cannot be written is lost.
-fn eprint_line(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-    if let Ok(text) = CString::new(format!("{line}\n")) {
-        // SAFETY: a string that ends with a zero.
-        unsafe { qemu::qemu_plugin_outs(text.as_ptr()) };
-    }
+/// Writes where qemu writes its own messages. One that cannot be written is lost.
+fn say(what: &str) {
+    let _ = writeln!(std::io::stderr(), "weighbridge-guest-plugin {what}");
 }
 
 /// A number as the data of a callback.
@@ -209,6 +205,6 @@ extern "C" fn finished(_vcpu: c_uint, _data: *mut c_void) {
     let Some(out) = out.take() else { return };
     let mut out = BufWriter::new(out);
     if let Err(error) = counts.write(&mut out).and_then(|()| out.flush()) {
-        eprint_line(&format!("weighbridge-guest-plugin cannot write what it counted: {error}"));
+        say(&format!("cannot write what it counted: {error}"));
     }
 }

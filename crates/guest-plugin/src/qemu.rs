@@ -5,7 +5,7 @@
 //! The declarations must agree with those of qemu (`include/qemu/qemu-plugin.h` of its sources).
 #![allow(unsafe_code, reason = "functions of qemu are declared here")]
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 /// A block that is being translated. It exists during the callback that gets it.
 #[repr(C)]
@@ -59,5 +59,4 @@ unsafe extern "C" {
     pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
     pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
-    pub fn qemu_plugin_outs(text: *const c_char);
 }
