@@ -25,7 +25,7 @@ struct State {
     /// The call or return that is being executed, until its access to the stack is seen. qemu 7.2 also reports accesses of later instructions as if
     /// they were those of a call or return that ended its block.
     executes: Option<Kind>,
-    /// Where they are written, once.
+    /// The file for the counts; taken when they are written.
     out: Option<File>,
 }
 

@@ -54,13 +54,13 @@ pub fn explain(args: &Explain) -> Result<Exit, Failure> {
     let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     // What was measured is shown, also where it cannot be kept.
     output::print(super::super::run::rendered(&shown, args.format))?;
+    run::write(&lines, args.out.as_deref(), args.quiet)?;
     for (file, of) in folded.iter().zip(&functions) {
         write(file, of.folded().as_bytes())?;
     }
     if let Some(page) = &args.html {
         write(page, report::html(&shown).as_bytes())?;
     }
-    run::write(&lines, args.out.as_deref(), args.quiet)?;
     Ok(Exit::Fine)
 }
 
