@@ -47,6 +47,20 @@ Examples:
   weighbridge guest compare --a ./linux-old --b ./linux-new 'roundtrip/*/1/same-cpu' --format markdown
   weighbridge guest compare --a host --b ,append=mitigations=off solo/getppid/0/same-cpu roundtrip/pipe/1/same-cpu")]
     Compare(Box<Compare>),
+    /// Count which functions of the kernel execute the instructions of an operation
+    #[command(after_help = "\
+One boot measures the case while a plugin of the emulator counts the instructions of each function of the kernel, and of each file in user mode. The table has instructions for each operation, their share, and calls; the record has all functions and all call stacks. The case must be one that is measured in batches: roundtrip, pingpong, solo, fan-out.
+
+Two cases, or one case on two kernels, are compared function by function. A side is written as in `weighbridge guest compare`.
+
+Exit code: 0 success, 2 a mistake, or no record came from the guest, 130 interrupted.
+
+Examples:
+  weighbridge guest explain --kernel host roundtrip/pipe/1/same-cpu
+  weighbridge guest explain --kernel host roundtrip/pipe/1/same-cpu --html pipe.html --folded pipe.folded
+  weighbridge guest explain --kernel host roundtrip/pipe/1/same-cpu roundtrip/unix-stream/1/same-cpu
+  weighbridge guest explain --a host --b ,append=mitigations=off roundtrip/pipe/1/same-cpu")]
+    Explain(Box<Explain>),
     /// Measure a part of a kernel in one boot, and print its tables
     #[command(after_help = "\
 slab: what time_bench, slab_test and qmempool measure: kmalloc, caches, pages and an object pool by size and context, locks, masks, \
@@ -164,6 +178,65 @@ pub struct Compare {
     /// What standard output shows
     #[arg(long, value_enum, default_value_t = CompareFormat::Table, help_heading = "Output")]
     pub format: CompareFormat,
+    /// Write only warnings to standard error
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `weighbridge guest explain`
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The case, by its whole id; a second one is compared with it
+    #[arg(value_name = "CASE", required = true, num_args = 1..=2)]
+    pub cases: Vec<String>,
+    /// The kernel: a bzImage, a folder, deb:PACKAGE or host
+    #[arg(long, value_name = "KERNEL", required_unless_present = "a", help_heading = "The machine")]
+    pub kernel: Option<String>,
+    /// Added to the kernel's command line
+    #[arg(
+        long,
+        value_name = "PARAMETERS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        conflicts_with = "a",
+        help_heading = "The machine"
+    )]
+    pub append: String,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// In place of --kernel, the kernel of side A of a comparison
+    #[arg(
+        long,
+        value_name = "KERNEL[,module=…][,append=…]",
+        requires = "b",
+        conflicts_with = "kernel",
+        help_heading = "What is compared"
+    )]
+    pub a: Option<String>,
+    /// The kernel of side B, in the same form
+    #[arg(
+        long,
+        value_name = "KERNEL[,module=…][,append=…]",
+        requires = "a",
+        help_heading = "What is compared"
+    )]
+    pub b: Option<String>,
+    /// Runs of a case
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=40))]
+    pub runs: u16,
+    /// Write the call stacks to this file, in the form that tools for flame graphs read; of a comparison, side B goes to FILE.b
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub folded: Option<PathBuf>,
+    /// Write a page with the flame graph to this file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
+    pub format: RunFormat,
     /// Write only warnings to standard error
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

@@ -60,6 +60,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "weighbridge-observe",
         &["weighbridge-lab", "weighbridge-record", "weighbridge-stats", "causeway-os"],
     ),
+    // Loaded by the emulator, and linked into nothing: the program depends on it so that both are built together.
+    ("guest-plugin", "weighbridge-guest-plugin", &[]),
     ("peers", "weighbridge-peers", &["weighbridge-lab", "weighbridge-record", "causeway-os"]),
     (
         "cli",
@@ -74,6 +76,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "weighbridge-dbus-replay",
             "weighbridge-explain",
             "weighbridge-guest",
+            "weighbridge-guest-plugin",
             "weighbridge-import",
             "weighbridge-lab",
             "weighbridge-observe",

@@ -1,7 +1,7 @@
 //! One boot of a guest: from the start of the emulator to its answer. Nothing is left afterwards, however it ends.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,6 +38,8 @@ pub enum Ended {
         up: Duration,
         /// From the start to the record.
         answer: Duration,
+        /// What the machine's plugin wrote; nothing where it has none.
+        counts: Vec<u8>,
     },
     /// By the user.
     Interrupted,
@@ -57,10 +59,12 @@ pub fn boot(
     let cannot = |what: &str, error: std::io::Error| Error::new(format!("cannot {what}: {error}"));
     let began = Instant::now();
     let image = memory_file(image).map_err(|error| cannot("keep the initramfs in memory", error))?;
+    let counts = memory_file(&[]).map_err(|error| cannot("make a file in memory", error))?;
+    let to_counts = counts.try_clone().map_err(|error| cannot("duplicate a descriptor", error))?;
     let pipe =
         || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot("make a pipe", error.into()));
     let ((console, to_console), (answer, to_answer), (said, to_said)) = (pipe()?, pipe()?, pipe()?);
-    // The emulator's descriptors are 3, 4, 5 in this order: `qemu::CONSOLE_FD` and those after it.
+    // The emulator's descriptors are 3, 4, 5, 6 in this order: `qemu::CONSOLE_FD` and those after it.
     let spawn = machine
         .arguments()
         .into_iter()
@@ -68,6 +72,7 @@ pub fn boot(
         .fd(to_console)
         .fd(to_answer)
         .fd(image)
+        .fd(to_counts)
         .stderr(Stderr::Fd(to_said))
         .dies_with_parent();
     // Dropped, it is killed and waited for.
@@ -80,6 +85,7 @@ pub fn boot(
         is_kvm: machine.accel == Accel::Kvm,
         up: None,
         pipes: [console, answer, said].map(File::from),
+        counts: File::from(counts),
     };
     let ended = guest.follow(&child, began, limits, stop);
     ended.map_err(|why| {
@@ -109,6 +115,8 @@ struct Guest {
     up: Option<Duration>,
     /// From the console, the answering port, the emulator.
     pipes: [File; 3],
+    /// What a plugin writes to.
+    counts: File,
 }
 
 impl Guest {
@@ -153,7 +161,8 @@ impl Guest {
                     1 => match self.reader.push(&bytes[..read])? {
                         Some(Answer::Record(bytes)) => {
                             let answer = began.elapsed();
-                            return Ok(Ended::Record { bytes, up: self.up.unwrap_or(answer), answer });
+                            let up = self.up.unwrap_or(answer);
+                            return Ok(Ended::Record { bytes, up, answer, counts: self.counts()? });
                         }
                         Some(Answer::Failed(why)) => {
                             return Err(format!("gave no record: {why}{}", self.because()));
@@ -167,6 +176,17 @@ impl Guest {
                 }
             }
         }
+    }
+
+    /// What the plugin has written: all, because the guest marks the end before it answers.
+    fn counts(&mut self) -> Result<Vec<u8>, String> {
+        let mut counts = Vec::new();
+        // An emulator that does not open the file anew shares the position in it.
+        self.counts
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.counts.read_to_end(&mut counts))
+            .map_err(|error| format!("counted into a file that cannot be read: {error}"))?;
+        Ok(counts)
     }
 
     /// The console's own word, where it has one, behind another reason.

@@ -16,6 +16,9 @@ pub struct Job {
     pub modules: Vec<Module>,
     /// Arguments of this program for the command that measures; it writes its record to the file [`RECORD`].
     pub command: Vec<String>,
+    /// Are the names of the kernel's functions wanted behind the record, and is the end of all windows to be marked?
+    #[serde(default)]
+    pub functions: bool,
 }
 
 /// The record of the command, in the guest.

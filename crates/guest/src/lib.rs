@@ -17,6 +17,7 @@
 //! | `kernel_bench.rs` | the tests of our kernel module, run in a guest |
 //! | `net_bench.rs`, `pktgen.rs` | packets through a veth pair into a drop, an accept, a forward, in a guest |
 //! | `counted.rs` | lines of a record in instructions |
+//! | `plugin.rs`, `symbols.rs`, `functions.rs` | instructions by function: what counts them, names of addresses, both together |
 
 #![cfg_attr(test, allow(clippy::print_stderr, reason = "a test says there why it is skipped"))]
 
@@ -28,6 +29,7 @@ pub mod console;
 pub mod counted;
 mod debian;
 mod error;
+pub mod functions;
 pub mod init;
 pub mod job;
 pub mod kernel;
@@ -36,8 +38,10 @@ pub mod module_sizes;
 pub mod modules;
 pub mod net_bench;
 mod pktgen;
+pub mod plugin;
 pub mod port;
 pub mod program;
 pub mod qemu;
+pub mod symbols;
 
 pub use error::Error;

@@ -43,6 +43,8 @@ pub struct Machine {
     pub memory_mib: u32,
     /// What runs its instructions.
     pub accel: Accel,
+    /// What counts them by function, where that is wanted; see [`plugin::find`](crate::plugin::find).
+    pub plugin: Option<PathBuf>,
 }
 
 /// The emulator, found as a shell finds it.
@@ -63,12 +65,18 @@ pub const CONSOLE_FD: i32 = 3;
 pub const ANSWER_FD: i32 = 4;
 /// See [`CONSOLE_FD`].
 pub const IMAGE_FD: i32 = 5;
+/// The file for what the plugin counts, where there is one.
+pub const COUNTS_FD: i32 = 6;
 
 impl Machine {
     /// The kernel's whole command line. A kernel that panics restarts at once, which ends the emulator.
     pub fn command_line(&self) -> String {
-        let own = "console=ttyS0 loglevel=4 panic=-1";
-        if self.append.is_empty() { own.into() } else { format!("{own} {}", self.append) }
+        let mut line = String::from("console=ttyS0 loglevel=4 panic=-1");
+        if self.plugin.is_some() {
+            // Every process has its programs at the same addresses, so that those of one tell those of all.
+            line += " norandmaps";
+        }
+        if self.append.is_empty() { line } else { format!("{line} {}", self.append) }
     }
 
     /// The arguments of the emulator: no disk, no network, no screen, two serial ports.
@@ -93,6 +101,11 @@ impl Machine {
         for (id, fd) in [("console", CONSOLE_FD), ("answer", ANSWER_FD)] {
             add("-chardev", format!("file,id={id},path=/proc/self/fd/{fd}"));
             add("-serial", format!("chardev:{id}"));
+        }
+        if let Some(plugin) = &self.plugin {
+            // A comma in a value is written twice.
+            let plugin = plugin.display().to_string().replace(',', ",,");
+            add("-plugin", format!("file={plugin},out=/proc/self/fd/{COUNTS_FD}"));
         }
         add("-kernel", self.kernel.image.display().to_string());
         add("-initrd", format!("/proc/self/fd/{IMAGE_FD}"));
@@ -121,10 +134,15 @@ mod tests {
             cpus: 2,
             memory_mib: 64,
             accel,
+            plugin: None,
         };
         let of = |accel| machine(accel).arguments().join(" ");
         assert!(of(Accel::Icount).contains("-accel tcg -icount shift=0,sleep=off -smp 2 -m 64"));
         assert!(!of(Accel::Tcg).contains("icount") && of(Accel::Kvm).contains("-accel kvm -cpu host"));
         assert!(of(Accel::Tcg).ends_with("-append console=ttyS0 loglevel=4 panic=-1 quiet"));
+        let with = Machine { plugin: Some("/a,b.so".into()), ..machine(Accel::Icount) };
+        let with = with.arguments().join(" ");
+        assert!(with.contains("-plugin file=/a,,b.so,out=/proc/self/fd/6 -kernel"), "{with}");
+        assert!(with.ends_with("panic=-1 norandmaps quiet"), "{with}");
     }
 }

@@ -71,7 +71,7 @@ fn machine() -> Machine {
         config: None,
         vmlinux: None,
     };
-    Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount }
+    Machine { kernel, append: String::new(), cpus: 1, memory_mib: 64, accel: Accel::Icount, plugin: None }
 }
 
 fn why(ended: Result<Ended, Error>) -> String {
@@ -87,7 +87,7 @@ fn a_record_arrives_whole_and_the_emulator_is_ended() {
     sent.extend(port::write(&Answer::Record(record.clone())));
     emulator.file("answer", &sent);
     match emulator.boot(LONG).unwrap() {
-        Ended::Record { bytes, up, answer } => {
+        Ended::Record { bytes, up, answer, .. } => {
             assert_eq!(bytes, record);
             assert!(up <= answer);
         }

@@ -25,5 +25,6 @@ pub mod sched;
 pub mod socket;
 pub mod topology;
 pub mod tracefs;
+pub mod window_marks;
 
 pub use error::{Error, Result};

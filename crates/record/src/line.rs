@@ -7,6 +7,7 @@ use crate::check::Check;
 use crate::compare::{CaseVerdict, Claims, ComparedSet};
 use crate::contest::{Contest, Findings};
 use crate::explain::{ExplainedSet, Explanation, Price};
+use crate::functions::{Functions, FunctionsCompared};
 use crate::header::Header;
 use crate::hub::Hub;
 use crate::observation::{Difference, Observation, Profile};
@@ -63,6 +64,10 @@ pub enum Line {
     Difference(Box<Difference>),
     /// When each thing happens in an operation.
     Timeline(Box<Timeline>),
+    /// The instructions of an operation by function, counted in a guest.
+    Functions(Box<Functions>),
+    /// The functions of two cases, or of a case on two kernels, compared.
+    FunctionsCompared(Box<FunctionsCompared>),
     /// A case that could not be measured, or a run of it, and why.
     Skipped(Skipped),
     /// The last line.
@@ -291,6 +296,7 @@ mod tests {
         lines.extend(crate::explain::tests::full_lines(&case));
         lines.extend(crate::observation::tests::full_lines(&case));
         lines.extend(crate::timeline::tests::full_lines());
+        lines.extend(crate::functions::tests::full_lines(&case));
         lines
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A box with less than this share of all samples is not drawn.
 const LEAST_SHARE: f64 = 0.005;
 /// What marks a function of the kernel in a folded stack.
-const IN_KERNEL: &str = "_[k]";
+pub const IN_KERNEL: &str = "_[k]";
 
 /// All boxes, from the left to the right and from the bottom upwards.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,8 +14,30 @@ pub struct Flame {
     pub boxes: Vec<FlameBox>,
     /// Samples of all of them.
     pub samples: u64,
+    /// What a sample is.
+    pub unit: FlameUnit,
     /// Rows.
     pub rows: usize,
+}
+
+/// What the widths of boxes count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlameUnit {
+    /// Samples of a profile.
+    #[default]
+    Samples,
+    /// Counted instructions.
+    Instructions,
+}
+
+impl FlameUnit {
+    /// The word for several.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlameUnit::Samples => "samples",
+            FlameUnit::Instructions => "instructions",
+        }
+    }
 }
 
 /// A function, below it its caller; in the lowest row a role.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Explanation, Findings,
-    Header, Hub, Line, Observation, Price, Profile, Ratio, Skipped, Summary,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Explanation, Findings, Functions,
+    FunctionsCompared, Header, Hub, Line, Observation, Price, Profile, Ratio, Skipped, Summary,
 };
 
 use crate::model::{Report, Source, Sourced};
@@ -38,6 +38,10 @@ struct Document<'a> {
     profiles: Vec<Out<'a, Profile>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     differences: Vec<Out<'a, Difference>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    functions: Vec<Out<'a, Functions>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    functions_compared: Vec<Out<'a, FunctionsCompared>>,
     skipped: Vec<Out<'a, Skipped>>,
 }
 
@@ -96,6 +100,8 @@ pub fn json(report: &Report) -> String {
         observations: report.observations.iter().map(out).collect(),
         profiles: report.profiles.iter().map(out).collect(),
         differences: report.differences.iter().map(out).collect(),
+        functions: report.functions.iter().map(out).collect(),
+        functions_compared: report.functions_compared.iter().map(out).collect(),
         skipped: report.skipped.iter().map(out).collect(),
     };
     let text = serde_json::to_string_pretty(&document);

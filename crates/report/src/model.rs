@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation,
-    Findings, Header, Hub, Line, Observation, Price, Problem, Profile, Published, Ratio, Reading, Run,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation, Findings,
+    Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Problem, Profile, Published, Ratio, Reading, Run,
     Skipped, StoppedBy, Summary, Timeline, derive,
 };
 
@@ -56,6 +56,10 @@ pub struct Report {
     pub differences: Vec<Sourced<Difference>>,
     /// When each thing happens in an operation.
     pub timelines: Vec<Sourced<Timeline>>,
+    /// Instructions by function, counted in guests.
+    pub functions: Vec<Sourced<Functions>>,
+    /// The functions of two cases or kernels compared.
+    pub functions_compared: Vec<Sourced<FunctionsCompared>>,
     /// What gave no number.
     pub skipped: Vec<Sourced<Skipped>>,
 }
@@ -277,6 +281,10 @@ impl Report {
                 Line::Observation(what) => self.observations.push(Sourced { source, what: *what }),
                 Line::Profile(what) => self.profiles.push(Sourced { source, what: *what }),
                 Line::Difference(what) => self.differences.push(Sourced { source, what: *what }),
+                Line::Functions(what) => self.functions.push(Sourced { source, what: *what }),
+                Line::FunctionsCompared(what) => {
+                    self.functions_compared.push(Sourced { source, what: *what });
+                }
                 Line::End(end) => from.end = Some(end),
             }
         }

@@ -9,7 +9,7 @@ use weighbridge_guest::job::{self, Job};
 use weighbridge_guest::kernel::Kernel;
 use weighbridge_guest::program;
 use weighbridge_guest::qemu::{self, Accel, Machine};
-use weighbridge_record::Line;
+use weighbridge_record::{Functions, Line};
 
 use crate::emulator::Emulator;
 use crate::{files, folder, valid_record, weighbridge};
@@ -265,7 +265,14 @@ fn a_module_is_loaded_and_measured() {
     let job = Job { command, ..Job::default() };
     let program = Path::new(env!("CARGO_BIN_EXE_weighbridge"));
     let image = program::image(program, &job, std::slice::from_ref(&module)).unwrap();
-    let machine = Machine { kernel, append: String::new(), cpus: 1, memory_mib: 1024, accel: Accel::Icount };
+    let machine = Machine {
+        kernel,
+        append: String::new(),
+        cpus: 1,
+        memory_mib: 1024,
+        accel: Accel::Icount,
+        plugin: None,
+    };
     let limits = Limits::new(Accel::Icount, Duration::from_secs(600));
     let (stop, _open) = std::io::pipe().unwrap();
     match boot(&qemu::find().unwrap(), &machine, &image, limits, stop.as_fd()).unwrap() {
@@ -299,4 +306,95 @@ fn kernel() -> Option<PathBuf> {
 fn is_image(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"))
         && path.metadata().is_ok()
+}
+
+#[test]
+fn what_cannot_be_explained_is_told_before_a_boot() {
+    let folder = folder();
+    let emulator = Emulator::that(folder.path(), "echo Linux >&3");
+    let said = |args: &[&str], plugin: Option<&str>| {
+        let command =
+            weighbridge(folder.path()).args(["guest", "explain"]).args(args).env("PATH", &emulator.path);
+        let command = match plugin {
+            Some(plugin) => command.env("WEIGHBRIDGE_GUEST_PLUGIN", plugin),
+            None => command,
+        };
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let kernel = &emulator.kernel[..];
+    let pipe = "roundtrip/pipe/1/same-cpu";
+    for (args, plugin, words) in [
+        (
+            &["--kernel", kernel, "roundtrip/*/1/same-cpu"][..],
+            None,
+            "cases, and one is explained in one boot",
+        ),
+        (&["--kernel", kernel, "--cpus", "2", pipe], None, "on one CPU and with --accel icount"),
+        (&["--kernel", kernel, "--accel", "tcg", pipe], None, "on one CPU and with --accel icount"),
+        (&["--kernel", kernel, pipe], Some("/nothing.so"), "WEIGHBRIDGE_GUEST_PLUGIN names `/nothing.so`"),
+        (&["--a", kernel, "--b", ",append=x", pipe, pipe], None, "two kernels are compared by one case"),
+        (&["--kernel", kernel, "--folded", "emulator/pid/x", pipe], None, "name another file"),
+        (&[pipe], None, "--kernel"),
+    ] {
+        let stderr = said(args, plugin);
+        assert!(stderr.contains(words), "{args:?}: {stderr}");
+    }
+    assert_eq!(files(folder.path()), ["emulator"], "nothing is left behind");
+}
+
+#[test]
+fn functions_of_a_guest_add_up_to_what_the_benchmark_measures() {
+    let Some(kernel) = kernel() else { return };
+    let folder = folder();
+    let output = weighbridge(folder.path())
+        .args(["guest", "explain", "--runs", "1", "--out", "r.jsonl", "--folded", "f", "--html", "r.html"])
+        .args(["--deadline", "20m", "--kernel"])
+        .arg(&kernel)
+        .args(["roundtrip/pipe/1/same-cpu", "roundtrip/unix-stream/1/same-cpu"])
+        .output()
+        .unwrap();
+    let (stdout, stderr) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+    assert!(output.status.success(), "{stderr}");
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let functions: Vec<&Functions> = lines
+        .iter()
+        .filter_map(|line| match line {
+            Line::Functions(functions) => Some(&**functions),
+            _ => None,
+        })
+        .collect();
+    let [pipe, unix] = functions[..] else { panic!("not one line for each case: {stderr}") };
+    let calls = |of: &Functions, name: &str| {
+        let found = of.functions.iter().find(|of| of.function == name);
+        found.and_then(|of| of.calls).unwrap_or_default()
+    };
+    for of in [pipe, unix] {
+        assert!(of.operations > 100 && of.windows > of.left_out, "{} in {}", of.operations, of.windows);
+        assert!(of.remainder().abs() < of.measured * 0.02, "{} and {}", of.counted, of.measured);
+        for sum in [
+            of.functions.iter().map(|of| of.instructions).sum::<f64>(),
+            of.stacks.iter().map(|of| of.instructions).sum::<f64>(),
+        ] {
+            assert!((sum / of.counted - 1.0).abs() < 1e-9, "{sum} and {}", of.counted);
+        }
+        // Two processes, each of which reads, writes and gives up the CPU once. A timer may have its turn too.
+        for (name, times) in [("ksys_read", 2.0), ("ksys_write", 2.0), ("__switch_to", 2.0)] {
+            assert!((calls(of, name) - times).abs() < 0.1, "{name}: {}", calls(of, name));
+        }
+        assert!(of.functions.iter().any(|of| of.function == "user: weighbridge"), "user mode has a row");
+    }
+    assert!((calls(pipe, "pipe_write") - 2.0).abs() < 0.1 && calls(unix, "pipe_write") < 0.1);
+    // Below the entry of the kernel, through a switch to the other process and back.
+    let reads = "do_syscall_64;ksys_read;vfs_read;pipe_read;schedule;__schedule";
+    for (file, path) in [("f", reads), ("f.b", "ksys_write;vfs_write;sock_write_iter")] {
+        let folded = std::fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(folded.lines().any(|line| line.contains(path)), "no {path} in {file}");
+    }
+    let grew = |line: &Line| matches!(line, Line::FunctionsCompared(of) if of.functions.iter().any(|of| of.function == "unix_stream_sendmsg" && of.difference > 100.0));
+    assert!(lines.iter().any(grew), "{stdout}");
+    assert!(stdout.contains("unix_stream_sendmsg") && stdout.contains("remainder"), "{stdout}");
+    let page = std::fs::read_to_string(folder.path().join("r.html")).unwrap();
+    assert_eq!(page.matches("<svg class=\"flame\"").count(), 2, "a flame graph for each case");
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use causeway_os::counters::ThreadCounters;
+use causeway_os::window_marks;
 
 use super::warm_up::{Discarded, warm_up};
 use super::{Batch, Ctx, Noted, Tally};
@@ -79,7 +80,13 @@ impl Ctx<'_> {
             let batch = Batch { first, ops };
             let before = ThreadCounters::read();
             let start_ns = self.now_ns();
+            if timed {
+                window_marks::window_begins();
+            }
             let (tally, elapsed_ns) = self.sample(|| work(batch))?;
+            if timed {
+                window_marks::window_ends();
+            }
             let spent = ThreadCounters::read().since(&before);
             plan.learn(ops, elapsed_ns);
             check(batch, tally, expect(batch))?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::flame::{Flame, FlameBox};
+use crate::flame::{Flame, FlameBox, FlameUnit};
 use crate::html::escape::escaped;
 use crate::units::significant;
 
@@ -21,22 +21,23 @@ pub fn flame(title: &str, flame: &Flame) -> String {
          aria-label=\"Flame graph: {title}\">\n"
     );
     for of in &flame.boxes {
-        out.push_str(&drawn(of, height));
+        out.push_str(&drawn(of, flame.unit, height));
     }
     out.push_str("</svg></div>\n</figure>\n");
     out
 }
 
-fn drawn(of: &FlameBox, height: f64) -> String {
+fn drawn(of: &FlameBox, unit: FlameUnit, height: f64) -> String {
     let (left, width) = (of.left * WIDTH, of.width * WIDTH);
     let top = height - (of.row + 1) as f64 * ROW;
     let place = if of.in_kernel { ", kernel" } else { "" };
     let mut out = format!(
-        "<g><title>{}{place}: {} % ({} samples)</title><rect x=\"{left:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" \
+        "<g><title>{}{place}: {} % ({} {})</title><rect x=\"{left:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" \
          fill=\"{}\"/>",
         escaped(&of.name),
         significant(of.width * 100.0),
         of.samples,
+        unit.name(),
         (width - 0.5).max(0.5),
         ROW - 1.0,
         colour(of)

@@ -8,6 +8,7 @@ mod distribution;
 mod explain;
 mod figures;
 mod findings;
+mod functions;
 mod imported;
 mod legend;
 mod machine;
@@ -47,6 +48,8 @@ pub fn document(report: &Report) -> Document {
     let mut sections: Vec<Section> = machine::section(report).into_iter().collect();
     if report.is_compared {
         sections.extend(baseline::section(report));
+    } else if !report.functions_compared.is_empty() {
+        sections.extend(functions::sections(report));
     } else if report.cases.is_empty() && is_explained(report) {
         sections.extend(explain::sections(report));
         sections.extend(observation::section(report));
@@ -67,6 +70,7 @@ pub fn document(report: &Report) -> Document {
             sections.extend(figures::sections(&cx));
             sections.extend(legend::section(&cx));
         }
+        sections.extend(functions::sections(report));
         sections.extend(baseline::section(report));
         sections.extend(scaling::section(&cx));
         sections.extend(distribution::section(report));

@@ -68,12 +68,12 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
 
 /// One side, as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Side {
-    kernel: String,
+pub(super) struct Side {
+    pub kernel: String,
     /// Modules of this side only.
-    modules: Vec<PathBuf>,
+    pub modules: Vec<PathBuf>,
     /// What is added to the kernel's command line.
-    append: String,
+    pub append: String,
 }
 
 impl Side {
@@ -85,7 +85,7 @@ impl Side {
         Side { kernel: kernel.into(), modules: parts.map(PathBuf::from).collect(), append: append.into() }
     }
 
-    fn label(&self) -> String {
+    pub fn label(&self) -> String {
         let modules = self.modules.iter().map(|path| format!("module={}", path.display()));
         let append = (!self.append.is_empty()).then(|| self.append.clone());
         std::iter::once(self.kernel.clone()).chain(modules).chain(append).collect::<Vec<_>>().join(" ")
@@ -93,7 +93,7 @@ impl Side {
 }
 
 /// Both sides. One that names no kernel has that of the other.
-fn sides(a: &str, b: &str) -> Result<[Side; 2], Failure> {
+pub(super) fn sides(a: &str, b: &str) -> Result<[Side; 2], Failure> {
     let [mut a, mut b] = [a, b].map(Side::read);
     match (a.kernel.is_empty(), b.kernel.is_empty()) {
         (true, true) => {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use weighbridge_guest::boot::kvm_is_offered;
 use weighbridge_guest::kernel::Kernel;
-use weighbridge_guest::qemu;
+use weighbridge_guest::{plugin, qemu};
 
 use crate::{Exit, Failure, output};
 
@@ -44,6 +44,9 @@ fn needs() -> Vec<Need> {
     });
     let why =
         |error: weighbridge_guest::Error| format!("{error}; `apt-get download` brings a kernel's package");
+    let plugin = plugin::find()
+        .map(|plugin| format!("counts by function: {}", plugin.display()))
+        .map_err(|error| error.to_string());
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let headers = format!("/lib/modules/{release}/build");
     let headers = match Path::new(&headers).is_dir() {
@@ -55,6 +58,7 @@ fn needs() -> Vec<Need> {
     vec![
         need("architecture", true, emulated),
         need("emulator", true, emulator()),
+        need("plugin", false, plugin),
         need("host's kernel", false, kernel.map_err(why)),
         need(
             "dpkg-deb",

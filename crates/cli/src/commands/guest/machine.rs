@@ -6,10 +6,12 @@ use std::sync::OnceLock;
 
 use weighbridge_guest::boot::{Ended, Limits, boot, kvm_is_offered};
 use weighbridge_guest::counted::in_instructions;
+use weighbridge_guest::functions::by_function;
 use weighbridge_guest::job::{self, Job, Module};
 use weighbridge_guest::kernel::Kernel;
 use weighbridge_guest::qemu::{self, Accel, Machine};
-use weighbridge_guest::{Error, modules, program};
+use weighbridge_guest::symbols::Symbols;
+use weighbridge_guest::{Error, modules, plugin, program};
 use weighbridge_record::Line;
 
 use crate::args;
@@ -27,6 +29,8 @@ pub struct Guest<'a> {
     pub args: &'a guest_args::Machine,
     qemu: PathBuf,
     modules: Vec<PathBuf>,
+    /// What counts instructions by function, where that is wanted.
+    plugin: Option<PathBuf>,
 }
 
 /// What the user should know of a machine before it is booted.
@@ -63,13 +67,28 @@ impl<'a> Guest<'a> {
         let found = || -> Result<Guest<'a>, Error> {
             let qemu = qemu::find()?;
             let kernel = Kernel::find(kernel, &unpacked_packages()?)?;
-            let mut guest = Guest { kernel, append: append.into(), args, qemu, modules: Vec::new() };
+            let mut guest =
+                Guest { kernel, append: append.into(), args, qemu, modules: Vec::new(), plugin: None };
             for path in &args.module {
                 guest.add_modules_at(path)?;
             }
             Ok(guest)
         };
         found().map_err(|error| super::failure(&error))
+    }
+
+    /// From now on boots count instructions by function: the record has a line of them behind those of its one case.
+    ///
+    /// # Errors
+    /// The plugin of the emulator that does it is not there, or the machine is one in which it cannot.
+    pub fn count_functions(&mut self) -> Result<(), Error> {
+        if self.args.cpus != 1 || self.args.accel.choices() != [Accel::Icount] {
+            return Err(Error::new(
+                "instructions are counted by function on one CPU and with --accel icount, which are the defaults",
+            ));
+        }
+        self.plugin = Some(plugin::find()?);
+        Ok(())
     }
 
     /// Gives the guest a module file, or those of a folder.
@@ -126,7 +145,8 @@ impl<'a> Guest<'a> {
     ) -> Result<Option<Measured>, Failure> {
         let modules =
             self.modules.iter().map(|path| Module { path: job::module_path(path), ..Module::default() });
-        let job = Job { modules: modules.collect(), command: command.to_vec() };
+        let job =
+            Job { modules: modules.collect(), command: command.to_vec(), functions: self.plugin.is_some() };
         let image = program::image(Path::new(super::super::THIS_PROGRAM), &job, &self.modules)
             .map_err(|error| super::failure(&error))?;
         let choices = self.args.accel.choices();
@@ -170,17 +190,27 @@ impl<'a> Guest<'a> {
             cpus: self.args.cpus,
             memory_mib: self.args.memory,
             accel,
+            plugin: self.plugin.clone(),
         };
         let limits = Limits::new(accel, self.args.deadline);
-        let (bytes, up, answer) = match boot(&self.qemu, &machine, image, limits, stop)? {
+        let (bytes, up, answer, counts) = match boot(&self.qemu, &machine, image, limits, stop)? {
             Ended::Interrupted => return Ok(None),
-            Ended::Record { bytes, up, answer } => (bytes, up, answer),
+            Ended::Record { bytes, up, answer, counts } => (bytes, up, answer, counts),
         };
-        let lines = read(&bytes)?;
-        let lines = match accel {
+        let (record, symbols) = match &self.plugin {
+            Some(_) => Symbols::split(&bytes).map(|(record, symbols)| (record, Some(symbols)))?,
+            None => (&bytes[..], None),
+        };
+        let lines = read(record)?;
+        let mut lines = match accel {
             Accel::Icount => in_instructions(lines),
             Accel::Tcg | Accel::Kvm => lines,
         };
+        if let Some(symbols) = symbols {
+            let functions = by_function(&lines, &counts, &symbols)?;
+            let end = lines.iter().position(|line| matches!(line, Line::End(_))).unwrap_or(lines.len());
+            lines.insert(end, Line::Functions(Box::new(functions)));
+        }
         let mut measured = Measured { lines, accel, seconds: [up, answer].map(|time| time.as_secs_f64()) };
         self.complete(&mut measured);
         Ok(Some(measured))

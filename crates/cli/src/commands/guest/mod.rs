@@ -3,6 +3,7 @@
 mod code_size;
 mod compare;
 mod doctor;
+mod explain;
 mod machine;
 mod patch_report;
 mod run;
@@ -16,6 +17,7 @@ pub fn guest(args: &Guest) -> Result<Exit, Failure> {
     match &args.command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::compare(args),
+        Command::Explain(args) => explain::explain(args),
         Command::Suite(args) => suite::suite(args),
         Command::Doctor => doctor::doctor(),
     }

@@ -62,7 +62,8 @@ pub fn measure(
     keep(measured.lines, output)
 }
 
-fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
+/// How long a boot took.
+pub fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
     let [up, answer] = measured.seconds;
     format!("kernel {}: up after {up:.1} s, measured after {answer:.1} s", guest.kernel.release())
 }

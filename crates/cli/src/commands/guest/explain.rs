@@ -1,0 +1,174 @@
+//! `weighbridge guest explain`: which functions of the kernel execute the instructions of an operation; of two cases or two kernels, in which
+//! they differ.
+
+use std::path::{Path, PathBuf};
+
+use weighbridge_lab::interrupt::Interrupt;
+use weighbridge_record::{CaseId, Functions, FunctionsCompared, Line, Reading};
+use weighbridge_report::{self as report, Report};
+
+use super::machine::{self, Guest};
+use super::{compare, run};
+use crate::args::PROFILE;
+use crate::commands::report::write_new;
+use crate::destination::Destination;
+use crate::guest_args::Explain;
+use crate::{Exit, Failure, output};
+
+/// Boots once for each side, and prints what its functions executed.
+pub fn explain(args: &Explain) -> Result<Exit, Failure> {
+    // Before anything may start a thread, so that no thread has these signals open.
+    let interrupt =
+        Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
+    let sides = sides(args)?;
+    Destination::check(args.out.as_deref())?;
+    let folded: Vec<PathBuf> = match &args.folded {
+        Some(file) => [file.clone(), of_b(file)].into_iter().take(sides.len()).collect(),
+        None => Vec::new(),
+    };
+    folded.iter().chain(&args.html).try_for_each(|file| check(file))?;
+    if PROFILE == "debug" {
+        output::warn(
+            "this is a debug build: the instructions of the kernel are those of any build, and those in user mode mean nothing; build with --release",
+        );
+    }
+    let mut boots = Vec::new();
+    for side in &sides {
+        let Some(measured) = side.guest.boot(&side.command, machine::record, interrupt.fd())? else {
+            output::say("interrupted: the guest was ended, and there is no record");
+            return Ok(Exit::Interrupted);
+        };
+        if !args.quiet {
+            output::say(&format!("{}: {}", side.label, run::timing(&side.guest, &measured)));
+        }
+        boots.push(measured.lines);
+    }
+    let (lines, functions) = match <[_; 2]>::try_from(boots) {
+        Ok(boots) => compared(boots, &sides)?,
+        Err(mut boots) => {
+            let lines = boots.pop().expect("a boot of each side");
+            let functions = functions(&lines)?.clone();
+            (lines, vec![functions])
+        }
+    };
+    let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
+    // What was measured is shown, also where it cannot be kept.
+    output::print(super::super::run::rendered(&shown, args.format))?;
+    run::write(&lines, args.out.as_deref(), args.quiet)?;
+    for (file, of) in folded.iter().zip(&functions) {
+        write(file, of.folded().as_bytes())?;
+    }
+    if let Some(page) = &args.html {
+        write(page, report::html(&shown).as_bytes())?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// What is booted, with what it measures.
+struct Side<'a> {
+    guest: Guest<'a>,
+    command: Vec<String>,
+    /// In what it differs from the other.
+    label: String,
+    /// Is it the kernel in which they differ?
+    is_kernel: bool,
+}
+
+/// One side; or two, which differ in the case or in the kernel.
+fn sides(args: &Explain) -> Result<Vec<Side<'_>>, Failure> {
+    let guest = |kernel: &str, append: &str, modules: &[PathBuf]| -> Result<Guest<'_>, Failure> {
+        let mut guest = Guest::new(kernel, append, &args.machine)?;
+        let ready = modules.iter().try_for_each(|module| guest.add_modules_at(module));
+        ready.and_then(|()| guest.count_functions()).map_err(|error| super::failure(&error))?;
+        Ok(guest)
+    };
+    match (&args.a, &args.b, &args.cases[..]) {
+        (Some(_), Some(_), [_, _]) => {
+            Err(Failure::new("two kernels are compared by one case, and two cases on one kernel"))
+        }
+        (Some(a), Some(b), [case]) => {
+            let both = compare::sides(a, b)?.map(|of| {
+                let label = of.label();
+                let guest = guest(&of.kernel, &of.append, &of.modules)?;
+                Ok(Side { guest, command: command(case, args)?, label, is_kernel: true })
+            });
+            both.into_iter().collect()
+        }
+        _ => {
+            let kernel = args.kernel.as_deref().unwrap_or_default();
+            args.cases
+                .iter()
+                .map(|case| {
+                    let guest = guest(kernel, &args.append, &[])?;
+                    Ok(Side { guest, command: command(case, args)?, label: case.clone(), is_kernel: false })
+                })
+                .collect()
+        }
+    }
+}
+
+/// The command that measures one case in a guest.
+fn command(case: &str, args: &Explain) -> Result<Vec<String>, Failure> {
+    let command = run::command(&[case.to_owned()], args.machine.cpus, args.runs)?;
+    match command.iter().rev().take_while(|word| word.parse::<CaseId>().is_ok()).count() {
+        1 => Ok(command),
+        cases => Err(Failure::new(format!(
+            "`{case}` means {cases} cases, and one is explained in one boot; write it as roundtrip/pipe/1/same-cpu, and `weighbridge plan` lists those \
+             that there are"
+        ))),
+    }
+}
+
+/// The lines of a comparison, and the functions of both sides.
+fn compared(boots: [Vec<Line>; 2], sides: &[Side<'_>]) -> Result<(Vec<Line>, Vec<Functions>), Failure> {
+    let mut both = Vec::new();
+    for (lines, side) in boots.iter().zip(sides) {
+        let of = functions(lines)?.clone();
+        both.push(Functions { kernel: side.is_kernel.then(|| side.label.clone()), ..of });
+    }
+    let [a, b] = [0, 1].map(|index| (sides[index].label.as_str(), &both[index]));
+    if a.1.unit != b.1.unit {
+        return Err(Failure::new(format!(
+            "`{}` is measured in {}, and `{}` in {}: their functions cannot be compared",
+            a.0, a.1.unit, b.0, b.1.unit
+        )));
+    }
+    let compared = FunctionsCompared::new([a, b]);
+    let [first, _] = boots;
+    let of_record = |is: fn(&Line) -> bool| first.iter().filter(move |line| is(line)).cloned();
+    let lines = of_record(|line| matches!(line, Line::Header(_)))
+        .chain(both.iter().cloned().map(|of| Line::Functions(Box::new(of))))
+        .chain([Line::FunctionsCompared(Box::new(compared))])
+        .chain(of_record(|line| matches!(line, Line::End(_))))
+        .collect();
+    Ok((lines, both))
+}
+
+fn functions(lines: &[Line]) -> Result<&Functions, Failure> {
+    let found = lines.iter().find_map(|line| match line {
+        Line::Functions(functions) => Some(&**functions),
+        _ => None,
+    });
+    found.ok_or_else(|| Failure::new("the record of the guest has no functions"))
+}
+
+/// Where the call stacks of side B go.
+fn of_b(folded: &Path) -> PathBuf {
+    let mut name = folded.as_os_str().to_owned();
+    name.push(".b");
+    name.into()
+}
+
+/// Can this file be created? It is not there afterwards.
+fn check(file: &Path) -> Result<(), Failure> {
+    write(file, &[])?;
+    std::fs::remove_file(file).map_err(|error| {
+        Failure::new(format!("`{}` was created and cannot be removed: {error}", file.display()))
+    })
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    write_new(file, bytes).map_err(|error| {
+        Failure::new(format!("cannot create `{}`: {error}; name another file", file.display()))
+    })
+}
