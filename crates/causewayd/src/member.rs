@@ -32,7 +32,7 @@ impl MemberId {
 pub struct Identity {
     /// Process, user and group.
     pub credentials: Credentials,
-    /// All groups of the process, where the kernel says them.
+    /// All groups of the process, its first one included, where the kernel says them.
     pub groups: Option<Vec<u32>>,
     /// The label that a security module gave the process.
     pub label: Option<String>,

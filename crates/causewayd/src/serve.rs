@@ -210,7 +210,12 @@ impl Server {
     fn admit(&mut self, socket: OwnedFd) {
         // A client that has gone already has no identity.
         let Ok(credentials) = peer_credentials(&socket) else { return };
-        let groups = peer_groups(&socket).ok().flatten();
+        let groups = peer_groups(&socket).ok().flatten().map(|mut groups| {
+            groups.push(credentials.gid);
+            groups.sort_unstable();
+            groups.dedup();
+            groups
+        });
         let label = peer_security_label(&socket).ok().flatten();
         let Some(id) = self.bus.admit(Identity { credentials, groups, label }) else { return };
         if epoll::add(&self.epoll, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {

@@ -33,6 +33,10 @@ pub use weighbridge_dbus::bus::DRIVER;
 /// The object of the driver.
 pub const DRIVER_PATH: &str = "/org/freedesktop/DBus";
 
+/// What programs and D-Bus's own tests compare the text of the error with, beside its name.
+const CALLEE_GONE: &str = "Message recipient disconnected from message bus without replying";
+const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by message bus)";
+
 /// What is to be done outside of the bus.
 #[derive(Debug)]
 pub enum Action {
@@ -243,7 +247,7 @@ impl Bus {
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
         while let Some(call) = self.calls.expire(now) {
-            self.no_reply(call, "the time in which the bus waits for a reply is over");
+            self.no_reply(call, NO_REPLY_IN_TIME);
         }
         self.expire_starts();
         self.settle();
@@ -328,7 +332,7 @@ impl Bus {
             self.publish_unique(&member.name, Some(id), None);
         }
         for call in self.calls.remove(id) {
-            self.no_reply(call, "the callee has left the bus without replying");
+            self.no_reply(call, CALLEE_GONE);
         }
     }
 
@@ -385,17 +389,18 @@ impl Bus {
         self.settle_names(id);
         self.publish(&Change { name, old: Some(id), new: None });
         for call in self.calls.remove(id) {
-            self.no_reply(call, "the callee has become a monitor and does not reply");
+            self.no_reply(call, CALLEE_GONE);
         }
         let calls = self.quota.held(id, Resource::Calls);
         self.quota.release(id, uid, Resource::Calls, calls);
     }
 
-    /// Charges a member for the names that it has now.
+    /// Charges a member for the names that it has now, its unique name included.
     pub(crate) fn settle_names(&mut self, id: MemberId) {
         let Some(member) = self.members.get(&id) else { return };
         let uid = member.identity.credentials.uid;
-        let (held, has) = (self.quota.held(id, Resource::Names), self.names.of(id).len() as u64);
+        let unique = u64::from(member.stage == Stage::Active);
+        let (held, has) = (self.quota.held(id, Resource::Names), self.names.of(id).len() as u64 + unique);
         self.quota.release(id, uid, Resource::Names, held.saturating_sub(has));
     }
 }

@@ -13,6 +13,8 @@ use crate::message::{LazyArgs, Message};
 use crate::policy::{NamePattern, Passing};
 use crate::quota::Resource;
 
+const DENIED: &str = "the policy of this bus does not let this message pass";
+
 impl Bus {
     /// The member that has a name, of either kind.
     pub(crate) fn resolve(&self, name: &str) -> Option<MemberId> {
@@ -98,7 +100,13 @@ impl Bus {
             self.matches.recipients(letter.header, &|| letter.args.get(), &View(&self.names));
         for id in recipients {
             let is_eavesdropped = letter.header.destination.is_some();
-            if Some(id) == to || !self.may_receive(id, letter, is_eavesdropped) {
+            if Some(id) == to {
+                continue;
+            }
+            if !self.may_receive(id, letter, is_eavesdropped) {
+                if !is_eavesdropped {
+                    self.show_denial(letter);
+                }
                 continue;
             }
             let takes = letter.header.unix_fds == 0 || self.members[&id].takes_descriptors;
@@ -120,6 +128,19 @@ impl Bus {
                 self.end_stalled(id);
             }
         }
+    }
+
+    /// Lets monitors know that a receiver does not get a message because of the policy. Nobody else is told.
+    fn show_denial(&mut self, letter: Letter<'_>) {
+        if self.monitor_count == 0 {
+            return;
+        }
+        let to = letter.from.map_or(DRIVER.into(), MemberId::unique_name);
+        let error = Builder::error(letter.header.serial, error::ACCESS_DENIED).destination(&to);
+        let message = self.made_by_driver(error.body(Body::default().text(DENIED)));
+        let header = message.header();
+        let args = LazyArgs::new(&header, message.bytes());
+        self.capture(Letter { from: None, header: &header, args: &args, message: &message, is_requested_reply: true });
     }
 
     fn end_stalled(&mut self, id: MemberId) {
@@ -170,11 +191,7 @@ impl Bus {
     }
 
     fn send_as_driver(&mut self, to: Option<MemberId>, message: Builder<'_>) {
-        self.serial = self.serial.checked_add(1).unwrap_or(1);
-        let flags = FLAG_NO_REPLY_EXPECTED;
-        let built = message.sender(DRIVER).flags(flags).build(self.serial);
-        let bytes = built.expect("the driver's answers are far below the limit of a message");
-        let message = Rc::new(Message::new(bytes, Descriptors::default()));
+        let message = self.made_by_driver(message);
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
         let is_requested_reply = header.reply_serial.is_some();
@@ -182,13 +199,20 @@ impl Bus {
         self.capture(letter);
         if let Some(to) = to {
             if !self.may_receive(to, letter, false) {
-                return;
+                return self.show_denial(letter);
             }
             if !self.deliver(to, &message) {
                 self.end_stalled(to);
             }
         }
         self.eavesdrop(letter, to);
+    }
+
+    fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
+        self.serial = self.serial.checked_add(1).unwrap_or(1);
+        let built = message.sender(DRIVER).flags(FLAG_NO_REPLY_EXPECTED).build(self.serial);
+        let bytes = built.expect("the driver's answers are far below the limit of a message");
+        Rc::new(Message::new(bytes, Descriptors::default()))
     }
 
     /// Answers a message with an error, unless its sender wants no answer.
@@ -202,8 +226,7 @@ impl Bus {
     /// Says that the policy does not let a message pass. A reply that nobody waits for is dropped.
     pub(crate) fn deny(&mut self, from: MemberId, letter: Letter<'_>) {
         if letter.header.reply_serial.is_none() {
-            let why = "the policy of this bus does not let this message pass";
-            self.refuse(from, letter.header, error::ACCESS_DENIED, why);
+            self.refuse(from, letter.header, error::ACCESS_DENIED, DENIED);
         }
     }
 

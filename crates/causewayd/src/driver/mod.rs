@@ -149,7 +149,9 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     let uid = caller.identity.credentials.uid;
     if method.access != AnyPath && header.path != Some(DRIVER_PATH) {
         let why = format!("{member} is a method of the object {DRIVER_PATH} only");
-        return refused(error::ACCESS_DENIED, why);
+        // Other objects have not got the later interfaces at all.
+        let error = if method.interface == DRIVER { error::ACCESS_DENIED } else { error::UNKNOWN_INTERFACE };
+        return refused(error, why);
     }
     if method.access == Privileged && uid != bus.uid && uid != 0 {
         return refused(error::ACCESS_DENIED, format!("{member} is for the user of this bus"));

@@ -24,6 +24,10 @@ pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
     if all >= bus.config.limits.connections {
         return refused(error::LIMITS_EXCEEDED, format!("there are {all} connections, which is the limit"));
     }
+    // The unique name is one of its names.
+    if !bus.quota.charge(request.from, uid, Resource::Names, 1) {
+        return refused(error::LIMITS_EXCEEDED, "this user has too many names");
+    }
     *bus.members_of_user.entry(uid).or_default() += 1;
     bus.members.get_mut(&request.from).expect("it is there").stage = Stage::Active;
     // The answer comes first: a client learns its name before it is told that it has it.

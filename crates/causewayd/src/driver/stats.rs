@@ -26,7 +26,7 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
         ("ActiveConnections", stages(Stage::Active)),
         ("IncompleteConnections", stages(Stage::New)),
         ("Monitors", stages(Stage::Monitor)),
-        ("BusNames", bus.names.all().count() as u64 + stages(Stage::Active)),
+        ("BusNames", held(Resource::Names)),
         ("MatchRules", held(Resource::Matches)),
         ("OutgoingBytes", held(Resource::Bytes)),
         ("OutgoingFDs", held(Resource::Descriptors)),
@@ -47,7 +47,7 @@ pub fn of_connection(bus: &mut Bus, request: Request<'_>) -> Answer {
         out.entry("UniqueName", "s", |out| out.text(&id.unique_name()));
         for (name, number) in [
             ("MatchRules", held(Resource::Matches)),
-            ("BusNames", held(Resource::Names) + 1),
+            ("BusNames", held(Resource::Names)),
             ("OutgoingBytes", held(Resource::Bytes)),
             ("OutgoingFDs", held(Resource::Descriptors)),
             ("PendingReplies", held(Resource::Calls)),
