@@ -12,6 +12,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("import", "weighbridge-import", &["weighbridge-record", "weighbridge-stats"]),
     ("causeway", "causeway", &["causeway-os"]),
     ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),
+    // Its tests are clients of a bus.
+    ("causewayd", "causewayd", &["weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"]),
     ("lab", "weighbridge-lab", &["causeway", "causeway-os", "weighbridge-record", "weighbridge-stats"]),
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats"]),
     ("dbus", "weighbridge-dbus", &[]),
