@@ -9,7 +9,11 @@ use clap::Parser;
 /// Started with the options of dbus-daemon, it can take its place in a session or in a test. One of --session, --address and
 /// --config-file must be there.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = "Example: causewayd --address unix:path=/run/user/1000/my-bus --print-address")]
+#[command(
+    version,
+    about,
+    after_help = "Example: causewayd --address unix:path=/run/user/1000/my-bus --print-address"
+)]
 pub struct Args {
     /// Serve the bus of a login session, as /usr/share/dbus-1/session.conf says where there is one
     #[arg(long, conflicts_with_all = ["system", "config_file"])]

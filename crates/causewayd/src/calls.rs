@@ -2,7 +2,7 @@
 //!
 //! A reply counts only if its sender was called by its destination with that serial, and no reply came before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
@@ -23,31 +23,29 @@ pub struct Call {
 /// All calls that wait.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// For each callee, its callers with their serials and deadlines. A serial may be used twice: then the call waits for two replies.
-    of_callee: FxHashMap<MemberId, BTreeMap<(MemberId, u32), Vec<Option<Instant>>>>,
-    by_deadline: BTreeMap<(Instant, Call), u32>,
+    /// For each callee, its callers with their serials and deadlines.
+    of_callee: FxHashMap<MemberId, BTreeMap<(MemberId, u32), Option<Instant>>>,
+    by_deadline: BTreeSet<(Instant, Call)>,
     open_of_caller: FxHashMap<MemberId, u32>,
 }
 
 impl Calls {
     /// A call was sent, whose reply may come until `deadline`.
+    ///
+    /// # Panics
+    /// The call is open already: its reply would not say which one it answers.
     pub fn open(&mut self, call: Call, deadline: Option<Instant>) {
         let calls = self.of_callee.entry(call.callee).or_default();
-        calls.entry((call.caller, call.serial)).or_default().push(deadline);
+        let before = calls.insert((call.caller, call.serial), deadline);
+        assert!(before.is_none(), "{call:?} is open already");
         *self.open_of_caller.entry(call.caller).or_default() += 1;
-        if let Some(deadline) = deadline {
-            *self.by_deadline.entry((deadline, call)).or_default() += 1;
-        }
+        self.by_deadline.extend(deadline.map(|deadline| (deadline, call)));
     }
 
     /// A reply has come, or the call has ended in another way. Was it waited for?
     pub fn close(&mut self, call: Call) -> bool {
         let Some(calls) = self.of_callee.get_mut(&call.callee) else { return false };
-        let Some(deadlines) = calls.get_mut(&(call.caller, call.serial)) else { return false };
-        let deadline = deadlines.remove(0);
-        if deadlines.is_empty() {
-            calls.remove(&(call.caller, call.serial));
-        }
+        let Some(deadline) = calls.remove(&(call.caller, call.serial)) else { return false };
         if calls.is_empty() {
             self.of_callee.remove(&call.callee);
         }
@@ -58,9 +56,7 @@ impl Calls {
     /// Is a reply to this call waited for?
     #[must_use]
     pub fn is_open(&self, call: Call) -> bool {
-        self.of_callee
-            .get(&call.callee)
-            .is_some_and(|calls| calls.contains_key(&(call.caller, call.serial)))
+        self.of_callee.get(&call.callee).is_some_and(|calls| calls.contains_key(&(call.caller, call.serial)))
     }
 
     fn forget(&mut self, call: Call, deadline: Option<Instant>) {
@@ -70,13 +66,8 @@ impl Calls {
                 self.open_of_caller.remove(&call.caller);
             }
         }
-        if let Some(key) = deadline.map(|deadline| (deadline, call))
-            && let Some(count) = self.by_deadline.get_mut(&key)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.by_deadline.remove(&key);
-            }
+        if let Some(deadline) = deadline {
+            self.by_deadline.remove(&(deadline, call));
         }
     }
 
@@ -90,12 +81,10 @@ impl Calls {
     pub fn remove(&mut self, member: MemberId) -> Vec<Call> {
         let to_it = self.of_callee.remove(&member).unwrap_or_default();
         let mut unanswered = Vec::new();
-        for ((caller, serial), deadlines) in to_it {
+        for ((caller, serial), deadline) in to_it {
             let call = Call { caller, serial, callee: member };
-            for deadline in deadlines {
-                self.forget(call, deadline);
-                unanswered.push(call);
-            }
+            self.forget(call, deadline);
+            unanswered.push(call);
         }
         if self.open_of(member) > 0 {
             let first = (member, 0);
@@ -104,9 +93,10 @@ impl Calls {
                 .iter()
                 .flat_map(|(callee, calls)| {
                     let own = calls.range(first..).take_while(|((caller, _), _)| *caller == member);
-                    own.flat_map(|((caller, serial), deadlines)| {
-                        let call = Call { caller: *caller, serial: *serial, callee: *callee };
-                        deadlines.iter().map(move |_| call)
+                    own.map(|((caller, serial), _)| Call {
+                        caller: *caller,
+                        serial: *serial,
+                        callee: *callee,
                     })
                 })
                 .collect();
@@ -121,12 +111,12 @@ impl Calls {
     /// When the next call ends without a reply.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.by_deadline.first_key_value().map(|((deadline, _), _)| *deadline)
+        self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
     /// Ends one call whose time is over.
     pub fn expire(&mut self, now: Instant) -> Option<Call> {
-        let (&(deadline, call), _) = self.by_deadline.first_key_value()?;
+        let &(deadline, call) = self.by_deadline.first()?;
         (deadline <= now && self.close(call)).then_some(call)
     }
 }
@@ -147,10 +137,8 @@ mod tests {
         assert!(!calls.close(call(1, 7, 3)) && !calls.close(call(1, 8, 2)) && !calls.close(call(3, 7, 2)));
         assert!(calls.is_open(call(1, 7, 2)) && calls.close(call(1, 7, 2)));
         assert!(!calls.close(call(1, 7, 2)));
-        // A serial that is used twice waits for two replies.
         calls.open(call(1, 7, 2), None);
-        calls.open(call(1, 7, 2), None);
-        assert!(calls.close(call(1, 7, 2)) && calls.close(call(1, 7, 2)) && !calls.close(call(1, 7, 2)));
+        assert!(calls.close(call(1, 7, 2)) && !calls.close(call(1, 7, 2)));
         assert_eq!(calls.open_of(MemberId(1)), 0);
     }
 

@@ -64,7 +64,13 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             incoming_bytes: 127 << 20,
-            per_member: PerMember { bytes: 127 << 20, descriptors: 1024, names: 512, matches: 512, calls: 128 },
+            per_member: PerMember {
+                bytes: 127 << 20,
+                descriptors: 1024,
+                names: 512,
+                matches: 512,
+                calls: 128,
+            },
             message_bytes: 32 << 20,
             message_descriptors: 253,
             connections: 2048,

@@ -14,8 +14,11 @@ use crate::policy_file;
 /// Files that include each other this deep include themselves.
 const MOST_DEPTH: usize = 32;
 /// Where services of the system are.
-const SYSTEM_SERVICE_DIRS: &[&str] =
-    &["/usr/local/share/dbus-1/system-services", "/usr/share/dbus-1/system-services", "/lib/dbus-1/system-services"];
+const SYSTEM_SERVICE_DIRS: &[&str] = &[
+    "/usr/local/share/dbus-1/system-services",
+    "/usr/share/dbus-1/system-services",
+    "/lib/dbus-1/system-services",
+];
 
 /// Why a configuration cannot be used: which file, and what is wrong.
 #[derive(Debug)]
@@ -85,9 +88,13 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
         "pidfile" => config.pid_file = Some(text.into()),
         "servicedir" => config.service_dirs.push(folder().join(text)),
         "standard_session_servicedirs" => config.service_dirs.extend(session_service_dirs()),
-        "standard_system_servicedirs" => config.service_dirs.extend(SYSTEM_SERVICE_DIRS.iter().map(PathBuf::from)),
+        "standard_system_servicedirs" => {
+            config.service_dirs.extend(SYSTEM_SERVICE_DIRS.iter().map(PathBuf::from))
+        }
         "auth" if text == "EXTERNAL" => {}
-        "auth" => config.remarks.push(format!("the mechanism {text} is not offered; clients authenticate with EXTERNAL")),
+        "auth" => config
+            .remarks
+            .push(format!("the mechanism {text} is not offered; clients authenticate with EXTERNAL")),
         "include" => {
             let other = folder().join(text);
             let may_be_missing = node.attribute("ignore_missing") == Some("yes");
@@ -110,7 +117,8 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
         }
         "limit" => {
             let limit = node.attribute("name").ok_or_else(|| "a <limit> has no name".to_owned())?;
-            let value = text.parse().map_err(|_| format!("the limit {limit} is `{text}`, which is no number"))?;
+            let value =
+                text.parse().map_err(|_| format!("the limit {limit} is `{text}`, which is no number"))?;
             if !config.limits.set(limit, value) {
                 config.remarks.push(format!("there is no limit {limit} here"));
             }
@@ -119,7 +127,9 @@ fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -
         "user" => check_user(text)?,
         // A bus that keeps its file mode mask, logs to standard error, and starts services itself does all that these ask for.
         "keep_umask" | "syslog" | "servicehelper" => {}
-        "allow_anonymous" => return Err(Why::Here("anonymous clients are never let in; remove <allow_anonymous>".into())),
+        "allow_anonymous" => {
+            return Err(Why::Here("anonymous clients are never let in; remove <allow_anonymous>".into()));
+        }
         "selinux" | "apparmor" => {
             config.remarks.push(format!("<{name}> is not done: no security module is asked"));
         }
@@ -144,7 +154,8 @@ mod tests {
     fn config(text: &str) -> Result<Config, String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("bus.conf");
-        std::fs::write(folder.path().join("more.conf"), "<busconfig><type>session</type></busconfig>").unwrap();
+        std::fs::write(folder.path().join("more.conf"), "<busconfig><type>session</type></busconfig>")
+            .unwrap();
         std::fs::write(&file, format!("<!DOCTYPE busconfig><busconfig>{text}</busconfig>")).unwrap();
         read(&file).map_err(|bad| bad.why)
     }

@@ -11,8 +11,8 @@ use std::time::Instant;
 use causeway_os::socket::MAX_FDS;
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
 };
 use weighbridge_dbus::wire::{Fault, Header, message_bytes, walk};
 
@@ -52,7 +52,9 @@ impl fmt::Display for End {
             End::Closed => f.write_str("its connection is closed"),
             End::NotAuthenticated(why) | End::Descriptors(why) => f.write_str(why),
             End::Invalid(fault) => write!(f, "it sends what is no message: {fault}"),
-            End::TooMuch => f.write_str("a message that has not arrived whole is above the limit of incoming bytes"),
+            End::TooMuch => {
+                f.write_str("a message that has not arrived whole is above the limit of incoming bytes")
+            }
         }
     }
 }
@@ -131,7 +133,8 @@ impl Connection {
     /// # Errors
     /// The connection must end.
     pub fn read(&mut self, scratch: &mut [u8], guid: &str, now: Instant) -> Result<bool, End> {
-        let missing = message_bytes(self.unread()).map_or(0, |bytes| bytes.saturating_sub(self.unread().len()));
+        let missing =
+            message_bytes(self.unread()).map_or(0, |bytes| bytes.saturating_sub(self.unread().len()));
         if missing > scratch.len() && self.sasl.is_none() {
             let start = self.input.len();
             self.input.resize(start + missing.min(LARGE_READ_BYTES), 0);
@@ -153,7 +156,8 @@ impl Connection {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags);
+        let received =
+            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags);
         for item in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = item {
                 self.arrived.extend(fds);
@@ -282,7 +286,9 @@ impl Connection {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::TOOMANYREFS) => {
-                    return Err(End::Descriptors("the kernel keeps no more descriptors on their way for this user"));
+                    return Err(End::Descriptors(
+                        "the kernel keeps no more descriptors on their way for this user",
+                    ));
                 }
                 Err(_) => return Err(End::Closed),
             };

@@ -84,7 +84,8 @@ impl Closer {
         if threads < open.min(MOST_CLOSERS) {
             let (receiver, open) = (Arc::clone(&self.receiver), Arc::clone(&self.open));
             let closer = thread::Builder::new().name("closer".into()).stack_size(STACK_BYTES);
-            let started = causeway_os::process::without_signals(|| closer.spawn(move || work(&receiver, &open)));
+            let started =
+                causeway_os::process::without_signals(|| closer.spawn(move || work(&receiver, &open)));
             if started.is_ok() {
                 self.threads.fetch_add(1, Ordering::Relaxed);
             } else if threads == 0 {

@@ -29,7 +29,8 @@ impl Listener {
         let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
         let (socket, written, file) = match place {
             Place::Abstract(name) => {
-                let socket = SocketAddr::from_abstract_name(&name).and_then(|name| UnixListener::bind_addr(&name));
+                let socket =
+                    SocketAddr::from_abstract_name(&name).and_then(|name| UnixListener::bind_addr(&name));
                 (socket.map_err(failed)?, format!("unix:abstract={}", escaped(&name)), None)
             }
             Place::Path(path) => {
@@ -54,7 +55,9 @@ impl Listener {
                 Ok(Some(stream.into()))
             }
             Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => Ok(None),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {
+                    Ok(None)
+                }
                 _ => Err(error),
             },
         }
@@ -94,14 +97,18 @@ impl Place {
             let Some((key, value)) = pair.split_once('=') else { continue };
             let value = unescaped(value).ok_or_else(|| format!("`{value}` has an escape that is none"))?;
             let path = || {
-                String::from_utf8(value.clone()).map(PathBuf::from).map_err(|_| format!("the path in `{address}` is not UTF-8"))
+                String::from_utf8(value.clone())
+                    .map(PathBuf::from)
+                    .map_err(|_| format!("the path in `{address}` is not UTF-8"))
             };
             return match key {
                 "path" => Ok(Place::Path(path()?)),
                 "abstract" => Ok(Place::Abstract(value)),
                 "dir" => Ok(Place::Path(path()?.join(random_name()))),
                 // A name in no file system: nothing stays, whatever ends this process.
-                "tmpdir" => Ok(Place::Abstract(path()?.join(random_name()).into_os_string().into_encoded_bytes())),
+                "tmpdir" => {
+                    Ok(Place::Abstract(path()?.join(random_name()).into_os_string().into_encoded_bytes()))
+                }
                 "runtime" if value == b"yes" => match std::env::var_os("XDG_RUNTIME_DIR") {
                     Some(folder) => Ok(Place::Path(PathBuf::from(folder).join("bus"))),
                     None => Err("XDG_RUNTIME_DIR is not set; write unix:path=PATH".into()),
@@ -147,10 +154,15 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         }
         let found = std::fs::symlink_metadata(path)?;
         if !found.file_type().is_socket() || found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "there is a file that is no socket of this user"));
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "there is a file that is no socket of this user",
+            ));
         }
         match UnixStream::connect(path) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_stale(path, found.ino())?,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                remove_stale(path, found.ino())?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another bus listens there")),
         }
@@ -208,7 +220,9 @@ mod tests {
     fn addresses_of_servers_are_read() {
         assert_eq!(Place::parse("unix:path=/a%20b"), Ok(Place::Path("/a b".into())));
         assert_eq!(Place::parse("unix:abstract=x,guid=1"), Ok(Place::Abstract(b"x".to_vec())));
-        assert!(matches!(Place::parse("unix:tmpdir=/tmp"), Ok(Place::Abstract(name)) if name.starts_with(b"/tmp/dbus-")));
+        assert!(
+            matches!(Place::parse("unix:tmpdir=/tmp"), Ok(Place::Abstract(name)) if name.starts_with(b"/tmp/dbus-"))
+        );
         for bad in ["tcp:host=localhost", "unix:", "unix:path=%zz", "unix:runtime=no"] {
             assert!(Place::parse(bad).is_err(), "{bad}");
         }

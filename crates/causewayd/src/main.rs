@@ -118,7 +118,8 @@ fn config_file(args: &Args) -> Result<Option<PathBuf>, String> {
 }
 
 fn listen_all(args: &Args, config: &Config, guid: &str) -> Result<Vec<Listener>, String> {
-    let default = || if config.listen.is_empty() { vec!["unix:tmpdir=/tmp".into()] } else { config.listen.clone() };
+    let default =
+        || if config.listen.is_empty() { vec!["unix:tmpdir=/tmp".into()] } else { config.listen.clone() };
     let addresses = match &args.address {
         Some(list) => list.split(';').filter(|one| !one.is_empty()).map(str::to_owned).collect(),
         None => default(),

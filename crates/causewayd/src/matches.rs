@@ -106,7 +106,8 @@ impl Matches {
         self.eavesdropping -= usize::from(rule.eavesdrop);
         let bucket = Key::of(rule).bucket();
         if let Some(entries) = self.buckets.get_mut(&bucket) {
-            if let Some(at) = entries.iter().position(|entry| entry.member == member && *entry.rule == *rule) {
+            if let Some(at) = entries.iter().position(|entry| entry.member == member && *entry.rule == *rule)
+            {
                 entries.swap_remove(at);
             }
             if entries.is_empty() {
@@ -169,7 +170,8 @@ mod tests {
     fn recipients(matches: &Matches, message: &Builder<'_>) -> Vec<u64> {
         let bytes = message.build(1).unwrap();
         let header = Header::parse(&bytes).unwrap();
-        let args: Vec<Arg<'_>> = Args::new(&header, &bytes[header.header_bytes..]).map_while(Result::ok).collect();
+        let args: Vec<Arg<'_>> =
+            Args::new(&header, &bytes[header.header_bytes..]).map_while(Result::ok).collect();
         matches.recipients(&header, &|| &args, &()).into_iter().map(|member| member.0).collect()
     }
 
@@ -192,8 +194,15 @@ mod tests {
     #[test]
     fn a_rule_is_found_whichever_condition_it_stands_under() {
         let rules = [
-            "arg0='x'", "path='/p'", "member='M'", "interface='a.B'", "sender=':1.9'", "", "path_namespace='/'",
-            "arg1path='/q/'", "arg0namespace='x'",
+            "arg0='x'",
+            "path='/p'",
+            "member='M'",
+            "interface='a.B'",
+            "sender=':1.9'",
+            "",
+            "path_namespace='/'",
+            "arg1path='/q/'",
+            "arg0namespace='x'",
         ];
         let mut matches = Matches::default();
         for (number, text) in (1..).zip(rules) {

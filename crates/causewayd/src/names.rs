@@ -33,7 +33,7 @@ pub enum Requested {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
     /// The member owned the name, or waited for it.
-    Released = 1,
+    Done = 1,
     /// No member has this name.
     NonExistent = 2,
     /// Another member has it.
@@ -128,7 +128,7 @@ impl Names {
         }
         let name = Rc::clone(key);
         self.forget(member, &name);
-        (Released::Released, self.leave(&name, member))
+        (Released::Done, self.leave(&name, member))
     }
 
     /// A member is gone: it gives up all names, in the order in which it asked for them.
@@ -209,9 +209,9 @@ mod tests {
         assert_eq!(names.request("n.n", C, DO_NOT_QUEUE), (Requested::Exists, None));
         assert_eq!(names.request("n.n", C, REPLACE_EXISTING), (Requested::InQueue, None));
         assert_eq!(names.queue("n.n").collect::<Vec<_>>(), [A, B, C]);
-        assert_eq!(names.release("n.n", A), (Released::Released, change(Some(A), Some(B))));
+        assert_eq!(names.release("n.n", A), (Released::Done, change(Some(A), Some(B))));
         assert_eq!(names.release("n.n", A), (Released::NotOwner, None));
-        assert_eq!(names.release("n.n", C), (Released::Released, None));
+        assert_eq!(names.release("n.n", C), (Released::Done, None));
         assert_eq!(names.remove(B), [change(Some(B), None).unwrap()]);
         assert_eq!(names.release("n.n", B), (Released::NonExistent, None));
         assert!(names.of_member.is_empty() && names.queues.is_empty());

@@ -145,8 +145,7 @@ impl Rules {
         if self.is_open {
             return message.header.reply_serial.is_none() || message.is_requested_reply;
         }
-        let last =
-            rules.iter().rev().find(|(allows, filter)| filter.applies(*allows, message, peer_has));
+        let last = rules.iter().rev().find(|(allows, filter)| filter.applies(*allows, message, peer_has));
         last.is_some_and(|(allows, _)| *allows)
     }
 }
@@ -170,25 +169,22 @@ impl Filter {
         }
     }
 
-    fn applies(
-        &self,
-        allows: bool,
-        message: Passing<'_>,
-        peer_has: &dyn Fn(&NamePattern) -> bool,
-    ) -> bool {
+    fn applies(&self, allows: bool, message: Passing<'_>, peer_has: &dyn Fn(&NamePattern) -> bool) -> bool {
         let header = message.header;
         let same = |wanted: &Option<String>, is: Option<&str>| wanted.is_none() || wanted.as_deref() == is;
         // A message without an interface may be meant for any: a rule that denies one applies.
-        let interface =
-            same(&self.interface, header.interface) || (!allows && header.interface.is_none());
+        let interface = same(&self.interface, header.interface) || (!allows && header.interface.is_none());
         let reply = header.reply_serial.is_none()
             || if allows {
                 message.is_requested_reply || !self.requested_reply
             } else {
                 !message.is_requested_reply || self.requested_reply
             };
-        let eavesdrop =
-            if allows { self.eavesdrop || !message.is_eavesdropped } else { !self.eavesdrop || message.is_eavesdropped };
+        let eavesdrop = if allows {
+            self.eavesdrop || !message.is_eavesdropped
+        } else {
+            !self.eavesdrop || message.is_eavesdropped
+        };
         self.kind.is_none_or(|kind| kind == header.kind)
             && reply
             && eavesdrop
@@ -222,12 +218,12 @@ impl Policy {
     #[must_use]
     pub fn may_connect(&self, uid: u32, groups: &[u32], bus_uid: u32) -> bool {
         let rules = self.default.iter().chain(&self.mandatory);
-        let verdict = rules.filter_map(|rule| match rule.subject {
+        let mut verdict = rules.filter_map(|rule| match rule.subject {
             Subject::User(user) => user.is_none_or(|user| user == uid).then_some(rule.allows),
             Subject::Group(group) => group.is_none_or(|group| groups.contains(&group)).then_some(rule.allows),
             _ => None,
         });
-        verdict.last().unwrap_or(uid == bus_uid)
+        verdict.next_back().unwrap_or(uid == bus_uid)
     }
 
     /// The rules for a member of this user.
@@ -237,7 +233,8 @@ impl Policy {
             return Rc::new(Rules::open());
         }
         let mut rules = Rules::default();
-        let of_groups = self.groups.iter().filter(|(group, _)| groups.contains(group)).flat_map(|(_, rules)| rules);
+        let of_groups =
+            self.groups.iter().filter(|(group, _)| groups.contains(group)).flat_map(|(_, rules)| rules);
         let of_user = self.users.iter().filter(|(user, _)| *user == uid).flat_map(|(_, rules)| rules);
         for rule in self.default.iter().chain(of_groups).chain(of_user).chain(&self.mandatory) {
             rules.push(rule);
@@ -288,7 +285,10 @@ mod tests {
         ] {
             assert!(may_send(&policy, &reply, true) && !may_send(&policy, &reply, false));
         }
-        let any = Policy { default: vec![rule(true, |filter| filter.requested_reply = false)], ..Policy::default() };
+        let any = Policy {
+            default: vec![rule(true, |filter| filter.requested_reply = false)],
+            ..Policy::default()
+        };
         assert!(may_send(&any, &reply, false));
     }
 

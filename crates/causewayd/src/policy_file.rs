@@ -25,11 +25,15 @@ pub fn add(config: &mut Config, node: Node<'_, '_>) -> Result<(), String> {
         (Some("mandatory"), None, None) => policy.mandatory.extend(rules),
         (None, Some(user), None) => match users::uid(user) {
             Some(uid) => policy.users.push((uid, rules)),
-            None => config.remarks.push(format!("there is no user {user}; the policy for this user is left out")),
+            None => {
+                config.remarks.push(format!("there is no user {user}; the policy for this user is left out"))
+            }
         },
         (None, None, Some(group)) => match users::gid(group) {
             Some(gid) => policy.groups.push((gid, rules)),
-            None => config.remarks.push(format!("there is no group {group}; the policy for this group is left out")),
+            None => config
+                .remarks
+                .push(format!("there is no group {group}; the policy for this group is left out")),
         },
         _ => {
             let what = node.attributes().map(|attribute| attribute.name()).collect::<Vec<_>>().join(", ");

@@ -170,7 +170,10 @@ mod tests {
         assert_eq!(say(&bytes), expected);
         for answer in ["DATA\r\n", "DATA 31303030\r\n"] {
             let text = format!("\0AUTH EXTERNAL\r\n{answer}BEGIN\r\n");
-            assert_eq!(say(&[text.as_bytes()]), (Progress::Begun, "DATA\r\nOK 123\r\n".into(), vec![], false));
+            assert_eq!(
+                say(&[text.as_bytes()]),
+                (Progress::Begun, "DATA\r\nOK 123\r\n".into(), vec![], false)
+            );
         }
     }
 
@@ -178,12 +181,24 @@ mod tests {
     fn everything_else_is_refused() {
         let rejected = "REJECTED EXTERNAL\r\n";
         for line in [
-            "AUTH", "AUTH ANONYMOUS", "AUTH ANONYMOUS 61", "AUTH DBUS_COOKIE_SHA1 31", "AUTH EXTERNAL 30",
-            "AUTH EXTERNAL 3130303", "AUTH EXTERNAL 3130303x", "AUTH EXTERNAL 313030300", "CANCEL", "ERROR",
+            "AUTH",
+            "AUTH ANONYMOUS",
+            "AUTH ANONYMOUS 61",
+            "AUTH DBUS_COOKIE_SHA1 31",
+            "AUTH EXTERNAL 30",
+            "AUTH EXTERNAL 3130303",
+            "AUTH EXTERNAL 3130303x",
+            "AUTH EXTERNAL 313030300",
+            "CANCEL",
+            "ERROR",
             "AUTH EXTERNAL\r\nDATA 30",
         ] {
             let (progress, answer, ..) = say(&[format!("\0{line}\r\n").as_bytes()]);
-            assert_eq!((progress, answer.trim_start_matches("DATA\r\n")), (Progress::Unfinished, rejected), "{line}");
+            assert_eq!(
+                (progress, answer.trim_start_matches("DATA\r\n")),
+                (Progress::Unfinished, rejected),
+                "{line}"
+            );
         }
         assert_eq!(say(&[b"\0NEGOTIATE_UNIX_FD\r\n"]).1, "ERROR \"not understood here\"\r\n");
         for failing in [&b"AUTH\r\n"[..], b"\0BEGIN\r\n", b"\0\xff\r\n", &[0; MOST_BYTES + 2]] {

@@ -166,7 +166,8 @@ impl Server {
     fn timeout(&self) -> Option<Timespec> {
         let hello = self.incomplete.first().map(|(deadline, _)| *deadline);
         let limit = self.bus.config.limits.waiting_descriptors;
-        let half = self.half.iter().filter_map(|id| self.clients.get(id)?.connection.descriptors_wait_since());
+        let half =
+            self.half.iter().filter_map(|id| self.clients.get(id)?.connection.descriptors_wait_since());
         let half = half.min().map(|since| since + limit);
         let next = [hello, half, self.bus.next_deadline(), self.paused_until].into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(Instant::now())).ok()
@@ -284,19 +285,32 @@ impl Server {
                         log(&format!("{} is disconnected: {why}", id.unique_name()));
                         self.forget(id);
                     }
-                    Action::Start { number, command, environment } => self.start(number, &command, environment),
+                    Action::Start { number, command, environment } => {
+                        self.start(number, &command, environment)
+                    }
                     Action::Reload => self.reload(),
                 }
             }
         }
     }
 
-    fn start(&mut self, number: u64, command: &[String], environment: Vec<(std::ffi::OsString, std::ffi::OsString)>) {
+    fn start(
+        &mut self,
+        number: u64,
+        command: &[String],
+        environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    ) {
         use std::os::unix::process::CommandExt;
         let (program, args) = command.split_first().expect("a service has a program");
         let mut starting = std::process::Command::new(program);
         // Its output must not go where the address of the bus is read.
-        starting.args(args).env_clear().envs(environment).stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
+        starting
+            .args(args)
+            .env_clear()
+            .envs(environment)
+            .stdin(Stdio::null())
+            .stdout(std::io::stderr())
+            .process_group(0);
         let started = starting.spawn().map_err(|error| error.to_string()).and_then(|mut process| {
             let watched = pidfd_open(process.id()).map_err(|error| error.to_string()).and_then(|pidfd| {
                 let added = epoll::add(&self.epoll, &pidfd, Token::Child(number).data(), EventFlags::IN);
@@ -380,7 +394,8 @@ impl Server {
             if wants_to_write != client.wants_to_write {
                 client.wants_to_write = wants_to_write;
                 let flags = if wants_to_write { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                let changed = epoll::modify(&self.epoll, &client.connection, Token::Member(id.0).data(), flags);
+                let changed =
+                    epoll::modify(&self.epoll, &client.connection, Token::Member(id.0).data(), flags);
                 changed.expect("the socket is watched");
             }
         }

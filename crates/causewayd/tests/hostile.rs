@@ -17,7 +17,9 @@ fn closed(stream: &mut UnixStream) {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         Ok(_) => {}
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it stays connected: {error}"),
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it stays connected: {error}")
+        }
     }
 }
 
@@ -34,7 +36,8 @@ fn hello() -> Vec<u8> {
 fn what_is_no_message_ends_its_connection_and_no_other() {
     let broker = Broker::start();
     let mut witness = broker.open();
-    let signal = |serial| Builder::signal("/", "a.B", "C").body(Body::default().text("text")).build(serial).unwrap();
+    let signal =
+        |serial| Builder::signal("/", "a.B", "C").body(Body::default().text("text")).build(serial).unwrap();
     let changed = |at: usize, byte: u8| {
         let mut bytes = signal(2);
         bytes[at] = byte;
@@ -85,7 +88,11 @@ fn random_bytes_and_changed_messages_never_stop_the_bus() {
         let mut bytes = Vec::new();
         match round % 4 {
             0 => bytes.extend((0..random(2_000)).map(|_| random(256) as u8)),
-            1 => bytes.extend(b"\0AUTH EXTERNAL 30\r\nBEGIN\r\n".iter().map(|byte| if random(20) == 0 { random(256) as u8 } else { *byte })),
+            1 => bytes.extend(
+                b"\0AUTH EXTERNAL 30\r\nBEGIN\r\n"
+                    .iter()
+                    .map(|byte| if random(20) == 0 { random(256) as u8 } else { *byte }),
+            ),
             _ => {
                 client.set_nonblocking(false).unwrap();
                 authenticate(&mut client);

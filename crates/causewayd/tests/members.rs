@@ -5,7 +5,9 @@ mod common;
 use std::time::Duration;
 
 use common::{Broker, add_match, driver_call, number, refusal, request_name, texts, wait_for};
-use weighbridge_dbus::wire::{Body, Builder, Endian, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
+use weighbridge_dbus::wire::{
+    Body, Builder, Endian, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
+};
 use weighbridge_dbus_client::Connection;
 
 /// Name, old owner, new owner of each `NameOwnerChanged` until that of `last`.
@@ -49,7 +51,9 @@ fn a_name_passes_through_its_queue_and_everybody_is_told_in_order() {
         ["last.Name", "", two],
     ];
     assert_eq!(seen, expected);
-    for (name, error) in [(":1.1", "InvalidArgs"), ("org.freedesktop.DBus", "InvalidArgs"), ("a", "InvalidArgs")] {
+    for (name, error) in
+        [(":1.1", "InvalidArgs"), ("org.freedesktop.DBus", "InvalidArgs"), ("a", "InvalidArgs")]
+    {
         let refused = first.ask_driver("RequestName", Body::default().text(name).u32(0));
         assert_eq!(refusal(refused), error, "{name}");
     }
@@ -114,9 +118,12 @@ fn a_call_that_is_not_answered_in_the_time_of_the_configuration_ends() {
     callee.send(&Builder::reply(serial).destination(&own)).unwrap();
     callee.ask_driver("GetId", Body::default()).unwrap();
     caller.ask_driver("GetId", Body::default()).unwrap();
-    assert!(caller.receive(Duration::ZERO).unwrap().is_none_or(|message| {
-        Header::parse(&message).unwrap().kind == Kind::Signal
-    }));
+    assert!(
+        caller
+            .receive(Duration::ZERO)
+            .unwrap()
+            .is_none_or(|message| { Header::parse(&message).unwrap().kind == Kind::Signal })
+    );
 }
 
 #[test]
@@ -171,7 +178,8 @@ fn messages_in_the_other_byte_order_pass_unchanged() {
     let got = wait_for(&mut receiver, |header| header.interface == Some("a.Order"));
     assert_eq!((Header::parse(&got).unwrap().endian, number(&got)), (other, Some(7)));
     // A call of the driver too.
-    let call = driver_call("GetConnectionUnixProcessID").body(Body::in_order(other).text(sender.unique_name()));
+    let call =
+        driver_call("GetConnectionUnixProcessID").body(Body::in_order(other).text(sender.unique_name()));
     let pid = sender.call(&call, common::PATIENCE).unwrap();
     assert_eq!(number(&pid), Some(std::process::id()));
 }

@@ -95,7 +95,9 @@ fn what_it_cannot_do_is_said_in_a_sentence() {
     assert!(failure(&["--address", &at(&busy)]).contains("no socket of this user"));
     assert_eq!(std::fs::read_to_string(&busy).unwrap(), "a file");
     let introspected = run(&["--introspect"]);
-    assert!(String::from_utf8(introspected.stdout).unwrap().contains("<interface name=\"org.freedesktop.DBus\">"));
+    assert!(
+        String::from_utf8(introspected.stdout).unwrap().contains("<interface name=\"org.freedesktop.DBus\">")
+    );
 }
 
 #[test]
@@ -113,7 +115,8 @@ fn a_configuration_that_is_read_again_holds_for_new_requests() {
     let names = |client: &mut Connection| client.ask_driver("ListActivatableNames", Body::default()).unwrap();
     let has = |reply: Vec<u8>| reply.windows(6).any(|part| part == b"a.Late");
     assert!(!has(names(&mut client)));
-    std::fs::write(folder.path().join("a.service"), "[D-BUS Service]\nName=a.Late\nExec=/bin/false\n").unwrap();
+    std::fs::write(folder.path().join("a.service"), "[D-BUS Service]\nName=a.Late\nExec=/bin/false\n")
+        .unwrap();
     write(&format!("<servicedir>{}</servicedir>", folder.path().display()));
     client.ask_driver("ReloadConfig", Body::default()).unwrap();
     assert!(has(names(&mut client)));

@@ -30,7 +30,9 @@ fn the_service_itself() {
         let call = wait_for(&mut connection, |header| header.member == Some("Say"));
         let header = Header::parse(&call).unwrap();
         let body = Body::default().text(&word).text(texts(&call).first().map_or("", String::as_str));
-        connection.send(&Builder::reply(header.serial).destination(header.sender.unwrap()).body(body)).unwrap();
+        connection
+            .send(&Builder::reply(header.serial).destination(header.sender.unwrap()).body(body))
+            .unwrap();
     }
     // The bus has the last answer when it answers this.
     connection.ask_driver("GetId", Body::default()).unwrap();
@@ -54,9 +56,12 @@ fn a_call_starts_the_service_and_reaches_it_in_order() {
     let names = client.ask_driver("ListActivatableNames", Body::default()).unwrap();
     assert!(names.windows(9).any(|part| part == b"a.Service"));
     // Two calls and a start wait for the same program.
-    let say = |word: &str| Builder::call("/", "Say").destination("a.Service").body(Body::default().text(word));
+    let say =
+        |word: &str| Builder::call("/", "Say").destination("a.Service").body(Body::default().text(word));
     let first = client.send(&say("one")).unwrap();
-    let start = client.send(&driver_call("StartServiceByName").body(Body::default().text("a.Service").u32(0))).unwrap();
+    let start = client
+        .send(&driver_call("StartServiceByName").body(Body::default().text("a.Service").u32(0)))
+        .unwrap();
     let second = client.send(&say("two")).unwrap();
     let mut answers = Vec::new();
     while answers.len() < 3 {
@@ -97,7 +102,8 @@ fn a_service_that_fails_is_an_error_to_all_that_wait_for_it() {
     }
     // A file that comes later is found.
     std::thread::sleep(std::time::Duration::from_millis(20));
-    std::fs::write(folder.path().join("late.service"), "[D-BUS Service]\nName=a.Unknown\nExec=/bin/false\n").unwrap();
+    std::fs::write(folder.path().join("late.service"), "[D-BUS Service]\nName=a.Unknown\nExec=/bin/false\n")
+        .unwrap();
     let call = Builder::call("/", "M").destination("a.Unknown");
     assert_eq!(refusal(client.call(&call, PATIENCE)), "Spawn.ChildExited");
     end_sleepers(&broker);

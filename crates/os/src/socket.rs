@@ -370,7 +370,9 @@ pub fn peer_groups(socket: impl AsFd) -> Result<Option<Vec<u32>>> {
             (_, error) if error.raw_os_error() == Some(libc::ERANGE) && count > groups.len() => {
                 groups.resize(count, 0);
             }
-            (_, error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::ENODATA)) => return Ok(None),
+            (_, error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::ENODATA)) => {
+                return Ok(None);
+            }
             (_, error) => return Err(Error::new("read", "the groups of a socket's peer", error)),
         }
     }
@@ -540,7 +542,8 @@ mod tests {
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert_eq!(peer.gid, rustix::process::getegid().as_raw());
         if let Some(groups) = peer_groups(&near).unwrap() {
-            let own: Vec<u32> = rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
+            let own: Vec<u32> =
+                rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
             assert_eq!(groups, own);
         }
         match peer_pidfd(&near) {

@@ -231,7 +231,13 @@ impl Bus {
         let header = Header { sender: Some(&name), ..header };
         let args = LazyArgs::new(&header, bytes);
         let message = Rc::new(Message::new(stamp, descriptors));
-        let letter = Letter { from: Some(from), header: &header, args: &args, message: &message, is_requested_reply: false };
+        let letter = Letter {
+            from: Some(from),
+            header: &header,
+            args: &args,
+            message: &message,
+            is_requested_reply: false,
+        };
         self.capture(letter);
         match header.destination {
             Some(DRIVER) => driver::handle(self, from, letter),
@@ -281,7 +287,8 @@ impl Bus {
         self.config = config;
         for member in self.members.values_mut() {
             let uid = member.identity.credentials.uid;
-            let groups = member.identity.groups.clone().unwrap_or_else(|| vec![member.identity.credentials.gid]);
+            let groups =
+                member.identity.groups.clone().unwrap_or_else(|| vec![member.identity.credentials.gid]);
             member.rules = self.config.policy.rules_for(uid, &groups);
         }
     }

@@ -29,7 +29,12 @@ impl Bus {
         match self.resolve(name) {
             Some(to) => self.unicast(from, to, letter),
             None if letter.header.flags & FLAG_NO_AUTO_START != 0 => {
-                self.refuse(from, letter.header, error::NAME_HAS_NO_OWNER, &format!("nobody has the name {name}"));
+                self.refuse(
+                    from,
+                    letter.header,
+                    error::NAME_HAS_NO_OWNER,
+                    &format!("nobody has the name {name}"),
+                );
             }
             None if !self.may_send(from, None, letter) => self.deny(from, letter),
             None => self.wait_for_service(from, name, letter, false),
@@ -51,6 +56,10 @@ impl Bus {
         }
         let caller_uid = self.members[&from].identity.credentials.uid;
         let is_call = header.expects_reply();
+        if is_call && self.calls.is_open(Call { caller: from, serial: header.serial, callee: to }) {
+            let why = "a call with this serial waits for its reply; nobody could tell the replies apart";
+            return self.refuse(from, header, error::ACCESS_DENIED, why);
+        }
         if is_call && !self.quota.charge(from, caller_uid, Resource::Calls, 1) {
             let why = "too many calls of this connection wait for their reply";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
@@ -96,8 +105,7 @@ impl Bus {
 
     /// Hands a message to those whose rules match, except `to`, which has it.
     pub(crate) fn eavesdrop(&mut self, letter: Letter<'_>, to: Option<MemberId>) {
-        let recipients =
-            self.matches.recipients(letter.header, &|| letter.args.get(), &View(&self.names));
+        let recipients = self.matches.recipients(letter.header, &|| letter.args.get(), &View(&self.names));
         for id in recipients {
             let is_eavesdropped = letter.header.destination.is_some();
             if Some(id) == to {
@@ -140,7 +148,13 @@ impl Bus {
         let message = self.made_by_driver(error.body(Body::default().text(DENIED)));
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
-        self.capture(Letter { from: None, header: &header, args: &args, message: &message, is_requested_reply: true });
+        self.capture(Letter {
+            from: None,
+            header: &header,
+            args: &args,
+            message: &message,
+            is_requested_reply: true,
+        });
     }
 
     fn end_stalled(&mut self, id: MemberId) {
@@ -195,7 +209,8 @@ impl Bus {
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
         let is_requested_reply = header.reply_serial.is_some();
-        let letter = Letter { from: None, header: &header, args: &args, message: &message, is_requested_reply };
+        let letter =
+            Letter { from: None, header: &header, args: &args, message: &message, is_requested_reply };
         self.capture(letter);
         if let Some(to) = to {
             if !self.may_receive(to, letter, false) {

@@ -28,7 +28,13 @@ const STARTED: u32 = 1;
 
 impl Bus {
     /// Lets a message wait for the service that provides its destination, or for the start that it asks for.
-    pub(crate) fn wait_for_service(&mut self, from: MemberId, name: &str, letter: Letter<'_>, asks_to_start: bool) {
+    pub(crate) fn wait_for_service(
+        &mut self,
+        from: MemberId,
+        name: &str,
+        letter: Letter<'_>,
+        asks_to_start: bool,
+    ) {
         let message = letter.message;
         if self.services.get(name).is_none() && self.services.is_old() {
             self.services = Services::read(&self.config.service_dirs);
@@ -46,7 +52,12 @@ impl Bus {
         let Err(waiting) = self.starts.join(name, waiting) else { return };
         if self.starts.len() >= self.config.limits.service_starts {
             self.release(from, message);
-            return self.refuse(from, letter.header, error::LIMITS_EXCEEDED, "too many services are being started");
+            return self.refuse(
+                from,
+                letter.header,
+                error::LIMITS_EXCEEDED,
+                "too many services are being started",
+            );
         }
         let number = self.starts.begin(name, self.now() + self.config.limits.service_start, waiting);
         let environment = self.starter_environment();
@@ -71,11 +82,18 @@ impl Bus {
         let Some(name) = self.starts.name_of(number) else { return };
         let (error, why) = match ended {
             Ended::Exited(0) => return,
-            Ended::NotStarted(why) => (error::SPAWN_EXEC_FAILED, format!("the program that provides {name} cannot be started: {why}")),
-            Ended::Exited(status) => (error::SPAWN_CHILD_EXITED, format!("the program that provides {name} has ended with status {status}")),
-            Ended::Signalled(signal) => {
-                (error::SPAWN_CHILD_SIGNALED, format!("signal {signal} has ended the program that provides {name}"))
-            }
+            Ended::NotStarted(why) => (
+                error::SPAWN_EXEC_FAILED,
+                format!("the program that provides {name} cannot be started: {why}"),
+            ),
+            Ended::Exited(status) => (
+                error::SPAWN_CHILD_EXITED,
+                format!("the program that provides {name} has ended with status {status}"),
+            ),
+            Ended::Signalled(signal) => (
+                error::SPAWN_CHILD_SIGNALED,
+                format!("signal {signal} has ended the program that provides {name}"),
+            ),
         };
         self.fail_start(&name, error, &why);
         self.settle();
@@ -106,7 +124,10 @@ impl Bus {
             }
             if waiting.asks_to_start {
                 if header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-                    self.send(waiting.sender, Builder::reply(header.serial).body(Body::default().u32(STARTED)));
+                    self.send(
+                        waiting.sender,
+                        Builder::reply(header.serial).body(Body::default().u32(STARTED)),
+                    );
                 }
             } else {
                 let args = LazyArgs::new(&header, waiting.message.bytes());

@@ -49,7 +49,9 @@ pub fn credentials(bus: &mut Bus, request: Request<'_>) -> Answer {
         if let Some(label) = &label {
             // Its bytes and the zero behind them.
             let bytes = label.bytes().chain([0]);
-            out.entry("LinuxSecurityLabel", "ay", |out| out.array(1, |out| bytes.for_each(|byte| out.byte(byte))));
+            out.entry("LinuxSecurityLabel", "ay", |out| {
+                out.array(1, |out| bytes.for_each(|byte| out.byte(byte)))
+            });
         }
     });
     Ok(Some(out.into_body("a{sv}")))

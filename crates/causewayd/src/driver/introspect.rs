@@ -76,8 +76,11 @@ mod tests {
         let document = roxmltree::Document::parse_with_options(&text, options).unwrap();
         let methods = document.descendants().filter(|node| node.has_tag_name("method")).count();
         assert_eq!(methods, METHODS.len());
-        let mut interfaces: Vec<_> =
-            document.descendants().filter(|node| node.has_tag_name("interface")).filter_map(|node| node.attribute("name")).collect();
+        let mut interfaces: Vec<_> = document
+            .descendants()
+            .filter(|node| node.has_tag_name("interface"))
+            .filter_map(|node| node.attribute("name"))
+            .collect();
         let count = interfaces.len();
         interfaces.sort_unstable();
         interfaces.dedup();

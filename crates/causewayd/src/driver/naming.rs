@@ -19,7 +19,10 @@ pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
     let of_user = bus.members_of_user.get(&uid).copied().unwrap_or(0);
     let all: usize = bus.members_of_user.values().sum();
     if of_user >= bus.config.limits.connections_per_user {
-        return refused(error::LIMITS_EXCEEDED, format!("user {uid} has {of_user} connections, which is the limit"));
+        return refused(
+            error::LIMITS_EXCEEDED,
+            format!("user {uid} has {of_user} connections, which is the limit"),
+        );
     }
     if all >= bus.config.limits.connections {
         return refused(error::LIMITS_EXCEEDED, format!("there are {all} connections, which is the limit"));

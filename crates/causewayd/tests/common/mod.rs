@@ -30,7 +30,9 @@ impl Broker {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("bus.conf");
         let policy = "<policy context='default'><allow send_destination='*' eavesdrop='true'/><allow eavesdrop='true'/><allow own='*'/></policy>";
-        let config = format!("<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen>{policy}{settings}</busconfig>");
+        let config = format!(
+            "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen>{policy}{settings}</busconfig>"
+        );
         std::fs::write(&file, config).unwrap();
         Broker::with(&["--config-file", file.to_str().unwrap()])
     }
@@ -86,7 +88,9 @@ impl Drop for Broker {
 pub fn authenticate(stream: &mut UnixStream) {
     let uid = rustix::process::geteuid().as_raw().to_string();
     let digits: String = uid.bytes().map(|byte| format!("{byte:02x}")).collect();
-    stream.write_all(format!("\0AUTH EXTERNAL {digits}\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n").as_bytes()).unwrap();
+    stream
+        .write_all(format!("\0AUTH EXTERNAL {digits}\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n").as_bytes())
+        .unwrap();
     let mut lines = BufReader::with_capacity(1, stream.try_clone().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().starts_with("OK "));
     assert_eq!(lines.next().unwrap().unwrap(), "AGREE_UNIX_FD");
@@ -144,7 +148,11 @@ pub fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 }
 
 /// Waits until something holds, and fails with what was seen last.
-pub fn eventually<T: std::fmt::Debug>(what: &str, mut look: impl FnMut() -> T, is_it: impl Fn(&T) -> bool) -> T {
+pub fn eventually<T: std::fmt::Debug>(
+    what: &str,
+    mut look: impl FnMut() -> T,
+    is_it: impl Fn(&T) -> bool,
+) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let seen = look();

@@ -96,8 +96,7 @@ fn drain(connection: &mut Connection, mut each: impl FnMut(&Header<'_>, &[u8])) 
 /// Clients with random rules and names send random signals; a monitor's view of the traffic must explain who got which.
 pub fn compare(address: &str) {
     let mut random = Random(7);
-    let mut clients: Vec<Connection> =
-        (0..CLIENTS).map(|_| Connection::open(address).unwrap()).collect();
+    let mut clients: Vec<Connection> = (0..CLIENTS).map(|_| Connection::open(address).unwrap()).collect();
     let add = |clients: &mut [Connection], random: &mut Random| {
         let (client, rule) = (random.below(CLIENTS), random_rule(random));
         let added = clients[client].ask_driver("AddMatch", Body::default().text(&rule));
