@@ -32,10 +32,8 @@ pub struct Config {
 /// How much is allowed, and how long. The names are those of `<limit>`.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// `max_incoming_bytes`: of a message that has not arrived whole.
-    pub incoming_bytes: u64,
-    /// `max_outgoing_bytes`, `max_outgoing_unix_fds`, `max_names_per_connection`, `max_match_rules_per_connection`,
-    /// `max_replies_per_connection`
+    /// `max_incoming_bytes`, `max_outgoing_bytes`, `max_outgoing_unix_fds`, `max_names_per_connection`,
+    /// `max_match_rules_per_connection`, `max_replies_per_connection`
     pub per_member: PerMember,
     /// `max_message_size`
     pub message_bytes: usize,
@@ -63,13 +61,13 @@ impl Default for Limits {
     /// Those of dbus-daemon for a configuration that names none; of descriptors as many as the kernel passes at once.
     fn default() -> Limits {
         Limits {
-            incoming_bytes: 127 << 20,
             per_member: PerMember {
                 bytes: 127 << 20,
                 descriptors: 1024,
                 names: 512,
                 matches: 512,
                 calls: 128,
+                incoming: 127 << 20,
             },
             message_bytes: 32 << 20,
             message_descriptors: 253,
@@ -89,10 +87,15 @@ impl Limits {
     /// For one user's own programs, which are to meet a limit only if something is wrong with them.
     #[must_use]
     pub fn session() -> Limits {
-        let per_member =
-            PerMember { bytes: 256 << 20, descriptors: 4096, names: 50_000, matches: 50_000, calls: 50_000 };
+        let per_member = PerMember {
+            bytes: 256 << 20,
+            descriptors: 4096,
+            names: 50_000,
+            matches: 50_000,
+            calls: 50_000,
+            incoming: 256 << 20,
+        };
         Limits {
-            incoming_bytes: 256 << 20,
             per_member,
             message_bytes: MAX_MESSAGE_BYTES,
             connections: 100_000,
@@ -112,7 +115,7 @@ impl Limits {
         let count = usize::try_from(number).unwrap_or(usize::MAX);
         let time = Duration::from_millis(number);
         match name {
-            "max_incoming_bytes" => self.incoming_bytes = number,
+            "max_incoming_bytes" => self.per_member.incoming = number,
             "max_outgoing_bytes" => self.per_member.bytes = number,
             "max_outgoing_unix_fds" => self.per_member.descriptors = number,
             // Descriptors that wait for their message are limited by what the kernel passes at once.

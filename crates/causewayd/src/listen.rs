@@ -10,6 +10,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use weighbridge_dbus::address::{escaped, unescaped};
+
 /// A socket that listens. Dropped, its file is removed, if it is still the one that was made.
 #[derive(Debug)]
 pub struct Listener {
@@ -182,36 +184,6 @@ fn remove_stale(path: &Path, inode: u64) -> io::Result<()> {
     std::fs::remove_file(&aside)
 }
 
-/// Bytes that stand for themselves in an address; others are written as `%2f`.
-fn escaped(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        match byte {
-            b'-' | b'_' | b'/' | b'.' | b'\\' | b'*' => text.push(char::from(*byte)),
-            byte if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
-            byte => {
-                let _ = write!(text, "%{byte:02x}");
-            }
-        }
-        text
-    })
-}
-
-fn unescaped(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first == b'%' {
-            let (digits, after) = rest.split_at_checked(2)?;
-            out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = after;
-        } else {
-            out.push(first);
-        }
-    }
-    Some(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +198,6 @@ mod tests {
         for bad in ["tcp:host=localhost", "unix:", "unix:path=%zz", "unix:runtime=no"] {
             assert!(Place::parse(bad).is_err(), "{bad}");
         }
-        assert_eq!(escaped(b"/a b,c"), "/a%20b%2cc");
     }
 
     #[test]

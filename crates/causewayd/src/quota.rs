@@ -21,12 +21,14 @@ pub enum Resource {
     Matches,
     /// Calls without a reply.
     Calls,
+    /// Bytes of a message that has not arrived whole.
+    Incoming,
 }
 
-const RESOURCES: usize = 5;
+const RESOURCES: usize = 6;
 
 /// How many times the limit of one member all members of a user may hold: of what is memory, and of what is an entry in a table.
-const USER_MEMBERS: [u64; RESOURCES] = [4, 4, 16, 16, 16];
+const USER_MEMBERS: [u64; RESOURCES] = [4, 4, 16, 16, 16, 4];
 
 /// The limits of one member for each resource.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +43,14 @@ pub struct PerMember {
     pub matches: u64,
     /// For [`Resource::Calls`].
     pub calls: u64,
+    /// For [`Resource::Incoming`].
+    pub incoming: u64,
 }
 
 impl PerMember {
     fn as_array(self) -> [u64; RESOURCES] {
-        let PerMember { bytes, descriptors, names, matches, calls } = self;
-        [bytes, descriptors, names, matches, calls]
+        let PerMember { bytes, descriptors, names, matches, calls, incoming } = self;
+        [bytes, descriptors, names, matches, calls, incoming]
     }
 }
 
@@ -128,8 +132,8 @@ mod tests {
     use super::*;
 
     fn quota(limit: u64) -> Quota {
-        let (bytes, descriptors) = (limit, limit);
-        Quota::new(PerMember { bytes, descriptors, names: limit, matches: limit, calls: limit })
+        let (bytes, descriptors, incoming) = (limit, limit, limit);
+        Quota::new(PerMember { bytes, descriptors, names: limit, matches: limit, calls: limit, incoming })
     }
 
     fn fill(quota: &mut Quota, member: u64, resource: Resource) -> u64 {

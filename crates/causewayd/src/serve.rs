@@ -192,14 +192,18 @@ impl Server {
 
     fn accept(&mut self, index: usize) {
         for _ in 0..MOST_ACCEPTED {
-            if self.incomplete.len() >= self.bus.config.limits.incomplete_connections {
-                return self.listen(false);
-            }
             match self.listeners[index].accept() {
                 Ok(Some(socket)) => self.admit(socket),
                 Ok(None) => return,
-                // Out of descriptors: those that wait go on waiting, and nobody else notices.
+                // Out of descriptors: one that has not said Hello must go; without one, those that want to connect wait a moment.
                 Err(error) => {
+                    if let Some(&(_, oldest)) = self.incomplete.first() {
+                        self.end(
+                            oldest,
+                            End::NotAuthenticated("it has not said Hello, and there are no descriptors left"),
+                        );
+                        continue;
+                    }
                     log(&format!("cannot accept a connection: {error}"));
                     self.paused_until = Some(self.now + PAUSE);
                     return self.listen(false);
@@ -226,7 +230,14 @@ impl Server {
         let deadline = self.now + limits.authentication;
         let connection = Connection::new(socket, credentials.uid, limits.message_bytes);
         self.clients.insert(id, Client { connection, deadline, wants_to_write: false });
+        let most = limits.incomplete_connections;
         self.incomplete.insert((deadline, id));
+        // A client that means well says Hello within milliseconds: the oldest of too many is none.
+        while self.incomplete.len() > most.max(1)
+            && let Some(&(_, oldest)) = self.incomplete.first()
+        {
+            self.end(oldest, End::NotAuthenticated("it has not said Hello, and others wait to connect"));
+        }
     }
 
     fn serve(&mut self, id: MemberId, flags: EventFlags) {
@@ -258,10 +269,10 @@ impl Server {
             Some(_) => self.half.insert(id),
             None => self.half.remove(&id),
         };
-        if connection.incomplete_bytes() as u64 > self.bus.config.limits.incoming_bytes {
-            return Err(End::TooMuch);
-        }
-        Ok(())
+        // What one read brings is not counted: every message may be cut there.
+        let incomplete = connection.incomplete_bytes();
+        let counted = if incomplete > READ_BYTES { incomplete as u64 } else { 0 };
+        if self.bus.hold_incoming(id, counted) { Ok(()) } else { Err(End::TooMuch) }
     }
 
     /// Does what the bus has left to be done.
@@ -374,8 +385,7 @@ impl Server {
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;
         }
-        let has_room = self.incomplete.len() < self.bus.config.limits.incomplete_connections;
-        self.listen(has_room && self.paused_until.is_none());
+        self.listen(self.paused_until.is_none());
     }
 
     /// Writes what was delivered in this round.

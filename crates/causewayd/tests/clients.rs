@@ -39,14 +39,24 @@ const OBJECT: &str = "/org/freedesktop/DBus";
 fn tools_of_every_kind_call_the_driver() {
     let broker = Broker::start();
     let list = "--dest=org.freedesktop.DBus";
-    succeeds(&broker, "dbus-send", &["--print-reply", list, OBJECT, "org.freedesktop.DBus.ListNames"], DRIVER);
+    succeeds(
+        &broker,
+        "dbus-send",
+        &["--print-reply", list, OBJECT, "org.freedesktop.DBus.ListNames"],
+        DRIVER,
+    );
     let call = ["call", "--session", "-d", DRIVER, "-o", OBJECT, "-m", "org.freedesktop.DBus.GetId"];
     succeeds(&broker, "gdbus", &call, "('");
     succeeds(&broker, "gdbus", &["introspect", "--session", "-d", DRIVER, "-o", OBJECT], "RequestName");
     let address = format!("--address={}", broker.address);
     succeeds(&broker, "busctl", &[&address, "list", "--no-pager"], DRIVER);
     succeeds(&broker, "busctl", &[&address, "introspect", DRIVER, OBJECT, "--no-pager"], "Features");
-    succeeds(&broker, "busctl", &[&address, "get-property", DRIVER, OBJECT, DRIVER, "Features"], "HeaderFiltering");
+    succeeds(
+        &broker,
+        "busctl",
+        &[&address, "get-property", DRIVER, OBJECT, DRIVER, "Features"],
+        "HeaderFiltering",
+    );
 }
 
 /// Killed when dropped.
@@ -87,8 +97,12 @@ fn service(broker: &Broker, name: &str, program: &str, args: &[&str]) -> Option<
 fn an_echo_and_a_flood_of_the_reference_implementation() {
     let broker = Broker::start();
     let name = "a.Echo";
-    let Some(_echo) = service(&broker, name, "dbus-test-tool", &["echo", "--session", "--name", name]) else { return };
-    let spam = ["spam", "--session", "--dest", name, "--count", "2000", "--queue", "50"];
+    let Some(_echo) =
+        service(&broker, name, "dbus-test-tool", &["echo", "--session", &format!("--name={name}")])
+    else {
+        return;
+    };
+    let spam = ["spam", "--session", "--dest=a.Echo", "--count=2000", "--queue=50"];
     succeeds(&broker, "dbus-test-tool", &spam, "");
     let call = ["--print-reply", "--dest=a.Echo", "/", "a.Interface.Method", "string:x"];
     succeeds(&broker, "dbus-send", &call, "method return");
@@ -115,10 +129,15 @@ GLib.MainLoop().run()
 #[test]
 fn a_python_service_is_called_by_a_glib_client() {
     let broker = Broker::start();
-    let Some(_service) = service(&broker, "a.Python", "python3", &["-c", PYTHON]) else { return };
+    let Some(_service) = service(&broker, "a.Python", "/usr/bin/python3", &["-c", PYTHON]) else { return };
     let call = ["call", "--session", "-d", "a.Python", "-o", "/a", "-m", "a.Python.Add", "2", "3"];
     succeeds(&broker, "gdbus", &call, "(5,)");
     let address = format!("--address={}", broker.address);
-    succeeds(&broker, "busctl", &[&address, "call", "a.Python", "/a", "a.Python", "Add", "ii", "20", "22"], "i 42");
+    succeeds(
+        &broker,
+        "busctl",
+        &[&address, "call", "a.Python", "/a", "a.Python", "Add", "ii", "20", "22"],
+        "i 42",
+    );
     succeeds(&broker, "gdbus", &["introspect", "--session", "-d", "a.Python", "-o", "/a"], "Added");
 }

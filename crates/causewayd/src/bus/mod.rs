@@ -280,6 +280,15 @@ impl Bus {
         }
     }
 
+    /// This many bytes of a member's message have arrived, and the rest has not. False if it may not have so many.
+    pub fn hold_incoming(&mut self, id: MemberId, bytes: u64) -> bool {
+        let Some(member) = self.members.get(&id) else { return true };
+        let uid = member.identity.credentials.uid;
+        let held = self.quota.held(id, Resource::Incoming);
+        self.quota.release(id, uid, Resource::Incoming, held.saturating_sub(bytes));
+        bytes <= held || self.quota.charge(id, uid, Resource::Incoming, bytes - held)
+    }
+
     /// From now on the bus works with these settings; members keep what they have.
     pub fn reconfigure(&mut self, config: Config) {
         self.services = Services::read(&config.service_dirs);
