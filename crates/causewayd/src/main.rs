@@ -8,7 +8,8 @@
 //! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
 //! | [`bus`] | accepts a message of a member and delivers it to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
-//! | [`serve`] | the loop that joins both |
+//! | [`children`] | programs that were started |
+//! | [`serve`] | the loop that joins all |
 //! | [`config`], [`config_file`], [`policy_file`], [`service_file`], [`users`] | what it is told |
 
 mod activation;
@@ -16,6 +17,7 @@ mod args;
 mod background;
 mod bus;
 mod calls;
+mod children;
 mod config;
 mod config_file;
 mod connection;
@@ -44,6 +46,7 @@ use clap::Parser;
 
 use crate::args::Args;
 use crate::bus::Bus;
+use crate::children::Children;
 use crate::config::Config;
 use crate::listen::Listener;
 use crate::log::log;
@@ -82,6 +85,7 @@ fn run(args: &Args) -> Result<(), String> {
         log(remark);
     }
     // The limit on descriptors is what limits connections; a bus that may raise it should.
+    let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
     let _ = causeway_os::limits::raise_nofile();
     let guid = listen::new_guid();
     let listeners = listen_all(args, &config, &guid)?;
@@ -91,7 +95,7 @@ fn run(args: &Args) -> Result<(), String> {
     for remark in bus.service_remarks() {
         log(remark);
     }
-    let mut server = Server::new(bus, listeners, Box::new(load))?;
+    let mut server = Server::new(bus, listeners, children, Box::new(load))?;
     if let Some(descriptor) = args.print_address {
         write_line(descriptor, &address)?;
     }

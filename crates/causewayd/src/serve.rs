@@ -4,17 +4,18 @@
 //! then writes to each socket what it got in this round.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use causeway_os::process::{block_signals, pidfd_open, read_signal};
+use causeway_os::process::{block_signals, read_signal};
 use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use crate::bus::{Action, Bus, Ended};
+use crate::children::Children;
 use crate::config::Config;
 use crate::connection::{Connection, End, READ_BYTES};
 use crate::listen::Listener;
@@ -71,12 +72,6 @@ struct Client {
     wants_to_write: bool,
 }
 
-/// A program that was started.
-struct Child {
-    process: std::process::Child,
-    _pidfd: OwnedFd,
-}
-
 /// Reads the configuration again.
 pub type Reload = Box<dyn Fn() -> Result<Config, String>>;
 
@@ -95,7 +90,7 @@ pub struct Server {
     half: FxHashSet<MemberId>,
     /// Those that got something in this round.
     dirty: Vec<MemberId>,
-    children: FxHashMap<u64, Child>,
+    children: Children,
     bus: Bus,
     reload: Reload,
     scratch: Vec<u8>,
@@ -107,7 +102,12 @@ impl Server {
     ///
     /// # Errors
     /// The kernel has no descriptors left.
-    pub fn new(bus: Bus, listeners: Vec<Listener>, reload: Reload) -> Result<Server, String> {
+    pub fn new(
+        bus: Bus,
+        listeners: Vec<Listener>,
+        children: Children,
+        reload: Reload,
+    ) -> Result<Server, String> {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| said(&error))?;
         let signals = block_signals(&SIGNALS).map_err(|error| said(&error))?;
@@ -122,7 +122,7 @@ impl Server {
             incomplete: BTreeSet::new(),
             half: FxHashSet::default(),
             dirty: Vec::new(),
-            children: FxHashMap::default(),
+            children,
             bus,
             reload,
             scratch: vec![0; READ_BYTES],
@@ -305,57 +305,21 @@ impl Server {
         }
     }
 
-    fn start(
-        &mut self,
-        number: u64,
-        command: &[String],
-        environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    ) {
-        use std::os::unix::process::CommandExt;
-        let (program, args) = command.split_first().expect("a service has a program");
-        let mut starting = std::process::Command::new(program);
-        // Its output must not go where the address of the bus is read.
-        starting
-            .args(args)
-            .env_clear()
-            .envs(environment)
-            .stdin(Stdio::null())
-            .stdout(std::io::stderr())
-            .process_group(0);
-        let started = starting.spawn().map_err(|error| error.to_string()).and_then(|mut process| {
-            let watched = pidfd_open(process.id()).map_err(|error| error.to_string()).and_then(|pidfd| {
-                let added = epoll::add(&self.epoll, &pidfd, Token::Child(number).data(), EventFlags::IN);
-                added.map(|()| pidfd).map_err(|error| error.to_string())
-            });
-            match watched {
-                Ok(pidfd) => Ok(Child { process, _pidfd: pidfd }),
-                Err(why) => {
-                    // A process that cannot be watched would stay for ever once it has ended.
-                    let _ = process.kill();
-                    let _ = process.wait();
-                    Err(why)
-                }
-            }
+    fn start(&mut self, number: u64, command: &[String], environment: Vec<(OsString, OsString)>) {
+        let started = self.children.start(number, command, environment).and_then(|pidfd| {
+            let added = epoll::add(&self.epoll, pidfd, Token::Child(number).data(), EventFlags::IN);
+            added.map_err(|error| error.to_string())
         });
-        match started {
-            Ok(child) => {
-                self.children.insert(number, child);
-            }
-            Err(why) => self.bus.service_ended(number, &Ended::NotStarted(format!("{program}: {why}"))),
+        if let Err(why) = started {
+            self.bus.service_ended(number, &Ended::NotStarted(why));
         }
     }
 
     fn reap(&mut self, number: u64) {
-        use std::os::unix::process::ExitStatusExt;
-        let Some(child) = self.children.get_mut(&number) else { return };
-        let Ok(Some(status)) = child.process.try_wait() else { return };
-        self.children.remove(&number);
-        let ended = match (status.code(), status.signal()) {
-            (Some(code), _) => Ended::Exited(code),
-            (None, signal) => Ended::Signalled(signal.unwrap_or(0)),
-        };
-        self.bus.service_ended(number, &ended);
-        self.act();
+        if let Some(ended) = self.children.reap(number) {
+            self.bus.service_ended(number, &ended);
+            self.act();
+        }
     }
 
     fn reload(&mut self) {
