@@ -6,12 +6,14 @@
 //! |---|---|
 //! | [`names`], [`matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
 //! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
-//! | [`bus`] | accepts a message of a member and delivers it to others |
+//! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
+//! | `accept` | a message of a member, from its connection to the driver or the bus |
 //! | [`children`] | programs that were started |
 //! | [`serve`] | the loop that joins all |
 //! | [`config`], [`config_file`], [`policy_file`], [`service_file`], [`users`] | what it is told |
 
+mod accept;
 mod activation;
 mod args;
 mod background;
@@ -23,6 +25,7 @@ mod config_file;
 mod connection;
 mod descriptors;
 mod driver;
+mod error;
 mod listen;
 mod log;
 mod matches;

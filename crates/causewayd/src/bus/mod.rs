@@ -1,4 +1,4 @@
-//! The bus: accepts a message of one member and delivers it to others. One message at a time, so there is one order of all.
+//! The bus: delivers a message of one member to others. One message at a time, so there is one order of all.
 //!
 //! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s, in order; this is
 //! the place where another carrier of messages joins.
@@ -13,13 +13,12 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 use weighbridge_dbus::rule::Owners;
-use weighbridge_dbus::wire::{Body, Builder, Header, Kind, stamped};
+use weighbridge_dbus::wire::{Body, Builder, Header};
 
 use crate::activation::Starts;
 use crate::calls::{Call, Calls};
 use crate::config::Config;
-use crate::connection::Incoming;
-use crate::driver;
+use crate::error;
 use crate::matches::Matches;
 use crate::member::{Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
@@ -109,7 +108,7 @@ pub struct Bus {
     /// What started services find in their environment.
     pub(crate) environment: BTreeMap<OsString, OsString>,
     serial: u32,
-    now: Instant,
+    pub(crate) now: Instant,
     pub(crate) counters: Counters,
     pub(crate) actions: Vec<Action>,
     /// Members that must end, for these reasons.
@@ -198,57 +197,6 @@ impl Bus {
         std::mem::take(&mut self.actions)
     }
 
-    /// A member has sent a message.
-    pub fn accept(&mut self, from: MemberId, incoming: Incoming<'_>, now: Instant) {
-        self.now = now;
-        self.pass(from, incoming);
-        self.settle();
-    }
-
-    fn pass(&mut self, from: MemberId, incoming: Incoming<'_>) {
-        let Some(member) = self.members.get(&from) else { return };
-        let name = Rc::clone(&member.name);
-        let Incoming { header, bytes, descriptors } = incoming;
-        let is_for_driver = header.destination == Some(DRIVER);
-        match member.stage {
-            Stage::Monitor => return self.disconnect(from, "a monitor must not send"),
-            Stage::New if !is_for_driver => {
-                return self.disconnect(from, "it sends to others before it has said Hello");
-            }
-            _ => {}
-        }
-        // A type of the future: the specification has it ignored.
-        if matches!(header.kind, Kind::Other(_)) {
-            return;
-        }
-        if header.unix_fds > self.config.limits.message_descriptors {
-            return self.disconnect(from, "it sends more descriptors with one message than this bus allows");
-        }
-        let Some(stamp) = stamped(bytes, &header, &name) else {
-            return self.disconnect(from, "with its sender a message is too large");
-        };
-        self.counters.accepted += 1;
-        let header = Header { sender: Some(&name), ..header };
-        let args = LazyArgs::new(&header, bytes);
-        let message = Rc::new(Message::new(stamp, descriptors));
-        let letter = Letter {
-            from: Some(from),
-            header: &header,
-            args: &args,
-            message: &message,
-            is_requested_reply: false,
-        };
-        self.capture(letter);
-        match header.destination {
-            Some(DRIVER) => driver::handle(self, from, letter),
-            Some(_) => self.route(from, letter),
-            None if header.kind == Kind::MethodCall && header.interface == Some(driver::PEER) => {
-                driver::handle(self, from, letter);
-            }
-            None => self.broadcast(letter),
-        }
-    }
-
     /// Time has passed: calls and starts may have come to their end.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
@@ -307,10 +255,6 @@ impl Bus {
         self.serial
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        self.now
-    }
-
     /// Ends a member once the message that is being passed has arrived everywhere.
     pub(crate) fn disconnect(&mut self, id: MemberId, why: &'static str) {
         if !self.leaving.iter().any(|(leaving, _)| *leaving == id) {
@@ -318,7 +262,8 @@ impl Bus {
         }
     }
 
-    fn settle(&mut self) {
+    /// Ends those that must end.
+    pub(crate) fn settle(&mut self) {
         while let Some((id, why)) = self.leaving.pop() {
             if self.members.contains_key(&id) {
                 self.actions.push(Action::Disconnect(id, why));
@@ -363,7 +308,7 @@ impl Bus {
 
     fn no_reply(&mut self, call: Call, why: &str) {
         self.forget_call(call);
-        let error = Builder::error(call.serial, driver::error::NO_REPLY).body(Body::default().text(why));
+        let error = Builder::error(call.serial, error::NO_REPLY).body(Body::default().text(why));
         self.send(call.caller, error);
     }
 

@@ -7,7 +7,7 @@ use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EX
 use super::{Action, Bus, DRIVER, Letter, View};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
-use crate::driver::error;
+use crate::error;
 use crate::member::{MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::policy::{NamePattern, Passing};
@@ -24,7 +24,7 @@ impl Bus {
     }
 
     /// A message of a member to another one.
-    pub(super) fn route(&mut self, from: MemberId, letter: Letter<'_>) {
+    pub(crate) fn route(&mut self, from: MemberId, letter: Letter<'_>) {
         let name = letter.header.destination.expect("it has a destination");
         match self.resolve(name) {
             Some(to) => self.unicast(from, to, letter),
@@ -125,7 +125,7 @@ impl Bus {
     }
 
     /// Shows a message to the monitors.
-    pub(super) fn capture(&mut self, letter: Letter<'_>) {
+    pub(crate) fn capture(&mut self, letter: Letter<'_>) {
         if self.monitor_count == 0 {
             return;
         }

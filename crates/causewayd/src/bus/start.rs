@@ -7,7 +7,7 @@ use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED};
 
 use super::{Action, Bus, Letter};
 use crate::activation::Waiting;
-use crate::driver::error;
+use crate::error;
 use crate::member::MemberId;
 use crate::message::LazyArgs;
 use crate::service_file::Services;
@@ -59,7 +59,7 @@ impl Bus {
                 "too many services are being started",
             );
         }
-        let number = self.starts.begin(name, self.now() + self.config.limits.service_start, waiting);
+        let number = self.starts.begin(name, self.now + self.config.limits.service_start, waiting);
         let environment = self.starter_environment();
         self.actions.push(Action::Start { number, command, environment });
     }
@@ -100,7 +100,7 @@ impl Bus {
     }
 
     pub(super) fn expire_starts(&mut self) {
-        while let Some(name) = self.starts.expired(self.now()) {
+        while let Some(name) = self.starts.expired(self.now) {
             let time = self.config.limits.service_start.as_millis();
             let why = format!("the program that provides {name} has not taken this name within {time} ms");
             self.fail_start(&name, error::TIMED_OUT, &why);

@@ -3,8 +3,9 @@
 use causeway_os::socket::Credentials;
 use weighbridge_dbus::wire::{Body, Marshal};
 
-use super::{Answer, Refusal, Request, error, naming, refused};
+use super::request::{Answer, Refusal, Request, no_owner, refused};
 use crate::bus::{Bus, DRIVER};
+use crate::error;
 use crate::member::Identity;
 
 /// The identity of the connection with a name. The bus itself has one too.
@@ -16,7 +17,7 @@ fn identity(bus: &Bus, name: &str) -> Result<Identity, Refusal> {
     }
     match bus.resolve(name) {
         Some(id) => Ok(bus.members[&id].identity.clone()),
-        None => naming::no_owner(name),
+        None => no_owner(name),
     }
 }
 

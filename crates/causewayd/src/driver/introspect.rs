@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use weighbridge_dbus::wire::{Body, signature};
 
-use super::{Answer, METHODS, Request, properties};
+use super::request::{Answer, Request};
+use super::{METHODS, properties};
 use crate::bus::{Bus, DRIVER, DRIVER_PATH};
 
 const DOCTYPE: &str = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n\

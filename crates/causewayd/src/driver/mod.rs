@@ -3,45 +3,29 @@
 //! A method is a line of [`METHODS`] and a function; introspection is made of the same lines.
 
 mod connections;
-pub mod error;
 mod introspect;
 mod monitoring;
 mod naming;
 mod properties;
+mod request;
 mod rules;
 mod services;
 mod stats;
 
 pub use introspect::own as description;
 
-use weighbridge_dbus::wire::{Arg, Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind, Leaf, walk};
+use weighbridge_dbus::wire::{Body, Kind};
 
 use crate::bus::{Bus, DRIVER, DRIVER_PATH, Letter};
+use crate::error;
 use crate::member::{MemberId, Stage};
+
+use request::{Answer, MONITORING, Refusal, Request, STATS, refused, reply};
 
 /// `org.freedesktop.DBus.Peer`
 pub const PEER: &str = "org.freedesktop.DBus.Peer";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
-const MONITORING: &str = "org.freedesktop.DBus.Monitoring";
-const STATS: &str = "org.freedesktop.DBus.Debug.Stats";
-
-/// A call of the driver.
-#[derive(Clone, Copy)]
-struct Request<'a> {
-    from: MemberId,
-    letter: Letter<'a>,
-}
-
-/// Why a call fails: the name of the error and a sentence.
-struct Refusal(&'static str, String);
-
-/// The arguments of a reply; `None` if it was sent already or comes later.
-type Answer = Result<Option<Body>, Refusal>;
-
-fn refused<T>(name: &'static str, why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal(name, why.into()))
-}
 
 /// Who may call a method, and on which object.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -126,12 +110,6 @@ pub fn handle(bus: &mut Bus, from: MemberId, letter: Letter<'_>) {
     bus.eavesdrop(letter, None);
 }
 
-fn reply(bus: &mut Bus, Request { from, letter }: Request<'_>, body: Body) {
-    if letter.header.flags & FLAG_NO_REPLY_EXPECTED == 0 {
-        bus.send(from, Builder::reply(letter.header.serial).body(body));
-    }
-}
-
 fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     let header = request.letter.header;
     let (interface, member) = (header.interface, header.member.unwrap_or_default());
@@ -161,36 +139,4 @@ fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
         return refused(error::INVALID_ARGS, why);
     }
     (method.run)(bus, request)
-}
-
-impl<'a> Request<'a> {
-    /// The argument at this index, which is a string.
-    fn text(&self, index: usize) -> &'a str {
-        match self.letter.args.get().get(index) {
-            Some(Arg::Text(text)) => text,
-            other => unreachable!("the signature was compared, and here is {other:?}"),
-        }
-    }
-
-    /// The argument at this index, which is a `u`.
-    fn number(&self, index: usize) -> u32 {
-        match self.letter.args.get().get(index) {
-            Some(Arg::U32(number)) => *number,
-            other => unreachable!("the signature was compared, and here is {other:?}"),
-        }
-    }
-
-    /// All strings of the body, those inside of containers included.
-    fn texts(&self) -> Vec<&'a str> {
-        let (mut texts, header) = (Vec::new(), self.letter.header);
-        let message = self.letter.message;
-        let body = &message.bytes()[message.header().header_bytes..];
-        walk(header, body, &mut |leaf, _| {
-            if let Leaf::Text(text) = leaf {
-                texts.push(text);
-            }
-        })
-        .expect("the body was checked");
-        texts
-    }
 }

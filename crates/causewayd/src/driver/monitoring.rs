@@ -3,8 +3,11 @@
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::Body;
 
-use super::{Answer, Refusal, Request, error, refused, reply, rules};
+use super::request::{Answer, Refusal, Request, refused, reply};
+use super::rules;
 use crate::bus::Bus;
+use crate::error;
+use crate::quota::Resource;
 
 pub fn become_monitor(bus: &mut Bus, request: Request<'_>) -> Answer {
     if request.number(1) != 0 {
@@ -17,9 +20,9 @@ pub fn become_monitor(bus: &mut Bus, request: Request<'_>) -> Answer {
         wanted.push(MatchRule::default());
     }
     let uid = bus.members[&request.from].identity.credentials.uid;
-    let held = bus.quota.held(request.from, crate::quota::Resource::Matches);
+    let held = bus.quota.held(request.from, Resource::Matches);
     let more = (wanted.len() as u64).saturating_sub(held);
-    if !bus.quota.charge(request.from, uid, crate::quota::Resource::Matches, more) {
+    if !bus.quota.charge(request.from, uid, Resource::Matches, more) {
         return refused(error::LIMITS_EXCEEDED, "this connection or its user has too many match rules");
     }
     reply(bus, request, Body::default());

@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use weighbridge_dbus::wire::{Body, names};
 
-use super::{Answer, Refusal, Request, error, refused, reply};
+use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
 use crate::bus::{Bus, DRIVER};
+use crate::error;
 use crate::member::{MemberId, Stage};
 use crate::names::Requested;
 use crate::quota::Resource;
@@ -96,10 +97,6 @@ pub fn list_queued_owners(bus: &mut Bus, request: Request<'_>) -> Answer {
     }
     let queue: Vec<&str> = queue.iter().map(|name| &**name).collect();
     Ok(Some(Body::default().texts(&queue)))
-}
-
-pub(super) fn no_owner<T>(name: &str) -> Result<T, Refusal> {
-    refused(error::NAME_HAS_NO_OWNER, format!("nobody has the name {name}"))
 }
 
 pub fn get_name_owner(bus: &mut Bus, request: Request<'_>) -> Answer {

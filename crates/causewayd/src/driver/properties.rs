@@ -2,8 +2,9 @@
 
 use weighbridge_dbus::wire::{Marshal, names};
 
-use super::{Answer, MONITORING, Refusal, Request, STATS, error, refused};
+use super::request::{Answer, MONITORING, Refusal, Request, STATS, refused};
 use crate::bus::{Bus, DRIVER};
+use crate::error;
 
 /// What this bus does beyond the oldest specification.
 const FEATURES: &[&str] = &["HeaderFiltering"];

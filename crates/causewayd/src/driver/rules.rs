@@ -3,8 +3,9 @@
 use weighbridge_dbus::rule::{MAX_RULE_BYTES, MatchRule};
 use weighbridge_dbus::wire::Body;
 
-use super::{Answer, Refusal, Request, error, refused};
+use super::request::{Answer, Refusal, Request, refused};
 use crate::bus::Bus;
+use crate::error;
 use crate::quota::Resource;
 
 pub(super) fn rule(text: &str) -> Result<MatchRule, Refusal> {

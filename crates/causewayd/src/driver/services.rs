@@ -2,8 +2,9 @@
 
 use weighbridge_dbus::wire::{Body, names};
 
-use super::{Answer, Request, error, refused};
+use super::request::{Answer, Request, refused};
 use crate::bus::{Action, Bus, DRIVER};
+use crate::error;
 
 /// The answer where the service is there already.
 const ALREADY_RUNNING: u32 = 2;

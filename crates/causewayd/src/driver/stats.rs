@@ -2,7 +2,7 @@
 
 use weighbridge_dbus::wire::Marshal;
 
-use super::{Answer, Request, naming};
+use super::request::{Answer, Request, no_owner};
 use crate::bus::Bus;
 use crate::member::Stage;
 use crate::quota::Resource;
@@ -40,7 +40,7 @@ pub fn of_bus(bus: &mut Bus, _: Request<'_>) -> Answer {
 }
 
 pub fn of_connection(bus: &mut Bus, request: Request<'_>) -> Answer {
-    let Some(id) = bus.resolve(request.text(0)) else { return naming::no_owner(request.text(0)) };
+    let Some(id) = bus.resolve(request.text(0)) else { return no_owner(request.text(0)) };
     let mut out = Marshal::default();
     let held = |resource| u32::try_from(bus.quota.held(id, resource)).unwrap_or(u32::MAX);
     out.array(8, |out| {
