@@ -4,7 +4,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`names`], [`matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
+//! | [`names`], [`mod@matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
 //! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
 //! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
@@ -75,7 +75,7 @@ fn run(args: &Args) -> Result<(), String> {
     if args.syslog_only || (args.syslog && !args.nosyslog) {
         log::to_system();
     }
-    let file = config_file(args)?;
+    let file = configured(args)?;
     let load = move || match &file {
         Some(file) => config_file::read(file).map_err(|bad| bad.to_string()),
         None => Ok(Config::session()),
@@ -114,7 +114,7 @@ fn run(args: &Args) -> Result<(), String> {
 }
 
 /// The configuration file; nothing for the settings of a session that are built in.
-fn config_file(args: &Args) -> Result<Option<PathBuf>, String> {
+fn configured(args: &Args) -> Result<Option<PathBuf>, String> {
     match (&args.config_file, args.session, args.system) {
         (Some(file), ..) => Ok(Some(file.clone())),
         (None, _, true) => Ok(Some(SYSTEM_CONFIG.into())),

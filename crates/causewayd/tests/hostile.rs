@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{Broker, PATIENCE, add_match, authenticate, driver_call, eventually, refusal, wait_for};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
@@ -259,7 +259,7 @@ fn closing_a_descriptor_that_lingers_does_not_stop_the_bus() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut lingering = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let _peer = listener.accept().unwrap();
-    rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(30))).unwrap();
+    rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(300))).unwrap();
     // Its peer does not read, so that bytes stay unsent.
     lingering.set_nonblocking(true).unwrap();
     while lingering.write(&[0; 65_536]).is_ok() {}
@@ -270,11 +270,10 @@ fn closing_a_descriptor_that_lingers_does_not_stop_the_bus() {
     sender.send_with_fds(&signal, &[lingering.as_fd()]).unwrap();
     drop(lingering);
     rustix::process::kill_process(bus, rustix::process::Signal::CONT).unwrap();
-    let start = Instant::now();
+    // A bus that waited for it would not answer before the patience of this client is over.
     for _ in 0..10 {
         serves(&mut witness);
     }
-    assert!(start.elapsed() < Duration::from_secs(20), "the bus has waited for a socket to close");
 }
 
 #[test]

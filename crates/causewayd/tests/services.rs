@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use common::{Broker, PATIENCE, driver_call, number, refusal, request_name, texts, wait_for};
 use weighbridge_dbus::wire::{Body, Builder, Header, Kind, Marshal};
@@ -101,9 +102,11 @@ fn a_service_that_fails_is_an_error_to_all_that_wait_for_it() {
         assert_eq!(refusal(client.call(&start, PATIENCE)), error, "{name}");
     }
     // A file that comes later is found.
-    std::thread::sleep(std::time::Duration::from_millis(20));
     std::fs::write(folder.path().join("late.service"), "[D-BUS Service]\nName=a.Unknown\nExec=/bin/false\n")
         .unwrap();
+    // Clocks of file systems are coarse: the folder has surely changed since it was read.
+    let later = SystemTime::now() + Duration::from_secs(2);
+    std::fs::File::open(folder.path()).unwrap().set_modified(later).unwrap();
     let call = Builder::call("/", "M").destination("a.Unknown");
     assert_eq!(refusal(client.call(&call, PATIENCE)), "Spawn.ChildExited");
     end_sleepers(&broker);
