@@ -171,7 +171,7 @@ pub struct Lint {
 pub struct Exam {
     #[command(flatten)]
     pub bus: Bus,
-    /// Start this broker: dbus-daemon, dbus-broker or busd [default: all that are installed]
+    /// Start this broker: dbus-daemon, dbus-broker, busd or causewayd [default: all that are installed]
     #[arg(long = "broker", value_name = "NAME", value_delimiter = ',', value_parser = broker, conflicts_with = "Bus")]
     pub brokers: Vec<Program>,
     /// Only these properties, by their words in the first column
@@ -194,7 +194,7 @@ pub struct Replay {
     /// Captures that are parts of one; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// On this broker (dbus-daemon, dbus-broker, busd) or the bus at this address; may be repeated [default: all brokers that are installed]
+    /// On this broker (dbus-daemon, dbus-broker, busd, causewayd) or the bus at this address; may be repeated [default: all brokers that are installed]
     #[arg(long, value_name = "ADDRESS|BROKER", value_parser = target)]
     pub on: Vec<Target>,
     /// As `recorded`, a number of times as fast, or `max`: as fast as causes allow

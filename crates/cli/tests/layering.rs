@@ -12,6 +12,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("import", "weighbridge-import", &["weighbridge-record", "weighbridge-stats"]),
     ("causeway", "causeway", &["causeway-os"]),
     ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),
+    // Its tests are clients of a bus.
+    ("causewayd", "causewayd", &["weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"]),
     ("explain", "weighbridge-explain", &["weighbridge-record", "weighbridge-stats"]),
     (
         "lab",

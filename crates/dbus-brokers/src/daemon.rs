@@ -1,4 +1,4 @@
-//! dbus-daemon with a configuration of ours, which it reads from a file in memory.
+//! dbus-daemon, or a program that can take its place, with a configuration of ours, which it reads from a file in memory.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -48,6 +48,6 @@ pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
     let said = BufReader::new(ours.take(4096)).read_line(&mut address);
     match said {
         Ok(bytes) if bytes > 0 => Ok(Broker { address: address.trim().into(), child, _controller: None }),
-        _ => Err("it ends at once; its own message says why: dbus-daemon --session --nofork".into()),
+        _ => Err("it ends at once; with --session --nofork its own message says why".into()),
     }
 }

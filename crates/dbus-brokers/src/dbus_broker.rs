@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use causeway_os::process::{Child, Spawn, Stderr};
 use causeway_os::socket::stream_pair;
-use weighbridge_dbus::wire::{Body, Builder, Endian};
+use weighbridge_dbus::wire::{Body, Builder, Marshal};
 use weighbridge_dbus_client::Connection;
 
 use super::{Broker, Limits, PATIENCE, socket_name};
@@ -56,88 +56,50 @@ fn add_listener() -> Body {
     out.text("/org/bus1/DBus/Listener/0");
     out.u32(0);
     let policy = format!("(a(u({BATCH}))a(buu({BATCH}))a(ss)bs)");
-    out.0.push(u8::try_from(policy.len()).expect("a signature has at most 255 bytes"));
-    out.0.extend(policy.as_bytes());
-    out.0.push(0);
+    out.signature(&policy);
     out.align(8);
     let uid = rustix::process::getuid().as_raw();
-    out.array(|out| {
+    out.array(8, |out| {
         // No other user may connect; what they might do then is of no importance.
         for (user, may_connect) in [(uid, true), (ANY_USER, false)] {
             out.align(8);
             out.u32(user);
-            out.batch(may_connect);
+            batch(out, may_connect);
         }
     });
-    out.array(|_| {});
-    out.array(|_| {});
+    out.array(8, |_| {});
+    out.array(8, |_| {});
     out.u32(0);
     out.text("session");
-    Body::marshalled(Endian::NATIVE, SIGNATURE, &out.0)
+    out.into_body(SIGNATURE)
 }
 
-/// Values of the few types above, each at its alignment. All arrays here are of structs.
-#[derive(Default)]
-struct Marshal(Vec<u8>);
-
-impl Marshal {
-    fn align(&mut self, to: usize) {
-        self.0.resize(self.0.len().next_multiple_of(to), 0);
-    }
-
-    fn u32(&mut self, number: u32) {
-        self.align(4);
-        self.0.extend(number.to_ne_bytes());
-    }
-
-    fn u64(&mut self, number: u64) {
-        self.align(8);
-        self.0.extend(number.to_ne_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.u32(u32::try_from(text.len()).expect("a short text"));
-        self.0.extend(text.as_bytes());
-        self.0.push(0);
-    }
-
-    fn array(&mut self, elements: impl FnOnce(&mut Marshal)) {
-        self.u32(0);
-        let length_at = self.0.len() - 4;
-        self.align(8);
-        let start = self.0.len();
-        elements(self);
-        let bytes = u32::try_from(self.0.len() - start).expect("a short array");
-        self.0[length_at..length_at + 4].copy_from_slice(&bytes.to_ne_bytes());
-    }
-
-    /// A struct: may connect, and rules of priority 1 that allow all names, all sends and all receives.
-    fn batch(&mut self, may_connect: bool) {
-        self.align(8);
-        self.u32(may_connect.into());
-        self.u64(1);
-        self.array(|out| {
+/// A struct: may connect, and rules of priority 1 that allow all names, all sends and all receives.
+fn batch(out: &mut Marshal, may_connect: bool) {
+    out.align(8);
+    out.u32(may_connect.into());
+    out.u64(1);
+    out.array(8, |out| {
+        out.align(8);
+        out.u32(1);
+        out.u64(1);
+        // A prefix of names; the empty one is of all.
+        out.u32(1);
+        out.text("");
+    });
+    for _ in ["send", "receive"] {
+        out.array(8, |out| {
             out.align(8);
             out.u32(1);
             out.u64(1);
-            // A prefix of names; the empty one is of all.
-            out.u32(1);
-            out.text("");
+            for _ in ["name", "path", "interface", "member"] {
+                out.text("");
+            }
+            // Any type of message, broadcast or not, with any number of descriptors.
+            out.u32(0);
+            out.u32(0);
+            out.u64(0);
+            out.u64(u64::MAX);
         });
-        for _ in ["send", "receive"] {
-            self.array(|out| {
-                out.align(8);
-                out.u32(1);
-                out.u64(1);
-                for _ in ["name", "path", "interface", "member"] {
-                    out.text("");
-                }
-                // Any type of message, broadcast or not, with any number of descriptors.
-                out.u32(0);
-                out.u32(0);
-                out.u64(0);
-                out.u64(u64::MAX);
-            });
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Private D-Bus brokers: dbus-daemon, dbus-broker and busd, each started for one purpose with a configuration of ours, and
+//! Private D-Bus brokers: dbus-daemon, dbus-broker, busd and causewayd, each started for one purpose with a configuration of ours, and
 //! ended with its [`Broker`].
 //!
 //! A broker listens on a name in the abstract namespace that no other process knows, and its configuration is a file in memory, so
@@ -29,14 +29,16 @@ pub enum Program {
     DbusBroker,
     /// The broker of the zbus project.
     Busd,
+    /// The broker of this project.
+    Causewayd,
 }
 
-/// What a private broker allows. Both dbus-daemon and dbus-broker know these limits; busd has none.
+/// What a private broker allows. dbus-daemon, dbus-broker and causewayd know these limits; busd has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of messages that wait: in dbus-daemon for one connection, in dbus-broker for all of one user.
+    /// Bytes of messages that wait: in dbus-daemon and causewayd for one connection, in dbus-broker for all of one user.
     pub queued_bytes: u64,
-    /// Match rules: in dbus-daemon of one connection, in dbus-broker of all of one user.
+    /// Match rules: in dbus-daemon and causewayd of one connection, in dbus-broker of all of one user.
     pub match_rules: u32,
 }
 
@@ -71,7 +73,8 @@ impl std::error::Error for Error {}
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 3] = [Program::DbusDaemon, Program::DbusBroker, Program::Busd];
+    pub const ALL: [Program; 4] =
+        [Program::DbusDaemon, Program::DbusBroker, Program::Busd, Program::Causewayd];
 
     /// Its file, and the word for it everywhere.
     #[must_use]
@@ -80,6 +83,7 @@ impl Program {
             Program::DbusDaemon => "dbus-daemon",
             Program::DbusBroker => "dbus-broker",
             Program::Busd => "busd",
+            Program::Causewayd => "causewayd",
         }
     }
 
@@ -90,17 +94,21 @@ impl Program {
             Program::DbusDaemon => "package dbus-daemon",
             Program::DbusBroker => "package dbus-broker",
             Program::Busd => "`cargo install busd`",
+            Program::Causewayd => "`cargo build -p causewayd` puts it beside this program",
         }
     }
 
-    /// Its file in the folders of `PATH`.
+    /// Its file in the folders of `PATH`. That of this project is looked for beside this program first, and beside the folder where
+    /// cargo puts tests.
     #[must_use]
     pub fn path(self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
+        let own = std::env::current_exe().ok().filter(|_| self == Program::Causewayd);
+        let beside = own.iter().flat_map(|own| own.ancestors().skip(1).take(2)).map(PathBuf::from);
         let can_run = |file: &PathBuf| {
             std::fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
         };
-        std::env::split_paths(&path).map(|folder| folder.join(self.name())).find(can_run)
+        beside.chain(std::env::split_paths(&path)).map(|folder| folder.join(self.name())).find(can_run)
     }
 
     /// What it says its version is; nothing where it is missing or says none.
@@ -137,7 +145,8 @@ impl Broker {
     pub fn start(program: Program, limits: &Limits) -> Result<Broker, Error> {
         let path = program.path().ok_or(Error::Missing(program))?;
         let started = match program {
-            Program::DbusDaemon => daemon::start(path, limits),
+            // causewayd reads the same configuration and takes the same options.
+            Program::DbusDaemon | Program::Causewayd => daemon::start(path, limits),
             Program::DbusBroker => dbus_broker::start(path, limits),
             Program::Busd => busd::start(path),
         };

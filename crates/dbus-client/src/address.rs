@@ -6,6 +6,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 
+use weighbridge_dbus::address::unescaped;
+
 use crate::Error;
 
 /// One place where a bus may listen. Only Unix sockets are supported.
@@ -81,23 +83,6 @@ fn one(text: &str) -> Option<Address> {
         }
         _ => None,
     })
-}
-
-/// Bytes may be written as `%2f`.
-fn unescaped(value: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut rest = value.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first == b'%' {
-            let (digits, after) = rest.split_at_checked(2)?;
-            out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = after;
-        } else {
-            out.push(first);
-        }
-    }
-    Some(out)
 }
 
 #[cfg(test)]

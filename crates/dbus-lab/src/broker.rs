@@ -36,6 +36,9 @@ pub struct DbusBroker;
 /// The broker of the zbus project.
 #[derive(Debug)]
 pub struct Busd;
+/// The broker of this project.
+#[derive(Debug)]
+pub struct Causewayd;
 
 impl Kind for DbusDaemon {
     const PROGRAM: Program = Program::DbusDaemon;
@@ -50,6 +53,11 @@ impl Kind for DbusBroker {
 impl Kind for Busd {
     const PROGRAM: Program = Program::Busd;
     const ABOUT: &'static str = "D-Bus through a private busd, the broker of the zbus project; the ends write and read bytes themselves, or by a library";
+}
+
+impl Kind for Causewayd {
+    const PROGRAM: Program = Program::Causewayd;
+    const ABOUT: &'static str = "D-Bus through a private causewayd, the broker of this project; the ends write and read bytes themselves";
 }
 
 choice! {

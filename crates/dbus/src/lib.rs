@@ -2,6 +2,7 @@
 //!
 //! | module | from | to |
 //! |---|---|---|
+//! | [`address`] | values in addresses of buses | bytes, and back |
 //! | [`wire`] | bytes of a message | header and arguments, and back |
 //! | [`rule`] | text of a match rule | which messages it matches, which rules it makes superfluous |
 //! | [`bus`] | messages in order | who has which name and which rules at that time |
@@ -10,6 +11,7 @@
 //! | [`lint`] | rules and what they matched | findings |
 //! | [`anonymise`] | a message | a message of the same shape without its strings |
 
+pub mod address;
 pub mod anonymise;
 pub mod bus;
 pub mod capture;

@@ -340,6 +340,44 @@ pub fn peer_security_label(socket: impl AsFd) -> Result<Option<String>> {
     }
 }
 
+/// The supplementary groups of the process that connected, listened, or made the pair (SO_PEERGROUPS, Linux 4.13). `None` where the
+/// kernel does not say them.
+///
+/// # Errors
+///
+/// The error of the system call that failed.
+pub fn peer_groups(socket: impl AsFd) -> Result<Option<Vec<u32>>> {
+    let mut groups = vec![0u32; 64];
+    loop {
+        let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes into `groups`, which has them; a group is a number of four bytes.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        let count = length as usize / size_of::<u32>();
+        match (done, io::Error::last_os_error()) {
+            (0, _) => {
+                groups.truncate(count);
+                return Ok(Some(groups));
+            }
+            // The kernel says how many there are.
+            (_, error) if error.raw_os_error() == Some(libc::ERANGE) && count > groups.len() => {
+                groups.resize(count, 0);
+            }
+            (_, error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::ENODATA)) => {
+                return Ok(None);
+            }
+            (_, error) => return Err(Error::new("read", "the groups of a socket's peer", error)),
+        }
+    }
+}
+
 /// Reads a socket option of level SOL_SOCKET into plain data of the kernel's layout.
 fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
@@ -503,6 +541,11 @@ mod tests {
         assert_eq!(peer.pid, std::process::id());
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert_eq!(peer.gid, rustix::process::getegid().as_raw());
+        if let Some(groups) = peer_groups(&near).unwrap() {
+            let own: Vec<u32> =
+                rustix::process::getgroups().unwrap().iter().map(|group| group.as_raw()).collect();
+            assert_eq!(groups, own);
+        }
         match peer_pidfd(&near) {
             Ok(pidfd) => {
                 let info = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());

@@ -71,7 +71,7 @@ fn a_pattern_an_axis_and_a_whole_setting_select_every_mechanism_that_has_them() 
     let brokers = Program::ALL.iter().filter(|program| program.path().is_some()).count();
     assert!(mechanisms(&all).len() == 9 + brokers, "eight, the harness and {brokers} brokers: {plan}");
     assert!(
-        plan.contains("fan-out: 11 mechanisms (") && plan.contains(" × 3 sizes (1, 4096, 65536) × "),
+        plan.contains("fan-out: 12 mechanisms (") && plan.contains(" × 3 sizes (1, 4096, 65536) × "),
         "{plan}"
     );
     let (set, plan) = planned(&["fan-out", "--set", "receivers=5"]);

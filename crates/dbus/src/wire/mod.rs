@@ -6,13 +6,17 @@ mod body;
 mod build;
 mod cursor;
 mod header;
+mod marshal;
 pub mod names;
 pub mod signature;
+mod stamp;
 
 pub use body::{Arg, Args, Leaf, walk};
 pub use build::{Body, Builder, TooLong};
 pub use cursor::Endian;
 pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, message_bytes};
+pub use marshal::Marshal;
+pub use stamp::stamped;
 
 use std::fmt;
 

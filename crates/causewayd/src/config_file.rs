@@ -1,0 +1,192 @@
+//! Reads configuration files of dbus-daemon.
+//!
+//! What this bus does not do is put into [`Config::remarks`] where going on without it is safe, and refused where it would let
+//! somebody do more than the file says. Source: dbus-daemon(1), "CONFIGURATION FILE".
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use crate::config::{Config, session_service_dirs};
+use crate::policy_file;
+
+/// Files that include each other this deep include themselves.
+const MOST_DEPTH: usize = 32;
+/// Where services of the system are.
+const SYSTEM_SERVICE_DIRS: &[&str] = &[
+    "/usr/local/share/dbus-1/system-services",
+    "/usr/share/dbus-1/system-services",
+    "/lib/dbus-1/system-services",
+];
+
+/// Why a configuration cannot be used: which file, and what is wrong.
+#[derive(Debug)]
+pub struct BadConfig {
+    file: PathBuf,
+    why: String,
+}
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.why)
+    }
+}
+
+impl std::error::Error for BadConfig {}
+
+/// Reads a file and all that it includes.
+///
+/// # Errors
+/// A file cannot be read, is no configuration, or asks for something that cannot be left out safely.
+pub fn read(file: &Path) -> Result<Config, BadConfig> {
+    let mut config = Config::empty();
+    read_into(&mut config, file, 0)?;
+    Ok(config)
+}
+
+fn read_into(config: &mut Config, file: &Path, depth: usize) -> Result<(), BadConfig> {
+    let bad = |why: String| BadConfig { file: file.into(), why };
+    if depth > MOST_DEPTH {
+        return Err(bad("it includes itself".into()));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(&text, options).map_err(|error| bad(error.to_string()))?;
+    let root = document.root_element();
+    if !root.has_tag_name("busconfig") {
+        return Err(bad(format!("its element is <{}>, not <busconfig>", root.tag_name().name())));
+    }
+    for node in root.children().filter(Node::is_element) {
+        element(config, node, file, depth).map_err(|why| match why {
+            Why::Here(why) => bad(why),
+            Why::There(other) => other,
+        })?;
+    }
+    Ok(())
+}
+
+enum Why {
+    Here(String),
+    There(BadConfig),
+}
+
+impl From<String> for Why {
+    fn from(why: String) -> Why {
+        Why::Here(why)
+    }
+}
+
+fn element(config: &mut Config, node: Node<'_, '_>, file: &Path, depth: usize) -> Result<(), Why> {
+    let text = node.text().unwrap_or("").trim();
+    let folder = || file.parent().unwrap_or(Path::new("."));
+    let name = node.tag_name().name();
+    match name {
+        "type" => config.bus_type = Some(text.into()),
+        "listen" => config.listen.push(text.into()),
+        "fork" => config.fork = true,
+        "pidfile" => config.pid_file = Some(text.into()),
+        "servicedir" => config.service_dirs.push(folder().join(text)),
+        "standard_session_servicedirs" => config.service_dirs.extend(session_service_dirs()),
+        "standard_system_servicedirs" => {
+            config.service_dirs.extend(SYSTEM_SERVICE_DIRS.iter().map(PathBuf::from))
+        }
+        "auth" if text == "EXTERNAL" => {}
+        "auth" => config
+            .remarks
+            .push(format!("the mechanism {text} is not offered; clients authenticate with EXTERNAL")),
+        "include" => {
+            let other = folder().join(text);
+            let may_be_missing = node.attribute("ignore_missing") == Some("yes");
+            let depends_on_selinux = node.attribute("if_selinux_enabled") == Some("yes");
+            let is_left_out = depends_on_selinux || (may_be_missing && !other.exists());
+            if !is_left_out {
+                read_into(config, &other, depth + 1).map_err(Why::There)?;
+            }
+        }
+        "includedir" => {
+            // A folder that does not exist includes nothing.
+            let Ok(entries) = std::fs::read_dir(folder().join(text)) else { return Ok(()) };
+            let files = entries.filter_map(Result::ok).map(|entry| entry.path());
+            let mut files: Vec<PathBuf> =
+                files.filter(|file| file.extension().is_some_and(|end| end == "conf")).collect();
+            files.sort();
+            for other in files {
+                read_into(config, &other, depth + 1).map_err(Why::There)?;
+            }
+        }
+        "limit" => {
+            let limit = node.attribute("name").ok_or_else(|| "a <limit> has no name".to_owned())?;
+            let value =
+                text.parse().map_err(|_| format!("the limit {limit} is `{text}`, which is no number"))?;
+            if !config.limits.set(limit, value) {
+                config.remarks.push(format!("there is no limit {limit} here"));
+            }
+        }
+        "policy" => policy_file::add(config, node)?,
+        "user" => check_user(text)?,
+        // A bus that keeps its file mode mask, logs to standard error, and starts services itself does all that these ask for.
+        "keep_umask" | "syslog" | "servicehelper" => {}
+        "allow_anonymous" => {
+            return Err(Why::Here("anonymous clients are never let in; remove <allow_anonymous>".into()));
+        }
+        "selinux" | "apparmor" => {
+            config.remarks.push(format!("<{name}> is not done: no security module is asked"));
+        }
+        other => return Err(Why::Here(format!("<{other}> is no element of a configuration"))),
+    }
+    Ok(())
+}
+
+/// A bus that should give up root's rights and does not is not safe.
+fn check_user(user: &str) -> Result<(), String> {
+    let own = rustix::process::geteuid().as_raw();
+    match crate::users::uid(user) {
+        Some(uid) if uid == own || own != 0 => Ok(()),
+        _ => Err(format!("this bus does not change its user; start it as {user}, or remove <user>")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bus.conf");
+        std::fs::write(folder.path().join("more.conf"), "<busconfig><type>session</type></busconfig>")
+            .unwrap();
+        std::fs::write(&file, format!("<!DOCTYPE busconfig><busconfig>{text}</busconfig>")).unwrap();
+        read(&file).map_err(|bad| bad.why)
+    }
+
+    #[test]
+    fn elements_become_settings() {
+        let config = config(
+            "<include>more.conf</include><include ignore_missing='yes'>none.conf</include>\
+             <listen>unix:tmpdir=/tmp</listen><limit name='max_message_size'>1000000000</limit>\
+             <limit name='reply_timeout'>100</limit><auth>DBUS_COOKIE_SHA1</auth><servicedir>here</servicedir>",
+        )
+        .unwrap();
+        assert_eq!(config.bus_type.as_deref(), Some("session"));
+        assert_eq!(config.limits.message_bytes, 128 << 20);
+        assert_eq!(config.limits.reply, Some(std::time::Duration::from_millis(100)));
+        assert_eq!((config.listen.len(), config.service_dirs.len(), config.remarks.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_left_out_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("<allow_anonymous/>", "anonymous clients are never let in"),
+            ("<include>none.conf</include>", "No such file"),
+            ("<include>bus.conf</include>", "it includes itself"),
+            ("<limit name='max_message_size'>many</limit>", "the limit max_message_size is `many`"),
+            ("<colour/>", "<colour> is no element"),
+            ("<policy at_console='true'><allow own='*'/></policy>", "at_console"),
+            ("<policy context='default'><allow own='*' send_type='signal'/></policy>", "own"),
+        ] {
+            let said = config(text).unwrap_err();
+            assert!(said.starts_with(why) || said.contains(why), "{text}: {said}");
+        }
+    }
+}

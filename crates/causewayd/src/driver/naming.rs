@@ -1,0 +1,128 @@
+//! Hello, and the methods about names.
+
+use std::rc::Rc;
+
+use weighbridge_dbus::wire::{Body, names};
+
+use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
+use crate::bus::{Bus, DRIVER};
+use crate::error;
+use crate::member::{MemberId, Stage};
+use crate::names::Requested;
+use crate::quota::Resource;
+
+pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let member = &bus.members[&request.from];
+    if member.stage != Stage::New {
+        return refused(error::FAILED, "this connection has said Hello already");
+    }
+    let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
+    let of_user = bus.members_of_user.get(&uid).copied().unwrap_or(0);
+    let all: usize = bus.members_of_user.values().sum();
+    if of_user >= bus.config.limits.connections_per_user {
+        return refused(
+            error::LIMITS_EXCEEDED,
+            format!("user {uid} has {of_user} connections, which is the limit"),
+        );
+    }
+    if all >= bus.config.limits.connections {
+        return refused(error::LIMITS_EXCEEDED, format!("there are {all} connections, which is the limit"));
+    }
+    // The unique name is one of its names.
+    if !bus.quota.charge(request.from, uid, Resource::Names, 1) {
+        return refused(error::LIMITS_EXCEEDED, "this user has too many names");
+    }
+    *bus.members_of_user.entry(uid).or_default() += 1;
+    bus.members.get_mut(&request.from).expect("it is there").stage = Stage::Active;
+    // The answer comes first: a client learns its name before it is told that it has it.
+    reply(bus, request, Body::default().text(&name));
+    bus.publish(&crate::names::Change { name, old: None, new: Some(request.from) });
+    Ok(None)
+}
+
+/// A name that a connection can ask for.
+fn well_known(name: &str) -> Result<&str, Refusal> {
+    if name == DRIVER {
+        return refused(error::INVALID_ARGS, format!("{DRIVER} is the name of the bus"));
+    }
+    match names::is_well_known(name) {
+        true => Ok(name),
+        false => refused(error::INVALID_ARGS, format!("`{name}` is no well-known name")),
+    }
+}
+
+pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let (name, flags) = (well_known(request.text(0))?, request.number(1));
+    let member = &bus.members[&request.from];
+    let uid = member.identity.credentials.uid;
+    if !member.rules.may_own(name) {
+        return refused(error::ACCESS_DENIED, format!("the policy of this bus does not let you own {name}"));
+    }
+    let is_new = !bus.names.is_in_queue(name, request.from);
+    if is_new && !bus.quota.charge(request.from, uid, Resource::Names, 1) {
+        return refused(error::LIMITS_EXCEEDED, "this connection or its user has too many names");
+    }
+    let (requested, change) = bus.names.request(name, request.from, flags);
+    bus.settle_names(request.from);
+    if let Some(change) = change {
+        if let Some(old) = change.old {
+            bus.settle_names(old);
+        }
+        bus.publish(&change);
+    }
+    if requested == Requested::PrimaryOwner {
+        bus.service_came(name, request.from);
+    }
+    Ok(Some(Body::default().u32(requested as u32)))
+}
+
+pub fn release_name(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let (released, change) = bus.names.release(well_known(request.text(0))?, request.from);
+    bus.settle_names(request.from);
+    if let Some(change) = change {
+        bus.publish(&change);
+    }
+    Ok(Some(Body::default().u32(released as u32)))
+}
+
+pub fn list_queued_owners(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let name = request.text(0);
+    let queue: Vec<Rc<str>> = match MemberId::from_unique_name(name) {
+        _ if name == DRIVER => vec![DRIVER.into()],
+        Some(_) => bus.resolve(name).into_iter().map(MemberId::unique_name).collect(),
+        None => bus.names.queue(name).map(MemberId::unique_name).collect(),
+    };
+    if queue.is_empty() {
+        return no_owner(name);
+    }
+    let queue: Vec<&str> = queue.iter().map(|name| &**name).collect();
+    Ok(Some(Body::default().texts(&queue)))
+}
+
+pub fn get_name_owner(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let name = request.text(0);
+    if name == DRIVER {
+        return Ok(Some(Body::default().text(DRIVER)));
+    }
+    match bus.resolve(name) {
+        Some(owner) => Ok(Some(Body::default().text(&owner.unique_name()))),
+        None => no_owner(name),
+    }
+}
+
+pub fn name_has_owner(bus: &mut Bus, request: Request<'_>) -> Answer {
+    let name = request.text(0);
+    let has_owner = name == DRIVER || bus.resolve(name).is_some();
+    let mut out = weighbridge_dbus::wire::Marshal::default();
+    out.u32(has_owner.into());
+    Ok(Some(out.into_body("b")))
+}
+
+pub fn list_names(bus: &mut Bus, _: Request<'_>) -> Answer {
+    let active = bus.members.values().filter(|member| member.stage == Stage::Active);
+    let mut names: Vec<&str> = std::iter::once(DRIVER).chain(active.map(|member| &*member.name)).collect();
+    let unique = names.len();
+    names.extend(bus.names.all());
+    names[unique..].sort_unstable();
+    Ok(Some(Body::default().texts(&names)))
+}

@@ -1,0 +1,78 @@
+//! A member of the bus: a connection that has an identity, whatever carries its messages.
+
+use std::rc::Rc;
+
+use causeway_os::socket::Credentials;
+
+use crate::policy::Rules;
+
+/// The number of a member, which is never used again. It is the last part of the unique name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberId(pub u64);
+
+impl MemberId {
+    /// The unique name of this member: `:1.7`.
+    #[must_use]
+    pub fn unique_name(self) -> Rc<str> {
+        format!(":1.{}", self.0).into()
+    }
+
+    /// The member that has this unique name, if one has.
+    #[must_use]
+    pub fn from_unique_name(name: &str) -> Option<MemberId> {
+        let digits = name.strip_prefix(":1.")?;
+        let number: u64 = digits.parse().ok()?;
+        // `:1.07` and `:1.+7` are the names of nobody.
+        (number.to_string() == digits).then_some(MemberId(number))
+    }
+}
+
+/// Who is at the other end, as the kernel recorded it when the connection was made.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Process, user and group.
+    pub credentials: Credentials,
+    /// All groups of the process, its first one included, where the kernel says them.
+    pub groups: Option<Vec<u32>>,
+    /// The label that a security module gave the process.
+    pub label: Option<String>,
+}
+
+/// How far a member has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has not said Hello.
+    New,
+    /// It takes part.
+    Active,
+    /// It sees messages and says nothing.
+    Monitor,
+}
+
+/// A member.
+#[derive(Debug)]
+pub struct Member {
+    /// Its unique name.
+    pub name: Rc<str>,
+    /// Who it is.
+    pub identity: Identity,
+    /// Can descriptors be passed to it?
+    pub takes_descriptors: bool,
+    /// How far it has come.
+    pub stage: Stage,
+    /// What it may do.
+    pub rules: Rc<Rules>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_name_that_was_given_is_that_of_the_member() {
+        assert_eq!(MemberId::from_unique_name(&MemberId(7).unique_name()), Some(MemberId(7)));
+        for other in [":1.07", ":1.+7", ":1.", ":2.7", ":1.7.1", "1.7", ":1.99999999999999999999"] {
+            assert_eq!(MemberId::from_unique_name(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How much of each resource members hold, and how much they may.
+//!
+//! A member has a limit of its own, and all members of one user share a budget. Of what is left of the budget a member may take
+//! at most half, its own use counted as left: so whoever holds much reaches its limit while there is still something for the
+//! others. See `docs/decisions/quota.md`.
+
+use rustc_hash::FxHashMap;
+
+use crate::member::MemberId;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Bytes of messages that wait: for the member that does not read them, or of a service that starts.
+    Bytes,
+    /// Descriptors of those messages.
+    Descriptors,
+    /// Well-known names, owned or waited for.
+    Names,
+    /// Match rules, counted as often as added.
+    Matches,
+    /// Calls without a reply.
+    Calls,
+    /// Bytes of a message that has not arrived whole.
+    Incoming,
+}
+
+const RESOURCES: usize = 6;
+
+/// How many times the limit of one member all members of a user may hold: of what is memory, and of what is an entry in a table.
+const USER_MEMBERS: [u64; RESOURCES] = [4, 4, 16, 16, 16, 4];
+
+/// The limits of one member for each resource.
+#[derive(Clone, Copy, Debug)]
+pub struct PerMember {
+    /// For [`Resource::Bytes`].
+    pub bytes: u64,
+    /// For [`Resource::Descriptors`].
+    pub descriptors: u64,
+    /// For [`Resource::Names`].
+    pub names: u64,
+    /// For [`Resource::Matches`].
+    pub matches: u64,
+    /// For [`Resource::Calls`].
+    pub calls: u64,
+    /// For [`Resource::Incoming`].
+    pub incoming: u64,
+}
+
+impl PerMember {
+    fn as_array(self) -> [u64; RESOURCES] {
+        let PerMember { bytes, descriptors, names, matches, calls, incoming } = self;
+        [bytes, descriptors, names, matches, calls, incoming]
+    }
+}
+
+/// What all members hold.
+#[derive(Debug)]
+pub struct Quota {
+    limits: [u64; RESOURCES],
+    of_member: FxHashMap<MemberId, [u64; RESOURCES]>,
+    of_user: FxHashMap<u32, [u64; RESOURCES]>,
+}
+
+impl Quota {
+    /// Nobody holds anything yet.
+    #[must_use]
+    pub fn new(limits: PerMember) -> Quota {
+        Quota { limits: limits.as_array(), of_member: FxHashMap::default(), of_user: FxHashMap::default() }
+    }
+
+    /// From now on these limits hold. Whoever holds more keeps it.
+    pub fn set_limits(&mut self, limits: PerMember) {
+        self.limits = limits.as_array();
+    }
+
+    /// A member of this user takes `amount` more, if it may; otherwise nothing changes. Of bytes and descriptors a member that
+    /// holds none gets one message of any size.
+    #[must_use]
+    pub fn charge(&mut self, member: MemberId, uid: u32, resource: Resource, amount: u64) -> bool {
+        let index = resource as usize;
+        let own = self.held(member, resource);
+        let user = self.of_user.get(&uid).map_or(0, |held| held[index]);
+        let budget = self.limits[index].saturating_mul(USER_MEMBERS[index]);
+        let left = budget.saturating_sub(user);
+        let is_first = own == 0 && left > 0 && matches!(resource, Resource::Bytes | Resource::Descriptors);
+        let wanted = own.saturating_add(amount);
+        if !is_first && (wanted > self.limits[index] || wanted > (left + own) / 2) {
+            return false;
+        }
+        self.of_member.entry(member).or_default()[index] += amount;
+        self.of_user.entry(uid).or_default()[index] += amount;
+        true
+    }
+
+    /// A member gives back what it was charged for.
+    ///
+    /// # Panics
+    /// It was charged for less.
+    pub fn release(&mut self, member: MemberId, uid: u32, resource: Resource, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        let index = resource as usize;
+        for held in [self.of_member.get_mut(&member), self.of_user.get_mut(&uid)] {
+            let held = &mut held.expect("it was charged")[index];
+            *held = held.checked_sub(amount).expect("no more is released than was charged");
+        }
+    }
+
+    /// A member is gone, and gives back everything.
+    pub fn remove(&mut self, member: MemberId, uid: u32) {
+        let Some(own) = self.of_member.remove(&member) else { return };
+        let Some(user) = self.of_user.get_mut(&uid) else { return };
+        for (user, own) in user.iter_mut().zip(own) {
+            *user -= own;
+        }
+        if user.iter().all(|held| *held == 0) {
+            self.of_user.remove(&uid);
+        }
+    }
+
+    /// How much a member holds.
+    #[must_use]
+    pub fn held(&self, member: MemberId, resource: Resource) -> u64 {
+        self.of_member.get(&member).map_or(0, |held| held[resource as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(limit: u64) -> Quota {
+        let (bytes, descriptors, incoming) = (limit, limit, limit);
+        Quota::new(PerMember { bytes, descriptors, names: limit, matches: limit, calls: limit, incoming })
+    }
+
+    fn fill(quota: &mut Quota, member: u64, resource: Resource) -> u64 {
+        let mut got = 0;
+        while quota.charge(MemberId(member), 0, resource, 1) {
+            got += 1;
+        }
+        got
+    }
+
+    #[test]
+    fn one_member_reaches_its_own_limit_and_later_ones_less_but_never_nothing() {
+        let mut quota = quota(100);
+        let got: Vec<u64> = (0..6).map(|member| fill(&mut quota, member, Resource::Bytes)).collect();
+        assert_eq!(got[..2], [100, 100]);
+        assert!(got.windows(2).all(|two| two[1] <= two[0]) && got[5] > 0, "{got:?}");
+        assert!(got.iter().sum::<u64>() <= 400);
+        // Another user has a budget of its own.
+        assert!(quota.charge(MemberId(9), 1, Resource::Bytes, 99));
+        quota.remove(MemberId(0), 0);
+        assert_eq!(quota.held(MemberId(0), Resource::Bytes), 0);
+        assert!(fill(&mut quota, 7, Resource::Bytes) > got[5]);
+        for member in 0..10 {
+            quota.remove(MemberId(member), u32::from(member == 9));
+        }
+        assert!(quota.of_member.is_empty() && quota.of_user.is_empty());
+    }
+
+    #[test]
+    fn a_member_that_holds_nothing_gets_one_message_of_any_size_and_no_more() {
+        let mut quota = quota(10);
+        assert!(quota.charge(MemberId(1), 0, Resource::Bytes, 1_000));
+        assert!(!quota.charge(MemberId(1), 0, Resource::Bytes, 1));
+        quota.release(MemberId(1), 0, Resource::Bytes, 1_000);
+        assert!(quota.charge(MemberId(1), 0, Resource::Bytes, 10));
+        assert_eq!(fill(&mut quota, 1, Resource::Names), 10);
+    }
+}

@@ -1,0 +1,316 @@
+//! Clients that break the rules, on purpose or not: they lose their connection, nobody else loses anything.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::{Broker, PATIENCE, add_match, authenticate, driver_call, eventually, refusal, wait_for};
+use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
+use weighbridge_dbus_client::{Connection, Error};
+
+/// Reads until the bus closes the connection.
+fn closed(stream: &mut UnixStream) {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it stays connected: {error}")
+        }
+    }
+}
+
+/// The bus answers somebody else.
+fn serves(witness: &mut Connection) {
+    witness.ask_driver("GetId", Body::default()).unwrap();
+}
+
+fn hello() -> Vec<u8> {
+    driver_call("Hello").build(1).unwrap()
+}
+
+#[test]
+fn what_is_no_message_ends_its_connection_and_no_other() {
+    let broker = Broker::start();
+    let mut witness = broker.open();
+    let signal =
+        |serial| Builder::signal("/", "a.B", "C").body(Body::default().text("text")).build(serial).unwrap();
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = signal(2);
+        bytes[at] = byte;
+        bytes
+    };
+    let header = Header::parse(&signal(2)).unwrap().header_bytes;
+    let cases = [
+        ("byte order", changed(0, b'x')),
+        ("type 0", changed(1, 0)),
+        ("version", changed(3, 2)),
+        ("a body of 128 MiB and more", changed(7, 8)),
+        ("UTF-8", changed(header + 4, 0xff)),
+        ("a string that is not ended", changed(header + 8, b'x')),
+        ("descriptors that did not come", Builder::signal("/", "a.B", "C").unix_fds(1).build(2).unwrap()),
+    ];
+    for (what, bytes) in cases {
+        let mut client = broker.socket();
+        authenticate(&mut client);
+        client.write_all(&hello()).unwrap();
+        client.write_all(&bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+        closed(&mut client);
+        serves(&mut witness);
+    }
+    // Before Hello nothing passes but Hello.
+    let mut client = broker.socket();
+    authenticate(&mut client);
+    client.write_all(&signal(1)).unwrap();
+    closed(&mut client);
+    serves(&mut witness);
+}
+
+#[test]
+fn random_bytes_and_changed_messages_never_stop_the_bus() {
+    let mut broker = Broker::start();
+    let mut witness = broker.open();
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let body = Body::default().text("a.Name").u32(4);
+    let valid = driver_call("RequestName").body(body).build(2).unwrap();
+    for round in 0..400 {
+        let mut client = broker.socket();
+        client.set_nonblocking(true).unwrap();
+        let mut bytes = Vec::new();
+        match round % 4 {
+            0 => bytes.extend((0..random(2_000)).map(|_| random(256) as u8)),
+            1 => bytes.extend(
+                b"\0AUTH EXTERNAL 30\r\nBEGIN\r\n"
+                    .iter()
+                    .map(|byte| if random(20) == 0 { random(256) as u8 } else { *byte }),
+            ),
+            _ => {
+                client.set_nonblocking(false).unwrap();
+                authenticate(&mut client);
+                bytes.extend(hello());
+                for _ in 0..4 {
+                    bytes.extend(&valid);
+                }
+                for _ in 0..1 + random(4) {
+                    let at = random(bytes.len());
+                    bytes[at] = random(256) as u8;
+                }
+                bytes.truncate(1 + random(bytes.len()));
+            }
+        }
+        // The bus may have closed it in the middle.
+        let _ = client.write_all(&bytes);
+        drop(client);
+        if round % 20 == 0 {
+            serves(&mut witness);
+        }
+    }
+    serves(&mut witness);
+    assert!(broker.is_running());
+    eventually("descriptors stay", || broker.descriptors(), |count| *count < 20);
+}
+
+#[test]
+fn one_that_never_says_hello_or_the_rest_of_a_message_is_ended_in_time() {
+    let broker = Broker::configured(
+        "<limit name='auth_timeout'>200</limit><limit name='pending_fd_timeout'>200</limit>\
+         <limit name='max_incomplete_connections'>2</limit>",
+    );
+    let mut witness = broker.open();
+    let mut silent = broker.socket();
+    let mut authenticated = broker.socket();
+    authenticate(&mut authenticated);
+    // The third one takes the place of the oldest, and the other one is ended by its deadline.
+    drop(broker.open());
+    closed(&mut silent);
+    closed(&mut authenticated);
+    // Half a message with a descriptor.
+    let mut half = broker.socket();
+    authenticate(&mut half);
+    half.write_all(&hello()).unwrap();
+    let whole = Builder::signal("/", "a.B", "C").unix_fds(1).build(2).unwrap();
+    causeway_os::socket::send_with_fds(&half, &whole[..20], &[std::io::stderr().as_fd()]).unwrap();
+    closed(&mut half);
+    serves(&mut witness);
+}
+
+/// Many clients that begin a large message and go on until the bus has enough of it.
+#[test]
+fn halves_of_messages_do_not_fill_the_memory() {
+    let broker = Broker::configured("<limit name='max_incoming_bytes'>4000000</limit>");
+    let mut witness = broker.open();
+    let mut start = driver_call("GetId").build(2).unwrap();
+    // A body of 24 MiB, of which the signature is never looked at.
+    start[4..8].copy_from_slice(&(24_u32 << 20).to_ne_bytes());
+    let mut ended = 0;
+    let mut half: Vec<UnixStream> = Vec::new();
+    for _ in 0..20 {
+        let mut client = broker.socket();
+        authenticate(&mut client);
+        client.write_all(&hello()).unwrap();
+        client.write_all(&start).unwrap();
+        let sent = (0..20).try_for_each(|_| client.write_all(&[0; 1 << 18]));
+        ended += u32::from(sent.is_err());
+        half.push(client);
+        serves(&mut witness);
+    }
+    let kib = broker.memory_kib();
+    assert!(ended == 20 && kib < 48 << 10, "{ended} of 20 are ended, {kib} KiB are used");
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_is_ended_and_the_others_get_everything() {
+    const MESSAGES: u32 = 3_000;
+    const MOST_AHEAD: u32 = 100;
+    let broker = Broker::configured("<limit name='max_outgoing_bytes'>4000000</limit>");
+    let (mut sender, mut stalled, mut reading) = (broker.open(), broker.open(), broker.open());
+    for connection in [&mut stalled, &mut reading] {
+        add_match(connection, "interface='a.Flood'");
+    }
+    let gone = format!("member='NameOwnerChanged',arg0='{}'", stalled.unique_name());
+    add_match(&mut sender, &gone);
+    let progress = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for got in 1..=MESSAGES {
+                wait_for(&mut reading, |header| header.interface == Some("a.Flood"));
+                // Relaxed: the number alone matters.
+                progress.store(got, Ordering::Relaxed);
+            }
+        });
+        let signal = Builder::signal("/", "a.Flood", "Drop").body(Body::default().blob(&[7; 10_000]));
+        for number in 0..MESSAGES {
+            // Never so far ahead that the one that reads would have to be ended too, however slow the machine is.
+            let is_near = |got: &u32| got + MOST_AHEAD > number;
+            eventually("the reader does not go on", || progress.load(Ordering::Relaxed), is_near);
+            sender.send(&signal).unwrap();
+        }
+    });
+    wait_for(&mut sender, |header| header.member == Some("NameOwnerChanged"));
+    let ended = loop {
+        match stalled.receive(PATIENCE) {
+            Ok(Some(_)) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    let left = eventually("memory stays", || broker.memory_kib(), |kib| *kib < 64 << 10);
+    assert!(left > 0);
+}
+
+#[test]
+fn calls_to_one_that_does_not_read_are_errors_to_the_caller() {
+    let broker = Broker::configured(
+        "<limit name='max_outgoing_bytes'>1000000</limit><limit name='max_replies_per_connection'>100000</limit>",
+    );
+    let (mut caller, stalled) = (broker.open(), broker.open());
+    let to = stalled.unique_name().to_owned();
+    let call = Builder::call("/", "M").destination(&to).body(Body::default().blob(&[7; 50_000]));
+    let mut refused = None;
+    for _ in 0..100 {
+        caller.send(&call).unwrap();
+        caller.send(&driver_call("GetId")).unwrap();
+        let answer = wait_for(&mut caller, |header| header.reply_serial.is_some());
+        if let Some(name) = Header::parse(&answer).unwrap().error_name {
+            refused = Some(name.to_owned());
+            break;
+        }
+    }
+    assert_eq!(refused.as_deref(), Some("org.freedesktop.DBus.Error.LimitsExceeded"));
+    // The callee is still there.
+    let owner = caller.ask_driver("NameHasOwner", Body::default().text(&to));
+    assert!(owner.is_ok());
+}
+
+#[test]
+fn descriptors_pass_up_to_the_limit_of_the_kernel_and_none_stays() {
+    let broker = Broker::start();
+    let (mut sender, mut receiver) = (broker.open(), broker.open());
+    receiver.keep_descriptors();
+    let to = receiver.unique_name().to_owned();
+    let before = broker.descriptors();
+    for count in [1_usize, 2, 253] {
+        let (_read, write) = std::io::pipe().unwrap();
+        let fds = vec![write.as_fd(); count];
+        let message = Builder::call("/", "Take").destination(&to).flags(FLAG_NO_REPLY_EXPECTED);
+        sender.send_with_fds(&message.unix_fds(u32::try_from(count).unwrap()), &fds).unwrap();
+        let got = wait_for(&mut receiver, |header| header.member == Some("Take"));
+        assert_eq!(Header::parse(&got).unwrap().unix_fds as usize, count);
+        assert_eq!(receiver.take_descriptors().len(), count);
+    }
+    eventually("descriptors stay in the bus", || broker.descriptors(), |now| *now <= before);
+}
+
+/// The last holder of a socket with SO_LINGER and unsent data waits when it closes it.
+#[test]
+fn closing_a_descriptor_that_lingers_does_not_stop_the_bus() {
+    let broker = Broker::start();
+    let (mut sender, mut witness) = (broker.open(), broker.open());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut lingering = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let _peer = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(300))).unwrap();
+    // Its peer does not read, so that bytes stay unsent.
+    lingering.set_nonblocking(true).unwrap();
+    while lingering.write(&[0; 65_536]).is_ok() {}
+    let signal = Builder::signal("/", "a.B", "Nobody").unix_fds(1);
+    // While the bus stands still this process gives the socket up, so that the bus is the last to hold it.
+    let bus = rustix::process::Pid::from_raw(broker.child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(bus, rustix::process::Signal::STOP).unwrap();
+    sender.send_with_fds(&signal, &[lingering.as_fd()]).unwrap();
+    drop(lingering);
+    rustix::process::kill_process(bus, rustix::process::Signal::CONT).unwrap();
+    // A bus that waited for it would not answer before the patience of this client is over.
+    for _ in 0..10 {
+        serves(&mut witness);
+    }
+}
+
+#[test]
+fn a_thousand_connections_cost_little_and_leave_nothing() {
+    const CONNECTIONS: usize = 1_000;
+    // This process needs a descriptor for each, too.
+    causeway_os::limits::raise_nofile().unwrap();
+    let mut broker = Broker::start();
+    let mut witness = broker.open();
+    let (memory, descriptors) = (broker.memory_kib(), broker.descriptors());
+    let mut crowd: Vec<Connection> = (0..CONNECTIONS).map(|_| broker.open()).collect();
+    let each = (broker.memory_kib() - memory) as f64 / CONNECTIONS as f64;
+    assert!(each <= 40.0, "{each} KiB each");
+    for connection in &mut crowd {
+        add_match(connection, "interface='a.Crowd'");
+    }
+    witness.send(&Builder::signal("/", "a.Crowd", "All")).unwrap();
+    for connection in &mut crowd {
+        wait_for(connection, |header| header.interface == Some("a.Crowd"));
+    }
+    drop(crowd);
+    eventually("descriptors stay", || broker.descriptors(), |now| *now <= descriptors);
+    let names = witness.ask_driver("ListNames", Body::default()).unwrap();
+    assert!(names.len() < 500, "names stay");
+    assert!(broker.is_running());
+}
+
+#[test]
+fn only_the_user_of_the_bus_changes_what_services_find() {
+    let broker = Broker::start();
+    let mut client = broker.open();
+    let elsewhere = driver_call("UpdateActivationEnvironment").path("/").body(Body::marshalled(
+        weighbridge_dbus::wire::Endian::NATIVE,
+        "a{ss}",
+        &[0; 8],
+    ));
+    assert_eq!(refusal(client.call(&elsewhere, PATIENCE)), "AccessDenied");
+    let stats = driver_call("GetStats").interface("org.freedesktop.DBus.Debug.Stats");
+    client.call(&stats, PATIENCE).unwrap();
+}

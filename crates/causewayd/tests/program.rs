@@ -1,0 +1,127 @@
+//! The program from outside: options, descriptors, files, signals.
+
+mod common;
+
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Broker, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use weighbridge_dbus::wire::Body;
+use weighbridge_dbus_client::Connection;
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_causewayd")).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What it says when it does not start.
+fn failure(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(!output.status.success(), "{args:?} starts a bus");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn end(broker: &mut Broker, signal: Signal) {
+    kill_process(Pid::from_raw(broker.child.id().cast_signed()).unwrap(), signal).unwrap();
+    let status = broker.child.wait().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+fn at(path: &Path) -> String {
+    format!("unix:path={}", path.display())
+}
+
+#[test]
+fn a_socket_goes_with_its_bus_and_one_that_was_left_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bus");
+    for signal in [Signal::TERM, Signal::INT] {
+        // As a bus leaves it that was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        let mut broker = Broker::with(&["--address", &at(&path)]);
+        let _client = broker.open();
+        let second = failure(&["--address", &at(&path), "--nofork"]);
+        assert!(second.contains("another bus listens there"), "{second}");
+        assert!(path.metadata().unwrap().file_type().is_socket());
+        end(&mut broker, signal);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn several_addresses_are_one_bus() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (at(&folder.path().join("one")), at(&folder.path().join("two")));
+    let broker = Broker::with(&["--address", &format!("{one};{two}")]);
+    let mut first = Connection::open(&one).unwrap();
+    let second = Connection::open(&two).unwrap();
+    let known = first.ask_driver("GetNameOwner", Body::default().text(second.unique_name()));
+    assert!(known.is_ok() && broker.address.contains(';'), "{}", broker.address);
+}
+
+#[test]
+fn in_the_background_it_returns_when_clients_can_connect() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = at(&folder.path().join("bus"));
+    let output = run(&["--address", &address, "--fork", "--print-address", "--print-pid"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with(&address), "{said}");
+    drop(Connection::open(lines[0]).unwrap());
+    let pid = Pid::from_raw(lines[1].parse().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("the socket stays", || folder.path().join("bus").exists(), |exists| !exists);
+}
+
+#[test]
+fn what_it_cannot_do_is_said_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bus.conf");
+    let configured = |text: &str| {
+        std::fs::write(&file, format!("<busconfig>{text}</busconfig>")).unwrap();
+        failure(&["--config-file", file.to_str().unwrap(), "--nofork"])
+    };
+    assert!(failure(&[]).contains("say where to listen"));
+    assert!(failure(&["--address", "tcp:host=localhost"]).contains("is no Unix socket"));
+    assert!(failure(&["--config-file", "/no/such/file"]).contains("/no/such/file"));
+    assert!(configured("<allow_anonymous/>").contains("anonymous clients are never let in"));
+    assert!(configured("<colour/>").contains("<colour> is no element"));
+    let busy = folder.path().join("busy");
+    std::fs::write(&busy, "a file").unwrap();
+    assert!(failure(&["--address", &at(&busy)]).contains("no socket of this user"));
+    assert_eq!(std::fs::read_to_string(&busy).unwrap(), "a file");
+    let introspected = run(&["--introspect"]);
+    assert!(
+        String::from_utf8(introspected.stdout).unwrap().contains("<interface name=\"org.freedesktop.DBus\">")
+    );
+}
+
+#[test]
+fn a_configuration_that_is_read_again_holds_for_new_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bus.conf");
+    let write = |services: &str| {
+        let policy = "<policy context='default'><allow send_destination='*'/><allow receive_sender='*'/><allow own='*'/></policy>";
+        let text = format!("<busconfig><listen>unix:tmpdir=/tmp</listen>{policy}{services}</busconfig>");
+        std::fs::write(&file, text).unwrap();
+    };
+    write("");
+    let broker = Broker::with(&["--config-file", file.to_str().unwrap()]);
+    let mut client = broker.open();
+    let names = |client: &mut Connection| client.ask_driver("ListActivatableNames", Body::default()).unwrap();
+    let has = |reply: Vec<u8>| reply.windows(6).any(|part| part == b"a.Late");
+    assert!(!has(names(&mut client)));
+    std::fs::write(folder.path().join("a.service"), "[D-BUS Service]\nName=a.Late\nExec=/bin/false\n")
+        .unwrap();
+    write(&format!("<servicedir>{}</servicedir>", folder.path().display()));
+    client.ask_driver("ReloadConfig", Body::default()).unwrap();
+    assert!(has(names(&mut client)));
+    // One that is broken changes nothing.
+    write("<colour/>");
+    kill_process(Pid::from_raw(broker.child.id().cast_signed()).unwrap(), Signal::HUP).unwrap();
+    assert!(has(names(&mut client)));
+}

@@ -1,0 +1,49 @@
+//! Values in addresses of buses, where some bytes are written as `%2f`.
+//!
+//! Source: D-Bus Specification, section "Server Addresses".
+
+use std::fmt::Write;
+
+/// A value as it stands in an address: bytes that are not letters, digits or one of `-_/.\*` are escaped.
+#[must_use]
+pub fn escaped(value: &[u8]) -> String {
+    value.iter().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_/.\\*".contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            let _ = write!(text, "%{byte:02x}");
+        }
+        text
+    })
+}
+
+/// The bytes that a value of an address stands for; nothing if an escape is not complete.
+#[must_use]
+pub fn unescaped(value: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = value.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first == b'%' {
+            let (digits, after) = rest.split_at_checked(2)?;
+            out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = after;
+        } else {
+            out.push(first);
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_escaped_is_read_again() {
+        assert_eq!(escaped(b"/a b,c"), "/a%20b%2cc");
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(unescaped(&escaped(&all)), Some(all));
+        assert_eq!((unescaped("%z"), unescaped("%zz")), (None, None));
+    }
+}

@@ -1,0 +1,98 @@
+//! The sender of a message, filled in by the bus that it passes.
+
+use super::cursor::Cursor;
+use super::{Header, MAX_MESSAGE_BYTES, body, names};
+
+/// The field that names the sender.
+const SENDER: u8 = 7;
+/// The last field that this version of the specification knows.
+const LAST_KNOWN: u8 = 9;
+
+/// The bytes of a message with this sender, whatever sender it named before, and without header fields that the specification
+/// does not know: their meaning may be one that only a bus may assert. Nothing else is changed.
+///
+/// `None` if the message would be larger than 128 MiB then.
+///
+/// Source: D-Bus Specification, section "Header Fields": a bus controls the sender, and removes fields that it does not know.
+///
+/// # Panics
+/// `header` is not that of `message`, the message is cut, or the sender is no bus name.
+#[must_use]
+pub fn stamped(message: &[u8], header: &Header<'_>, sender: &str) -> Option<Vec<u8>> {
+    assert!(names::is_bus_name(sender), "{sender:?} is no bus name");
+    let message = &message[..header.message_bytes()];
+    let fields_end = 16 + header.endian.u32(message[12..16].try_into().expect("four bytes")) as usize;
+    let mut out = Vec::with_capacity(message.len() + sender.len() + 24);
+    out.extend_from_slice(&message[..16]);
+    let mut fields = Cursor::new(&message[..fields_end], 16, header.endian);
+    while fields.at < fields_end {
+        fields.align(8).expect("the header was parsed");
+        let start = fields.at;
+        let code = fields.u8().expect("the header was parsed");
+        let types = fields.signature().expect("the header was parsed");
+        body::value(&mut fields, types, 1, &mut |_, _| {}).expect("the header was parsed");
+        if code != SENDER && code <= LAST_KNOWN {
+            pad(&mut out);
+            // Every field starts on a boundary of eight, so that padding inside it stays right.
+            out.extend_from_slice(&message[start..fields.at]);
+        }
+    }
+    pad(&mut out);
+    out.extend([SENDER, 1, b's', 0]);
+    out.extend(header.endian.bytes(u32::try_from(sender.len()).expect("a name is short")));
+    out.extend(sender.as_bytes());
+    out.push(0);
+    let fields_bytes = u32::try_from(out.len() - 16).expect("below the limit of a message");
+    out[12..16].copy_from_slice(&header.endian.bytes(fields_bytes));
+    pad(&mut out);
+    out.extend_from_slice(&message[header.header_bytes..]);
+    (out.len() <= MAX_MESSAGE_BYTES).then_some(out)
+}
+
+fn pad(out: &mut Vec<u8>) {
+    out.resize(out.len().next_multiple_of(8), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Body, Builder, Endian};
+    use super::*;
+
+    #[test]
+    fn a_stamp_replaces_the_sender_and_keeps_the_rest_in_both_byte_orders() {
+        for endian in [Endian::Little, Endian::Big] {
+            for claimed in [None, Some(":1.99"), Some("org.example.SomebodyElse")] {
+                let body = Body::in_order(endian).text("hello").u32(7);
+                let call = Builder::call("/a/b", "Member").interface("a.B").destination(":1.3").body(body);
+                let call = match claimed {
+                    Some(name) => call.sender(name),
+                    None => call,
+                };
+                let before = call.build(5).unwrap();
+                let header = Header::parse(&before).unwrap();
+                let after = stamped(&before, &header, ":1.4").unwrap();
+                let stamped = Header::parse(&after).unwrap();
+                assert_eq!(stamped.sender, Some(":1.4"));
+                let rest = Header { sender: header.sender, header_bytes: header.header_bytes, ..stamped };
+                assert_eq!(rest, header);
+                assert_eq!(after[stamped.header_bytes..], before[header.header_bytes..]);
+            }
+        }
+    }
+
+    #[test]
+    fn fields_of_the_future_are_removed() {
+        let mut bytes = Builder::signal("/", "a.B", "C").build(1).unwrap();
+        let fields = u32::from_ne_bytes(bytes[12..16].try_into().unwrap());
+        bytes.extend([77, 1, b's', 0]);
+        bytes.extend(3_u32.to_ne_bytes());
+        bytes.extend(b"new\0");
+        let padded = fields.next_multiple_of(8);
+        bytes[12..16].copy_from_slice(&(padded + 12).to_ne_bytes());
+        pad(&mut bytes);
+        let header = Header::parse(&bytes).unwrap();
+        let after = stamped(&bytes, &header, ":1.4").unwrap();
+        assert!(!after.windows(3).any(|three| three == b"new"));
+        assert_eq!(Header::parse(&after).unwrap().member, Some("C"));
+    }
+}
