@@ -1,0 +1,916 @@
+//! A member of a bus: calls, replies, signals, names, matches.
+
+mod link;
+mod message;
+mod watcher;
+
+pub use message::{Call, Incoming, Message, Reply};
+
+pub(crate) use link::Link;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use causeway_os::memory::Access;
+use causeway_os::{futex, sched};
+use rustix::event::EventfdFlags;
+use weighbridge_dbus::rule::{MatchRule, Owners};
+use weighbridge_dbus::wire::{
+    Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, names,
+};
+
+use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
+use crate::control::{self, Packet};
+use crate::error::{Error, Result, name};
+use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Port, Received, To};
+use crate::shared::directory::Directory;
+use crate::shared::filter::unique_number;
+use crate::shared::order::{OrderLog, Statistic};
+use crate::shared::outbox::Outbox;
+use crate::shared::ring::{self, Sleep};
+use message::body_of;
+use watcher::Watched;
+
+/// The environment variable that names the native socket of the session's bus.
+pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
+
+/// Settings of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionOptions {
+    /// Bytes of the outbox, a power of two. The longest message is a quarter.
+    pub outbox_bytes: u64,
+    /// How long a call waits for its reply.
+    pub call_timeout: Duration,
+    /// A member that stands in the way of a message for so long is put out.
+    pub laggard_deadline: Duration,
+    /// How long to poll before sleeping, at most. Nothing on a machine or a process with one CPU.
+    pub spin: Duration,
+    /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails.
+    pub inbox_bytes: usize,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> ConnectionOptions {
+        ConnectionOptions {
+            outbox_bytes: 1 << 18,
+            call_timeout: Duration::from_secs(25),
+            laggard_deadline: Duration::from_millis(250),
+            spin: Duration::from_micros(30),
+            inbox_bytes: 64 << 20,
+        }
+    }
+}
+
+/// What a connection has done and what it waits for; see [`Connection::statistics`] and `causeway bus stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Entries of the order log that it has not looked at.
+    pub lag: u64,
+    /// Messages received, those among them that were not wanted after all included.
+    pub received: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Bytes of them.
+    pub sent_bytes: u64,
+    /// Sleeps that a wake-up ended.
+    pub wakes: u64,
+    /// Of these, those after which there was nothing for it.
+    pub empty_wakes: u64,
+    /// Of these, those that freed space for others.
+    pub space_wakes: u64,
+    /// Calls without a reply yet.
+    pub calls_open: u64,
+    /// Signals whose space was used again before it looked, because its filter did not ask for them.
+    pub gone: u64,
+}
+
+impl Statistics {
+    pub(crate) fn of(order: &OrderLog, slot: u16, end: u64) -> Statistics {
+        let count = |which| order.statistic(slot, which);
+        let cursor = order.load_in_line(slot, crate::shared::order::line::CURSOR).load(Ordering::Relaxed);
+        Statistics {
+            lag: end.saturating_sub(cursor),
+            received: count(Statistic::Received),
+            sent: count(Statistic::Sent),
+            sent_bytes: count(Statistic::SentBytes),
+            wakes: count(Statistic::Wakes),
+            empty_wakes: count(Statistic::EmptyWakes),
+            space_wakes: count(Statistic::SpaceWakes),
+            calls_open: count(Statistic::CallsOpen),
+            gone: count(Statistic::Gone),
+        }
+    }
+}
+
+/// A rule of this connection, and who owns the name of its sender, as the log says up to here.
+#[derive(Debug)]
+struct Rule {
+    rule: MatchRule,
+    owner: Option<u64>,
+}
+
+impl Owners for Rule {
+    fn owns(&self, connection: &str, name: &str) -> bool {
+        self.rule.sender.as_deref() == Some(name)
+            && self.owner.is_some_and(|id| connection == unique_name(id))
+    }
+}
+
+/// A call without a reply.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    callee: u64,
+}
+
+/// A member of a bus.
+///
+/// ```no_run
+/// use causeway_bus::{Connection, Incoming, wire::Body};
+///
+/// let mut bus = Connection::session()?;
+/// let reply = bus.call("com.example.Clock", "/clock", "com.example.Clock", "Now", Body::default())?;
+/// println!("{:?}", reply.args());
+/// # Ok::<(), causeway_bus::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Connection {
+    port: Port,
+    link: Link,
+    watched: Arc<Watched>,
+    options: ConnectionOptions,
+    name: String,
+    serial: u32,
+    rules: Vec<Rule>,
+    inbox: VecDeque<Incoming>,
+    inbox_bytes: usize,
+    pending: HashMap<u32, Pending>,
+    replies: HashMap<u32, Result<Reply>>,
+    known: HashMap<u64, u16>,
+    doorbell: Option<OwnedFd>,
+    is_armed: bool,
+    has_told_end: bool,
+    spin: Duration,
+    sleeps: u32,
+}
+
+impl Connection {
+    /// Joins the bus whose native socket the environment variable `CAUSEWAY_BUS` names.
+    ///
+    /// # Errors
+    /// It is not set; otherwise as [`Connection::open`].
+    pub fn session() -> Result<Connection> {
+        let path = session_path()?;
+        Connection::open(path)
+    }
+
+    /// Joins the bus that is served at a path.
+    ///
+    /// # Errors
+    /// Nobody serves there, the bus refuses, or the kernel lacks memory or descriptors.
+    pub fn open(path: impl AsRef<Path>) -> Result<Connection> {
+        Connection::open_with(path, ConnectionOptions::default())
+    }
+
+    /// As [`Connection::open`], with settings.
+    ///
+    /// # Errors
+    /// As [`Connection::open`]; an option that is not possible.
+    pub fn open_with(path: impl AsRef<Path>, options: ConnectionOptions) -> Result<Connection> {
+        let (outbox_fd, mut outbox) = Outbox::create(options.outbox_bytes)?;
+        let (link, [slot, id, cursor, place], fds) = Link::join(path.as_ref(), Some(outbox_fd.as_fd()))?;
+        let Ok([order, directory, authority]) = <[OwnedFd; 3]>::try_from(fds) else {
+            return Err(Error::Refused("the welcome of the bus lacks descriptors".into()));
+        };
+        let order = Arc::new(OrderLog::open(&order, Access::ReadWrite)?);
+        let directory = Arc::new(Directory::open(&directory)?);
+        let slot = u16::try_from(slot).ok().filter(|slot| usize::from(*slot) < order.slots());
+        let slot = slot.ok_or_else(|| Error::Refused("the welcome of the bus names no slot".into()))?;
+        outbox.begin_at(place as u32);
+        let watched = watcher::watch(link.socket(), Arc::clone(&order), slot)?;
+        let mut port = Port::new(order, directory, outbox, slot, id, cursor);
+        port.set_own_outbox(&outbox_fd)?;
+        port.set_doorbell(AUTHORITY, authority);
+        let can_spin = sched::allowed_cpus().is_ok_and(|cpus| cpus.len() > 1);
+        let spin = if can_spin { options.spin } else { Duration::ZERO };
+        Ok(Connection {
+            port,
+            link,
+            watched,
+            options: ConnectionOptions { spin, ..options },
+            name: unique_name(id),
+            serial: 0,
+            rules: Vec::new(),
+            inbox: VecDeque::new(),
+            inbox_bytes: 0,
+            pending: HashMap::new(),
+            replies: HashMap::new(),
+            known: HashMap::new(),
+            doorbell: None,
+            is_armed: false,
+            has_told_end: false,
+            spin,
+            sleeps: 0,
+        })
+    }
+
+    /// The unique name of this connection.
+    #[must_use]
+    pub fn unique_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Calls a method and waits for the reply.
+    ///
+    /// # Errors
+    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if nobody has the name; `NoReply` after the
+    /// timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
+    pub fn call(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: Body,
+    ) -> Result<Reply> {
+        let serial = self.start_call(destination, path, interface, member, body)?;
+        self.finish_call(serial, self.options.call_timeout)
+    }
+
+    /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
+    ///
+    /// # Errors
+    /// As [`Connection::call`]; [`Error::Invalid`] for a signature that is none.
+    pub fn call_marshalled(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        (signature, body): (&str, &[u8]),
+    ) -> Result<Reply> {
+        self.call(destination, path, interface, member, body_of(signature, body)?)
+    }
+
+    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way.
+    ///
+    /// # Errors
+    /// As [`Connection::call`], as far as it is known at once.
+    pub fn start_call(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: Body,
+    ) -> Result<u32> {
+        check(path, names::is_path, "object path")?;
+        check(interface, names::is_interface, "interface")?;
+        check(member, names::is_member, "member")?;
+        let call = Builder::call(path, member).interface(interface).destination(destination).body(body);
+        let serial = self.send_call(call.flags(FLAG_NO_AUTO_START), destination)?;
+        Ok(serial)
+    }
+
+    /// Calls a method and wants no reply.
+    ///
+    /// # Errors
+    /// As [`Connection::start_call`].
+    pub fn call_without_reply(
+        &mut self,
+        destination: &str,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: Body,
+    ) -> Result<()> {
+        check(path, names::is_path, "object path")?;
+        check(interface, names::is_interface, "interface")?;
+        check(member, names::is_member, "member")?;
+        let call = Builder::call(path, member).interface(interface).destination(destination).body(body);
+        self.send_call(call.flags(FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START), destination)?;
+        Ok(())
+    }
+
+    fn send_call(&mut self, call: Builder<'_>, destination: &str) -> Result<u32> {
+        let to = self.resolve(destination)?;
+        let serial = self.next_serial();
+        let To::Peer { id, .. } = to else { unreachable!("a name is one connection's") };
+        let bytes = build(call.sender(&self.name.clone()), serial)?;
+        let expects_reply = Header::parse(&bytes).is_ok_and(|header| header.expects_reply());
+        if expects_reply {
+            // Before it is sent: the reply may come while this thread waits for space.
+            self.pending.insert(serial, Pending { callee: id });
+            self.show_pending();
+        }
+        if let Err(error) = self.send(to, &bytes) {
+            self.pending.remove(&serial);
+            self.show_pending();
+            return Err(error);
+        }
+        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
+        Ok(serial)
+    }
+
+    /// Waits for the reply to a call, at most for `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::call`]; [`Error::Invalid`] if no such call is under way.
+    pub fn finish_call(&mut self, serial: u32, timeout: Duration) -> Result<Reply> {
+        let end = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(reply) = self.replies.remove(&serial) {
+                return reply;
+            }
+            let Some(pending) = self.pending.get(&serial).copied() else {
+                return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
+            };
+            if self.take_all()? > 0 {
+                continue;
+            }
+            if self.has_ended() && pending.callee == AUTHORITY_ID {
+                self.drop_call(serial);
+                return Err(self.link.end());
+            }
+            if !self.sleep_until(end)? {
+                self.drop_call(serial);
+                let text = format!("no reply within {timeout:?}");
+                return Err(Error::method(name::NO_REPLY, text));
+            }
+        }
+    }
+
+    /// Is the reply there already, so that [`Connection::finish_call`] does not wait?
+    ///
+    /// # Errors
+    /// The bus or this connection has ended.
+    pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
+        self.take_all()?;
+        Ok(self.replies.contains_key(&serial) || !self.pending.contains_key(&serial))
+    }
+
+    fn drop_call(&mut self, serial: u32) {
+        self.pending.remove(&serial);
+        self.show_pending();
+    }
+
+    /// Emits a signal to all who want it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no path, interface or member; the bus or this connection has ended.
+    pub fn emit(&mut self, path: &str, interface: &str, member: &str, body: Body) -> Result<()> {
+        check(path, names::is_path, "object path")?;
+        check(interface, names::is_interface, "interface")?;
+        check(member, names::is_member, "member")?;
+        let serial = self.next_serial();
+        let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
+        let bytes = build(signal, serial)?;
+        self.send(To::All, &bytes)
+    }
+
+    /// Answers a call.
+    ///
+    /// # Errors
+    /// The bus or this connection has ended. A caller that is gone is no error.
+    pub fn reply(&mut self, call: &Call, body: Body) -> Result<()> {
+        self.answer(call, Ok(body))
+    }
+
+    /// Answers a call with an error.
+    ///
+    /// # Errors
+    /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
+    pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
+        check(error, names::is_interface, "error name")?;
+        self.answer(call, Err((error, text)))
+    }
+
+    fn answer(&mut self, call: &Call, outcome: std::result::Result<Body, (&str, &str)>) -> Result<()> {
+        let header = call.header();
+        if !header.expects_reply() {
+            return Ok(());
+        }
+        let caller = call.sender_id();
+        let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
+        let serial = self.next_serial();
+        let destination = crate::authority::name_of(caller);
+        let reply = match outcome {
+            Ok(body) => Builder::reply(header.serial).body(body),
+            Err((error, text)) => Builder::error(header.serial, error).body(Body::default().text(text)),
+        };
+        let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
+        self.send(to, &bytes)
+    }
+
+    /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
+        let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
+        Ok(match reply.args().first() {
+            Some(Arg::U32(1)) => NameReply::PrimaryOwner,
+            Some(Arg::U32(2)) => NameReply::InQueue,
+            Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+            _ => NameReply::Exists,
+        })
+    }
+
+    /// Gives a name up.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
+        let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
+        Ok(match reply.args().first() {
+            Some(Arg::U32(1)) => ReleaseReply::Released,
+            Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+            _ => ReleaseReply::NotOwner,
+        })
+    }
+
+    /// From the return of this call on, signals that the rule matches are received ([`Connection::next`]).
+    ///
+    /// # Errors
+    /// As [`Connection::call`], with `MatchRuleInvalid`.
+    pub fn add_match(&mut self, rule: &str) -> Result<()> {
+        let parsed: MatchRule = rule.parse().map_err(|error| {
+            Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
+        })?;
+        // First the rule, then its registration: a signal between both is received.
+        let wanted = parsed.sender.as_deref();
+        let owner = wanted.and_then(|wanted| {
+            unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id))
+        });
+        let owner = if wanted == Some(DRIVER) { Some(AUTHORITY_ID) } else { owner };
+        self.rules.push(Rule { rule: parsed, owner });
+        self.port.wants_signals = true;
+        let added = self.call_driver("AddMatch", Body::default().text(rule));
+        if added.is_err() {
+            self.rules.pop();
+            self.port.wants_signals = !self.rules.is_empty();
+        }
+        added.map(drop)
+    }
+
+    /// Removes a rule that was added.
+    ///
+    /// # Errors
+    /// As [`Connection::call`], with `MatchRuleNotFound`.
+    pub fn remove_match(&mut self, rule: &str) -> Result<()> {
+        self.call_driver("RemoveMatch", Body::default().text(rule))?;
+        let parsed: Option<MatchRule> = rule.parse().ok();
+        if let Some(at) = self.rules.iter().position(|known| Some(&known.rule) == parsed.as_ref()) {
+            self.rules.remove(at);
+        }
+        self.port.wants_signals = !self.rules.is_empty();
+        Ok(())
+    }
+
+    fn call_driver(&mut self, member: &str, body: Body) -> Result<Reply> {
+        self.call(DRIVER, DRIVER_PATH, DRIVER, member, body)
+    }
+
+    /// All names of the bus, from the directory: no message is sent.
+    #[must_use]
+    pub fn list_names(&self) -> Vec<String> {
+        let directory = self.port.directory();
+        let unique = (1..directory.peers() as u16).filter_map(|peer| directory.peer(peer));
+        let unique = unique.filter(|peer| peer.state == crate::shared::directory::State::Active);
+        let mut all = vec![DRIVER.to_owned()];
+        all.extend(unique.map(|peer| unique_name(peer.id)));
+        all.extend(directory.all_names());
+        all
+    }
+
+    /// The unique name of the owner of a name, from the directory.
+    #[must_use]
+    pub fn name_owner(&self, name: &str) -> Option<String> {
+        self.port.directory().owner(name).map(|owner| unique_name(owner.id))
+    }
+
+    /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// The bus or this connection has ended.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(incoming) = self.next_now()? {
+                return Ok(Some(incoming));
+            }
+            if !self.sleep_until(end)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What is there already. For event loops: see [`Connection::as_fd`](AsFd::as_fd).
+    ///
+    /// # Errors
+    /// As [`Connection::next`].
+    pub fn next_now(&mut self) -> Result<Option<Incoming>> {
+        self.disarm();
+        if self.inbox.is_empty() {
+            self.take_all()?;
+        }
+        if self.inbox.is_empty() && self.has_ended() && !self.has_told_end {
+            self.has_told_end = true;
+            return match self.link.end() {
+                Error::AuthorityGone => Ok(Some(Incoming::AuthorityGone)),
+                why => Err(why),
+            };
+        }
+        let incoming = self.inbox.pop_front();
+        if let Some(Incoming::Call(Call(message)) | Incoming::Signal(message)) = &incoming {
+            self.inbox_bytes -= message.bytes().len();
+        }
+        Ok(incoming)
+    }
+
+    /// Answers calls until `stop` says so, with what `handle` returns for each. Signals are discarded.
+    /// `org.freedesktop.DBus.Peer.Ping` is answered here.
+    ///
+    /// # Errors
+    /// The bus or this connection has ended. An error of `handle` is the caller's reply.
+    pub fn serve(
+        &mut self,
+        stop: &AtomicBool,
+        mut handle: impl FnMut(&Call) -> std::result::Result<Body, (String, String)>,
+    ) -> Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            match self.next(Some(Duration::from_millis(200)))? {
+                Some(Incoming::Call(call)) => {
+                    let header = call.header();
+                    if (header.interface, header.member) == (Some("org.freedesktop.DBus.Peer"), Some("Ping"))
+                    {
+                        self.reply(&call, Body::default())?;
+                        continue;
+                    }
+                    match handle(&call) {
+                        Ok(body) => self.reply(&call, body)?,
+                        Err((name, text)) => self.reply_error(&call, &name, &text)?,
+                    }
+                }
+                Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
+                Some(Incoming::Signal(_)) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What this connection has done.
+    #[must_use]
+    pub fn statistics(&mut self) -> Statistics {
+        let end = self.port.find_end();
+        self.port.publish_cursor();
+        Statistics::of(self.port.order(), self.port.slot(), end)
+    }
+
+    /// Makes the descriptor that becomes readable when something comes.
+    ///
+    /// # Errors
+    /// The kernel's; the authority is gone.
+    pub fn use_descriptor(&mut self) -> Result<()> {
+        if self.doorbell.is_some() {
+            return Ok(());
+        }
+        let copy_error = |error| causeway_os::Error::new("copy", "a doorbell", error);
+        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| causeway_os::Error::new("make", "a doorbell", error))?;
+        self.link.ask(&Packet::new(control::Kind::SetDoorbell, [0; 4]), &[doorbell.as_fd()])?;
+        let _ = self.watched.doorbell.set(doorbell.try_clone().map_err(copy_error)?);
+        self.doorbell = Some(doorbell);
+        Ok(())
+    }
+
+    /// To be called before the program waits for the descriptor; false if there is something to take already. To be followed by
+    /// [`Connection::next_now`] until that returns nothing.
+    ///
+    /// # Panics
+    /// [`Connection::use_descriptor`] was not called before.
+    pub fn prepare_to_wait(&mut self) -> bool {
+        let Some(doorbell) = &self.doorbell else { panic!("use_descriptor() makes the descriptor") };
+        let _ = rustix::io::read(doorbell, &mut [0; 8]);
+        if !self.inbox.is_empty() {
+            return false;
+        }
+        self.port.publish_cursor();
+        ring::arm(self.port.order().armed(self.port.slot()), Sleep::Doorbell);
+        self.is_armed = true;
+        if self.is_ready() {
+            self.disarm();
+            return false;
+        }
+        true
+    }
+
+    /// The order log itself, for tests that damage it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn order_log(&self) -> &Arc<OrderLog> {
+        self.port.order()
+    }
+
+    fn disarm(&mut self) {
+        if self.is_armed {
+            ring::disarm(self.port.order().armed(self.port.slot()));
+            self.is_armed = false;
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.port.is_ready() || self.has_ended() && !self.has_told_end
+    }
+
+    fn has_ended(&self) -> bool {
+        self.watched.has_ended.load(Ordering::Acquire)
+    }
+
+    fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1).max(1);
+        self.serial
+    }
+
+    /// Shows the authority whose end ends a call of this connection.
+    fn show_pending(&self) {
+        let order = self.port.order();
+        let mut callees = self.pending.values().map(|pending| pending.callee);
+        let shown = match (callees.next(), callees.next()) {
+            (None, _) => 0,
+            (Some(one), None) => one,
+            _ => u64::MAX,
+        };
+        order.waiting_for(self.port.slot()).store(shown, Ordering::Release);
+        let open = order.statistic(self.port.slot(), Statistic::CallsOpen);
+        order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
+    }
+
+    /// Where messages for a name go, without a system call.
+    fn resolve(&mut self, name: &str) -> Result<To> {
+        if name == DRIVER {
+            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
+        }
+        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
+        if let Some(id) = unique_number(name) {
+            return self.resolve_id(id).map_err(|_| unknown());
+        }
+        check(name, names::is_bus_name, "bus name")?;
+        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
+        self.known.insert(owner.id, owner.peer);
+        self.resolve_id(owner.id).map_err(|_| unknown())
+    }
+
+    fn resolve_id(&mut self, id: u64) -> Result<To> {
+        if id == AUTHORITY_ID {
+            return Ok(To::Peer { slot: AUTHORITY, id });
+        }
+        let directory = self.port.directory();
+        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
+        let Some(peer) = known.or_else(|| directory.find(id)) else {
+            self.known.remove(&id);
+            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
+        };
+        let to = To::Peer { slot: directory.carrier(peer), id };
+        self.known.insert(id, peer);
+        Ok(to)
+    }
+
+    /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
+    /// get on; a member that does not is put out.
+    fn send(&mut self, to: To, bytes: &[u8]) -> Result<()> {
+        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let id = self.port.id();
+        let mut blocked: Option<(u16, u64, Instant)> = None;
+        loop {
+            let slot = match self.port.send(&mut self.link, to, id, &header, bytes) {
+                Ok(_) => return Ok(()),
+                Err(NotSent::Failed(error)) => return Err(error),
+                Err(NotSent::Full(slot)) => slot,
+            };
+            self.take_all()?;
+            if slot == self.port.slot() {
+                continue;
+            }
+            self.port.ring(&mut self.link, slot);
+            let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
+            match blocked {
+                Some((who, at, since)) if (who, at) == (slot, cursor) => {
+                    if since.elapsed() >= self.options.laggard_deadline {
+                        self.port.evict(&mut self.link, slot);
+                        blocked = None;
+                        continue;
+                    }
+                }
+                _ => blocked = Some((slot, cursor, Instant::now())),
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Takes all that is there; returns how much.
+    fn take_all(&mut self) -> Result<usize> {
+        let mut count = 0;
+        while let Some(received) = self.port.next(&mut self.link)? {
+            self.handle(received);
+            count += 1;
+            if self.inbox_bytes > self.options.inbox_bytes {
+                let bytes = self.options.inbox_bytes;
+                let slot = self.port.slot();
+                self.port.evict(&mut self.link, slot);
+                return Err(Error::Disconnected(format!(
+                    "more than {bytes} bytes of messages were not taken"
+                )));
+            }
+        }
+        Ok(count)
+    }
+
+    fn handle(&mut self, received: Received) {
+        let to_us = received.header.destination == self.port.id();
+        if received.header.destination != 0 && !to_us {
+            // For a member that had this slot before.
+            return;
+        }
+        let Some(message) = Message::checked(received) else { return };
+        let header = message.header();
+        match header.kind {
+            Kind::MethodReturn | Kind::Error if to_us => self.handle_reply(message),
+            Kind::MethodCall if to_us => self.put(Incoming::Call(Call(message))),
+            Kind::Signal => {
+                if message.sender_id() == AUTHORITY_ID && header.member == Some("NameOwnerChanged") {
+                    self.follow_owner(&message);
+                }
+                if to_us || self.wants(&message) {
+                    self.put(Incoming::Signal(message));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn put(&mut self, incoming: Incoming) {
+        if let Incoming::Call(Call(message)) | Incoming::Signal(message) = &incoming {
+            self.inbox_bytes += message.bytes().len();
+        }
+        self.inbox.push_back(incoming);
+    }
+
+    fn wants(&self, message: &Message) -> bool {
+        let args = message.args();
+        let header = message.header();
+        self.rules
+            .iter()
+            .any(|rule| rule.rule.matches(&header, &args, rule) || rule.is_of_driver(&header, &args))
+    }
+
+    /// A reply counts only with the serial of a call that waits, from the one that was called.
+    fn handle_reply(&mut self, message: Message) {
+        let header = message.header();
+        let serial = header.reply_serial.unwrap_or(0);
+        if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
+            return;
+        }
+        let reply = match header.error_name {
+            Some(name) if header.kind == Kind::Error => {
+                Err(Error::method(name, message.text().unwrap_or_default()))
+            }
+            _ => Ok(message),
+        };
+        self.pending.remove(&serial);
+        self.show_pending();
+        self.replies.insert(serial, reply);
+    }
+
+    /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
+    fn follow_owner(&mut self, message: &Message) {
+        let args = message.args();
+        let [Arg::Text(name), _, Arg::Text(new)] = args[..] else { return };
+        for rule in &mut self.rules {
+            if rule.rule.sender.as_deref() == Some(name) {
+                rule.owner = unique_number(new);
+            }
+        }
+        if let (Some(id), true) = (unique_number(name), new.is_empty()) {
+            self.known.remove(&id);
+            self.port.forget_member(id);
+            self.end_calls(|pending| pending.callee == id, "the callee left without a reply");
+        }
+    }
+
+    fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str) {
+        let ended: Vec<u32> =
+            self.pending.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| *serial).collect();
+        for serial in ended {
+            self.pending.remove(&serial);
+            self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
+        }
+        self.show_pending();
+    }
+
+    /// Sleeps until something may have come; false when `end` has passed.
+    fn sleep_until(&mut self, end: Option<Instant>) -> Result<bool> {
+        if self.spin_a_while() {
+            return Ok(true);
+        }
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(false);
+        }
+        self.port.publish_cursor();
+        let (order, slot) = (Arc::clone(self.port.order()), self.port.slot());
+        let value = ring::arm(order.armed(slot), Sleep::Futex);
+        let mut was_woken = false;
+        if !self.is_ready() {
+            let outcome = futex::wait(order.armed(slot), value, left)
+                .map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))?;
+            was_woken = outcome == futex::Outcome::Woken;
+        }
+        ring::disarm(order.armed(slot));
+        if was_woken {
+            let (before, received) = (self.port.cursor(), order.statistic(slot, Statistic::Received));
+            order.count(slot, Statistic::Wakes, 1);
+            self.take_all()?;
+            if order.statistic(slot, Statistic::Received) == received {
+                let is_far = self.port.cursor() - before >= order_quarter(&order);
+                let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
+                order.count(slot, which, 1);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Polls for a short time; the time is halved when it was in vain, and restored when it was not.
+    fn spin_a_while(&mut self) -> bool {
+        self.sleeps = self.sleeps.wrapping_add(1);
+        if self.sleeps.is_multiple_of(32) {
+            self.spin = self.options.spin;
+        }
+        if self.spin < Duration::from_micros(1) {
+            return false;
+        }
+        let start = Instant::now();
+        while start.elapsed() < self.spin {
+            for _ in 0..32 {
+                if self.is_ready() {
+                    self.spin = self.options.spin;
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        self.spin /= 2;
+        false
+    }
+}
+
+impl Rule {
+    /// The bus itself owns its name, whatever the directory says.
+    fn is_of_driver(&self, header: &Header<'_>, args: &[Arg<'_>]) -> bool {
+        self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        watcher::forget(self.link.socket());
+    }
+}
+
+impl AsFd for Connection {
+    /// Readable when something has come after [`Connection::prepare_to_wait`].
+    ///
+    /// # Panics
+    /// [`Connection::use_descriptor`] was not called before.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.doorbell {
+            Some(doorbell) => doorbell.as_fd(),
+            None => panic!("use_descriptor() makes the descriptor"),
+        }
+    }
+}
+
+fn order_quarter(order: &OrderLog) -> u64 {
+    use crate::shared::ring::Cells;
+    order.capacity() / 4
+}
+
+/// The path that [`ADDRESS_VARIABLE`] names.
+pub(crate) fn session_path() -> Result<PathBuf> {
+    std::env::var_os(ADDRESS_VARIABLE).map(PathBuf::from).ok_or_else(|| {
+        Error::Invalid(format!(
+            "{ADDRESS_VARIABLE} is not set: it names the native socket of the session's bus"
+        ))
+    })
+}
+
+fn build(message: Builder<'_>, serial: u32) -> Result<Vec<u8>> {
+    message.build(serial).map_err(|too_long| Error::Invalid(too_long.to_string()))
+}
+
+fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<()> {
+    if is_valid(text) { Ok(()) } else { Err(Error::Invalid(format!("{text:?} is no {what}"))) }
+}
