@@ -11,7 +11,7 @@ use causeway_os::{clock, futex};
 use weighbridge_dbus::wire::Header;
 
 use crate::error::{Error, Result};
-use crate::shared::directory::{Directory, State};
+use crate::shared::directory::Directory;
 use crate::shared::filter::SignalKeys;
 use crate::shared::header::{BusHeader, HEADER_BYTES, INLINE};
 use crate::shared::order::{Broken, OrderLog, Statistic};
@@ -183,6 +183,7 @@ impl Port {
 
     /// The end of the log, as of now.
     pub fn find_end(&mut self) -> u64 {
+        self.end = self.end.max(self.cursor);
         ring::skip_to_hint(&*self.order, &mut self.end);
         while let Cell::Present(_) = ring::look(&*self.order, self.end) {
             self.end += 1;
@@ -192,7 +193,7 @@ impl Port {
 
     /// Was this member put out?
     pub fn is_evicted(&self) -> bool {
-        self.order.evicted(self.slot).load(Ordering::Relaxed) == self.id
+        !is_member(&self.order, &self.directory, self.slot, self.id)
     }
 
     fn out(&self) -> Error {
@@ -305,9 +306,8 @@ impl Port {
         }
         let mut has_raised = false;
         loop {
-            let order = &*self.order;
-            let evicted = order.evicted(self.slot);
-            let is_out = || evicted.load(Ordering::Relaxed) == self.id;
+            let (order, directory, slot, id) = (&*self.order, &self.directory, self.slot, self.id);
+            let is_out = || !is_member(order, directory, slot, id);
             match ring::append(order, &mut self.end, entry, is_out) {
                 Ok(position) => return Ok(position),
                 Err(NotAppended::Out) => return Err(self.out().into()),
@@ -341,8 +341,8 @@ impl Port {
 
     /// Is there a member in this slot that has not been put out?
     fn is_present(&self, slot: u16) -> bool {
-        let (id, state) = self.directory.id_and_state(slot);
-        state == State::Active && self.order.evicted(slot).load(Ordering::Relaxed) != id
+        let (id, _) = self.directory.id_and_state(slot);
+        is_member(&self.order, &self.directory, slot, id)
     }
 
     /// Frees what has been passed, until `bytes` fit.
@@ -599,4 +599,10 @@ impl Port {
     pub fn forget(&mut self, slot: u16) {
         self.others[usize::from(slot)] = Other::default();
     }
+}
+
+/// Is this member on the bus, and was it not put out?
+#[inline]
+fn is_member(order: &OrderLog, directory: &Directory, slot: u16, id: u64) -> bool {
+    directory.is_active(slot, id) && order.evicted(slot).load(Ordering::Relaxed) != id
 }

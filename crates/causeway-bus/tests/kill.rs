@@ -28,6 +28,8 @@ const PUT_OUT: i32 = 7;
 fn role() {
     let Some((_, socket, _)) = play() else { return };
     let mut victim = Connection::open(socket).unwrap();
+    // The first stop is for its tracer to find it, the second for the moment before the send.
+    raise(Signal::SIGSTOP).unwrap();
     raise(Signal::SIGSTOP).unwrap();
     let sent = victim.emit(PATH, INTERFACE, "Victim", Body::default().text(&"v".repeat(200)));
     raise(Signal::SIGSTOP).unwrap();
@@ -68,6 +70,7 @@ impl Scene {
         let monitor = Monitor::open(bus.path()).unwrap();
         let peer = Peer::start("victim", &bus.path(), 0);
         let victim = Traced::seize_stopped(peer.pid());
+        assert_eq!(victim.run(), None);
         let scene = Scene { victim, _peer: peer, monitor, survivor, listeners, bus };
         // Both listeners sleep: slots 2 and 3, behind the authority and the survivor.
         eventually("the listeners do not fall asleep", || {

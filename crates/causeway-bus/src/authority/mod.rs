@@ -7,6 +7,8 @@
 
 mod driver;
 mod listener;
+mod log;
+mod members;
 mod names;
 
 pub use driver::{DRIVER, DRIVER_PATH, name_of, unique_name};
@@ -19,23 +21,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::socket::{self, Credentials};
+use causeway_os::socket::Credentials;
 use rustix::event::{EventfdFlags, epoll};
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::{Body, Builder, Header, Kind};
 
-use crate::control::{self, Packet};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, NotSent, Port, Received, To};
-use crate::shared::ABI;
-use crate::shared::directory::{Directory, Owner, Peer, State};
-use crate::shared::filter::{Filter, unique_number};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port, To};
+use crate::shared::directory::{Directory, Peer, State};
+use crate::shared::filter::unique_number;
 use crate::shared::order::OrderLog;
-use crate::shared::outbox::{ForeignOutbox, Outbox};
+use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
-use driver::Answer;
 use listener::Listener;
-use names::{Change, Names};
+use names::Names;
 
 /// Number of a connection in its unique name; never used again.
 pub type PeerId = u64;
@@ -118,6 +117,8 @@ struct Link {
     credentials: Credentials,
     member: Option<PeerId>,
     has_joined: bool,
+    /// The slot of a member that was put out: it is not used again as long as its process may write there.
+    holds: Option<u16>,
 }
 
 /// A connection, member or client.
@@ -354,173 +355,6 @@ impl Authority {
         Ok(())
     }
 
-    fn accept(&mut self) {
-        let Some(socket) = self.listener.as_ref().and_then(Listener::accept) else { return };
-        let Ok(credentials) = socket::peer_credentials(&socket) else { return };
-        let own = rustix::process::geteuid().as_raw();
-        if credentials.uid != own {
-            let text = format!(
-                "this bus is for processes of user {own}; user {} can use the gateway",
-                credentials.uid
-            );
-            let _ = control::send(&socket, &Packet::text(control::Kind::Refused, text), &[]);
-            return;
-        }
-        if self.links.values().filter(|link| !link.has_joined).count() >= STRANGERS_MAX {
-            return;
-        }
-        // The number of the process may be another process's by now; the descriptor of the peer cannot.
-        let pidfd =
-            socket::peer_pidfd(&socket).or_else(|_| causeway_os::process::pidfd_open(credentials.pid)).ok();
-        let link = self.next_link;
-        if watch(&self.epoll, &socket, link * 2).is_err() {
-            return;
-        }
-        if let Some(pidfd) = &pidfd {
-            let _ = watch(&self.epoll, pidfd, link * 2 + 1);
-        }
-        self.next_link += 1;
-        self.links.insert(link, Link { socket, pidfd, credentials, member: None, has_joined: false });
-    }
-
-    fn serve_link(&mut self, link: u64, events: &mut Vec<Event>) {
-        let Some(socket) = self.links.get(&link).map(|link| &link.socket) else { return };
-        let why = match control::receive(socket) {
-            Ok(Some((packet, fds))) => match self.request(link, &packet, fds, events) {
-                Ok(()) => return,
-                Err(error) => {
-                    if let Some(link) = self.links.get(&link) {
-                        let mut refusal = Packet::text(control::Kind::Refused, error.to_string());
-                        // Try again.
-                        refusal.words[0] = u64::from(!self.leaving.is_empty());
-                        let _ = control::send(&link.socket, &refusal, &[]);
-                    }
-                    error.to_string()
-                }
-            },
-            Ok(None) => "it left".to_owned(),
-            Err(Error::Os(error))
-                if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
-            {
-                return;
-            }
-            Err(error) => error.to_string(),
-        };
-        self.close(link, &why, events);
-    }
-
-    fn request(
-        &mut self,
-        link: u64,
-        packet: &Packet,
-        fds: Vec<OwnedFd>,
-        events: &mut Vec<Event>,
-    ) -> Result<()> {
-        let [first, second, ..] = packet.words;
-        let (slot, mut fds) = (u16::try_from(first).unwrap_or(u16::MAX), fds.into_iter());
-        let has_joined = self.links.get(&link).is_some_and(|link| link.has_joined);
-        let unexpected = || Error::Refused("the request came at the wrong time or lacks a descriptor".into());
-        match packet.kind {
-            control::Kind::Join if !has_joined && first != u64::from(ABI) => Err(Error::Refused(format!(
-                "this bus has version {ABI} of the shared memory, the program version {first}"
-            ))),
-            control::Kind::Join if !has_joined && second == 0 => {
-                let id = self.join(link, fds.next().ok_or_else(unexpected)?)?;
-                events.push(Event::Joined(id));
-                Ok(())
-            }
-            control::Kind::Join if !has_joined => self.welcome_monitor(link),
-            control::Kind::Outbox if has_joined => {
-                let outbox = self.fds.outbox(slot, second)?;
-                self.answer_with(link, outbox)
-            }
-            control::Kind::Doorbell if has_joined => {
-                let doorbell = self.fds.doorbell(slot, second)?;
-                self.answer_with(link, doorbell)
-            }
-            control::Kind::SetDoorbell => {
-                let doorbell = fds.next().ok_or_else(unexpected)?;
-                let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
-                let index = self.connections.get(&id).ok_or_else(unexpected)?.index;
-                self.port.set_doorbell(
-                    index,
-                    doorbell
-                        .try_clone()
-                        .map_err(|error| causeway_os::Error::new("copy", "a doorbell", error))?,
-                );
-                self.fds.doorbells.insert(index, (id, doorbell));
-                self.answer_with(link, None)
-            }
-            _ => Err(unexpected()),
-        }
-    }
-
-    fn answer_with(&mut self, link: u64, fd: Option<OwnedFd>) -> Result<()> {
-        let Some(link) = self.links.get(&link) else { return Ok(()) };
-        match fd {
-            Some(fd) => {
-                control::send(&link.socket, &Packet::new(control::Kind::Descriptor, [0; 4]), &[fd.as_fd()])
-            }
-            None => control::send(&link.socket, &Packet::new(control::Kind::None, [0; 4]), &[]),
-        }
-    }
-
-    fn welcome_monitor(&mut self, link: u64) -> Result<()> {
-        let Some(link) = self.links.get_mut(&link) else { return Ok(()) };
-        link.has_joined = true;
-        let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd()];
-        control::send(&link.socket, &Packet::new(control::Kind::Welcome, [0; 4]), &fds)
-    }
-
-    /// Gives a process a slot, and announces it.
-    fn join(&mut self, link: u64, outbox: OwnedFd) -> Result<PeerId> {
-        ForeignOutbox::open(&outbox)?;
-        let Some(found) = self.links.get(&link) else { return Err(Error::AuthorityGone) };
-        let credentials = found.credentials;
-        let label = socket::peer_security_label(&found.socket).ok().flatten().unwrap_or_default();
-        self.free_slots();
-        let slots = self.options.members as u16;
-        let is_free = |slot: &u16| self.port.directory().id_and_state(*slot).1 == State::Free;
-        let Some(slot) = (AUTHORITY + 1..slots).find(is_free) else {
-            // Some may only wait for others to pass what the last member there sent.
-            self.demand_place();
-            return Err(Error::Refused(format!("all {slots} places of this bus are taken")));
-        };
-        self.place_wanted = None;
-        let id = self.next_id;
-        self.next_id += 1;
-        // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
-        let end = self.port.find_end();
-        self.port.order().reset_line(slot, end);
-        let (uid, pid) = (credentials.uid, credentials.pid);
-        let peer = Peer { id, carrier: slot, state: State::Active, pid, uid, label };
-        self.port.directory().set_peer(slot, &peer);
-        ring::fence_after_append();
-        let cursor = self.port.find_end();
-        self.port.order().cursor(slot).store(cursor, Ordering::Release);
-        self.port.forget(slot);
-        self.fds.outboxes.insert(slot, (id, outbox));
-        self.fds.doorbells.remove(&slot);
-        let connection = Connection {
-            index: slot,
-            link: Some(link),
-            uid,
-            pid,
-            rules: Vec::new(),
-            wants_everything: false,
-        };
-        self.connections.insert(id, connection);
-        let place = self.port.next_place(slot);
-        if let Some(link) = self.links.get_mut(&link) {
-            (link.member, link.has_joined) = (Some(id), true);
-            let words = [u64::from(slot), id, cursor, u64::from(place)];
-            let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
-            control::send(&link.socket, &Packet::new(control::Kind::Welcome, words), &fds)?;
-        }
-        self.announce(&unique_name(id), None, Some(id));
-        Ok(id)
-    }
-
     /// A client of the gateway joins: a connection without memory of its own.
     ///
     /// # Errors
@@ -696,75 +530,6 @@ impl Authority {
         }
     }
 
-    fn publish_filter(&mut self, id: PeerId) {
-        let Some(connection) = self.connections.get(&id) else { return };
-        let filter = match connection.wants_everything {
-            true => Filter::all(),
-            false => Filter::new(&connection.rules, |name| self.owner_of(name)),
-        };
-        self.port.directory().set_filter(connection.index, &filter);
-        let has_clients = |connection: &Connection| {
-            connection.link.is_none() && (connection.wants_everything || !connection.rules.is_empty())
-        };
-        self.port.wants_signals = self.connections.values().any(has_clients);
-    }
-
-    /// Writes a name into the directory, and its change into the log.
-    fn publish_name(&mut self, name: &str, change: Option<Change>) {
-        let claims = self.names.claims(name);
-        let owner = claims.first().and_then(|id| {
-            let peer = self.connections.get(id)?.index;
-            Some(Owner { peer, id: *id, queue: claims[1..].to_vec() })
-        });
-        // The table has as many entries as there may be names.
-        let has_space = self.port.directory().set_owner(name, owner.as_ref());
-        debug_assert!(has_space, "names are counted before");
-        let Some(Change { name, old, new }) = change else { return };
-        let concerned: Vec<PeerId> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.rules.iter().any(|rule| rule.sender.as_ref() == Some(&name)))
-            .map(|(id, _)| *id)
-            .collect();
-        concerned.into_iter().for_each(|id| self.publish_filter(id));
-        if let Some(old) = old {
-            self.tell(old, "NameLost", &name);
-        }
-        self.announce(&name, old, new);
-        if let Some(new) = new {
-            self.tell(new, "NameAcquired", &name);
-        }
-    }
-
-    /// A signal of the bus to one connection.
-    fn tell(&mut self, id: PeerId, member: &str, name: &str) {
-        let destination = unique_name(id);
-        let signal = Builder::signal(DRIVER_PATH, DRIVER, member).destination(&destination);
-        self.send_own(signal.body(Body::default().text(name)), Some(id));
-    }
-
-    /// `NameOwnerChanged`.
-    fn announce(&mut self, name: &str, old: Option<PeerId>, new: Option<PeerId>) {
-        let text = |id: Option<PeerId>| id.map_or_else(String::new, unique_name);
-        let body = Body::default().text(name).text(&text(old)).text(&text(new));
-        self.send_own(Builder::signal(DRIVER_PATH, DRIVER, "NameOwnerChanged").body(body), None);
-    }
-
-    /// A message of the bus itself, to a connection or to all.
-    fn send_own(&mut self, message: Builder<'_>, to: Option<PeerId>) {
-        let to = match to {
-            None => To::All,
-            Some(id) => {
-                let Some(connection) = self.connections.get(&id) else { return };
-                To::Peer { slot: self.port.directory().carrier(connection.index), id }
-            }
-        };
-        self.serial = self.serial.wrapping_add(1).max(1);
-        if let Ok(bytes) = message.sender(DRIVER).build(self.serial) {
-            self.work.push_back(Work::Send { sender: AUTHORITY_ID, to, bytes });
-        }
-    }
-
     /// Answers a call of a method of the bus.
     pub fn reply_as_driver(&mut self, caller: PeerId, call: &[u8], body: Body) {
         let Ok(header) = Header::parse(call) else { return };
@@ -784,216 +549,6 @@ impl Authority {
             let destination = unique_name(caller);
             let reply = Builder::error(header.serial, error).destination(&destination);
             self.send_own(reply.body(Body::default().text(text)), Some(caller));
-        }
-    }
-
-    fn read_log(&mut self, events: &mut Vec<Event>) -> Result<()> {
-        while let Some(received) = self.port.next(&mut self.fds)? {
-            self.handle(received, events);
-        }
-        Ok(())
-    }
-
-    fn handle(&mut self, received: Received, events: &mut Vec<Event>) {
-        let Received { position, header, bytes, .. } = received;
-        if header.destination != AUTHORITY_ID {
-            let to = (header.destination != 0).then_some(header.destination);
-            // A client that has left, and signals while no client wants any, concern nobody.
-            let is_wanted = to.map_or(self.port.wants_signals, |to| self.connections.contains_key(&to));
-            if is_wanted {
-                events.push(Event::Message { position, to, sender: header.sender, bytes });
-            }
-            return;
-        }
-        let Ok(call) = Header::parse(&bytes) else { return };
-        if call.kind != Kind::MethodCall || !self.connections.contains_key(&header.sender) {
-            return;
-        }
-        let caller = header.sender;
-        match driver::answer(self, caller, &call, &bytes[call.header_bytes..]) {
-            Answer::Reply(body) => self.reply_as_driver(caller, &bytes, body),
-            Answer::Error(Error::Method { name, message }) => {
-                self.error_as_driver(caller, &bytes, &name, &message)
-            }
-            Answer::Error(error) => {
-                self.error_as_driver(caller, &bytes, "org.freedesktop.DBus.Error.Failed", &error.to_string());
-            }
-            Answer::Unknown => events.push(Event::DriverCall { caller, bytes }),
-        }
-    }
-
-    /// Sends what waits, as far as there is space. A member that stands in the way for too long is put out.
-    fn flush(&mut self) -> Result<()> {
-        while let Some(work) = self.work.front() {
-            let (sender, to, bytes) = match work {
-                Work::Send { sender, to, bytes } => (*sender, *to, bytes),
-                Work::Left { index, id, is_member } => {
-                    let (index, id, is_member) = (*index, *id, *is_member);
-                    self.after_end(index, id, is_member);
-                    self.work.pop_front();
-                    continue;
-                }
-            };
-            let Ok(header) = Header::parse(bytes) else {
-                self.work.pop_front();
-                continue;
-            };
-            match self.port.send(&mut self.fds, to, sender, &header, bytes) {
-                Ok(_) => {
-                    self.blocked = None;
-                    self.work.pop_front();
-                }
-                Err(NotSent::Failed(Error::TooLong { .. })) => drop(self.work.pop_front()),
-                Err(NotSent::Failed(error)) => return Err(error),
-                Err(NotSent::Full(slot)) if slot == AUTHORITY => {
-                    // The next dispatch reads first.
-                    return Ok(());
-                }
-                Err(NotSent::Full(slot)) => {
-                    let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-                    self.port.ring(&mut self.fds, slot);
-                    match self.blocked {
-                        Some((who, at, since)) if (who, at) == (slot, cursor) => {
-                            if since.elapsed() < self.options.laggard_deadline {
-                                return Ok(());
-                            }
-                            self.port.evict(&mut self.fds, slot);
-                            self.blocked = None;
-                        }
-                        _ => {
-                            self.blocked = Some((slot, cursor, Instant::now()));
-                            return Ok(());
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the members that were put out, by a sender or here.
-    fn end_evicted(&mut self, events: &mut Vec<Event>) {
-        let evictions = self.port.order().evictions().load(Ordering::Acquire);
-        if evictions == self.evictions {
-            return;
-        }
-        self.evictions = evictions;
-        let out: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(id, connection)| {
-                connection.link.is_some()
-                    && self.port.order().evicted(connection.index).load(Ordering::Acquire) == **id
-            })
-            .filter_map(|(_, connection)| connection.link)
-            .collect();
-        for link in out {
-            let why = "it did not read for longer than the bus allows";
-            if let Some(link) = self.links.get(&link) {
-                let _ = control::send(&link.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
-            }
-            self.close(link, why, events);
-        }
-    }
-
-    /// The end of a process at the control socket.
-    fn close(&mut self, link: u64, why: &str, events: &mut Vec<Event>) {
-        let Some(link) = self.links.remove(&link) else { return };
-        let _ = epoll::delete(&self.epoll, &link.socket);
-        if let Some(pidfd) = &link.pidfd {
-            let _ = epoll::delete(&self.epoll, pidfd);
-        }
-        if let Some(id) = link.member {
-            self.remove(id);
-            events.push(Event::Left { peer: id, why: why.into() });
-        }
-    }
-
-    /// Takes a connection off the bus: its names pass on, then its end is announced.
-    fn remove(&mut self, id: PeerId) {
-        let Some(connection) = self.connections.get(&id) else { return };
-        let (index, is_member) = (connection.index, connection.link.is_some());
-        self.port.directory().set_state(index, State::Leaving);
-        for name in self.names.of(id) {
-            let (_, change) = self.names.release(&name, id);
-            self.publish_name(&name, change);
-        }
-        self.connections.remove(&id);
-        self.announce(&unique_name(id), Some(id), None);
-        self.work.push_back(Work::Left { index, id, is_member });
-    }
-
-    /// After the end of a connection was announced: wakes those who wait for its replies, and those whom it may have left asleep
-    /// because it ended between an entry and a wake-up.
-    fn after_end(&mut self, index: u16, id: PeerId, is_member: bool) {
-        let order = Arc::clone(self.port.order());
-        ring::fence_after_append();
-        let was_sending = is_member && order.sending(index).load(Ordering::Acquire) != 0;
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
-            let waits_for = order.waiting_for(slot).load(Ordering::Acquire);
-            if was_sending || waits_for == id || waits_for == u64::MAX {
-                self.port.ring(&mut self.fds, slot);
-            }
-        }
-        if !is_member {
-            // What it sent is in the outbox of the authority.
-            return self.port.directory().set_state(index, State::Free);
-        }
-        let end = self.port.find_end();
-        self.leaving.push((index, end));
-        if self.leaving.len() > self.options.members / 4 {
-            self.ring_behind();
-        }
-    }
-
-    /// A process waits for a place: wakes members that must read first, and puts those out that have not for the deadline.
-    fn demand_place(&mut self) {
-        self.ring_behind();
-        let since = *self.place_wanted.get_or_insert_with(Instant::now);
-        let Some(end) = self.leaving.iter().map(|(_, end)| *end).min() else { return };
-        if since.elapsed() < self.options.laggard_deadline {
-            return;
-        }
-        for slot in self.port.directory().present().filter(|slot| *slot != AUTHORITY).collect::<Vec<_>>() {
-            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
-                self.port.evict(&mut self.fds, slot);
-            }
-        }
-    }
-
-    /// Wakes those who sleep before the end of a member whose place is needed.
-    fn ring_behind(&mut self) {
-        let Some(end) = self.leaving.iter().map(|(_, end)| *end).max() else { return };
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
-            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
-                self.port.ring(&mut self.fds, slot);
-            }
-        }
-    }
-
-    /// Frees the places of those who left, once all members have read what they sent.
-    fn free_slots(&mut self) {
-        if self.leaving.is_empty() {
-            return;
-        }
-        let (lowest, _) = self.port.lowest_cursor();
-        let directory = Arc::clone(self.port.directory());
-        self.leaving.retain(|(index, end)| {
-            if lowest < *end {
-                return true;
-            }
-            directory.set_state(*index, State::Free);
-            self.fds.outboxes.remove(index);
-            self.fds.doorbells.remove(index);
-            self.port.forget(*index);
-            false
-        });
-    }
-
-    /// Wakes all members: the bus has ended.
-    fn wake_all(&mut self) {
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
-            self.port.ring(&mut self.fds, slot);
         }
     }
 }

@@ -86,6 +86,8 @@ impl Link {
             let left = PATIENCE.saturating_sub(start.elapsed());
             if !causeway_os::process::poll(&[self.socket.as_fd()], Some(left))?[0] {
                 if left.is_zero() {
+                    // A late answer would be taken for the next one.
+                    self.is_gone = true;
                     return Err(Error::Refused("the process that serves the bus does not answer".into()));
                 }
                 continue;

@@ -1,7 +1,9 @@
 //! A member of a bus: calls, replies, signals, names, matches.
 
+mod calls;
 mod link;
 mod message;
+mod sleep;
 mod watcher;
 
 pub use message::{Call, Incoming, Message, Reply};
@@ -16,23 +18,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_os::memory::Access;
-use causeway_os::{futex, sched};
-use rustix::event::EventfdFlags;
+use causeway_os::sched;
 use weighbridge_dbus::rule::{MatchRule, Owners};
-use weighbridge_dbus::wire::{
-    Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, names,
-};
+use weighbridge_dbus::wire::{Arg, Body, Builder, Header, Kind, names};
 
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
-use crate::control::{self, Packet};
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Port, Received, To};
 use crate::shared::directory::Directory;
 use crate::shared::filter::unique_number;
 use crate::shared::order::{OrderLog, Statistic};
 use crate::shared::outbox::Outbox;
-use crate::shared::ring::{self, Sleep};
-use message::body_of;
 use watcher::Watched;
 
 /// The environment variable that names the native socket of the session's bus.
@@ -152,6 +148,9 @@ pub struct Connection {
     known: HashMap<u64, u16>,
     doorbell: Option<OwnedFd>,
     is_armed: bool,
+    /// A sleep was ended because the authority is gone; no other will be.
+    has_noticed_end: bool,
+    /// The program was told.
     has_told_end: bool,
     spin: Duration,
     sleeps: u32,
@@ -211,6 +210,7 @@ impl Connection {
             known: HashMap::new(),
             doorbell: None,
             is_armed: false,
+            has_noticed_end: false,
             has_told_end: false,
             spin,
             sleeps: 0,
@@ -221,140 +221,6 @@ impl Connection {
     #[must_use]
     pub fn unique_name(&self) -> &str {
         &self.name
-    }
-
-    /// Calls a method and waits for the reply.
-    ///
-    /// # Errors
-    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if nobody has the name; `NoReply` after the
-    /// timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
-    pub fn call(
-        &mut self,
-        destination: &str,
-        path: &str,
-        interface: &str,
-        member: &str,
-        body: Body,
-    ) -> Result<Reply> {
-        let serial = self.start_call(destination, path, interface, member, body)?;
-        self.finish_call(serial, self.options.call_timeout)
-    }
-
-    /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
-    ///
-    /// # Errors
-    /// As [`Connection::call`]; [`Error::Invalid`] for a signature that is none.
-    pub fn call_marshalled(
-        &mut self,
-        destination: &str,
-        path: &str,
-        interface: &str,
-        member: &str,
-        (signature, body): (&str, &[u8]),
-    ) -> Result<Reply> {
-        self.call(destination, path, interface, member, body_of(signature, body)?)
-    }
-
-    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way.
-    ///
-    /// # Errors
-    /// As [`Connection::call`], as far as it is known at once.
-    pub fn start_call(
-        &mut self,
-        destination: &str,
-        path: &str,
-        interface: &str,
-        member: &str,
-        body: Body,
-    ) -> Result<u32> {
-        check(path, names::is_path, "object path")?;
-        check(interface, names::is_interface, "interface")?;
-        check(member, names::is_member, "member")?;
-        let call = Builder::call(path, member).interface(interface).destination(destination).body(body);
-        let serial = self.send_call(call.flags(FLAG_NO_AUTO_START), destination)?;
-        Ok(serial)
-    }
-
-    /// Calls a method and wants no reply.
-    ///
-    /// # Errors
-    /// As [`Connection::start_call`].
-    pub fn call_without_reply(
-        &mut self,
-        destination: &str,
-        path: &str,
-        interface: &str,
-        member: &str,
-        body: Body,
-    ) -> Result<()> {
-        check(path, names::is_path, "object path")?;
-        check(interface, names::is_interface, "interface")?;
-        check(member, names::is_member, "member")?;
-        let call = Builder::call(path, member).interface(interface).destination(destination).body(body);
-        self.send_call(call.flags(FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START), destination)?;
-        Ok(())
-    }
-
-    fn send_call(&mut self, call: Builder<'_>, destination: &str) -> Result<u32> {
-        let to = self.resolve(destination)?;
-        let serial = self.next_serial();
-        let To::Peer { id, .. } = to else { unreachable!("a name is one connection's") };
-        let bytes = build(call.sender(&self.name.clone()), serial)?;
-        let expects_reply = Header::parse(&bytes).is_ok_and(|header| header.expects_reply());
-        if expects_reply {
-            // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending { callee: id });
-            self.show_pending();
-        }
-        if let Err(error) = self.send(to, &bytes) {
-            self.pending.remove(&serial);
-            self.show_pending();
-            return Err(error);
-        }
-        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
-        Ok(serial)
-    }
-
-    /// Waits for the reply to a call, at most for `timeout`.
-    ///
-    /// # Errors
-    /// As [`Connection::call`]; [`Error::Invalid`] if no such call is under way.
-    pub fn finish_call(&mut self, serial: u32, timeout: Duration) -> Result<Reply> {
-        let end = Instant::now().checked_add(timeout);
-        loop {
-            if let Some(reply) = self.replies.remove(&serial) {
-                return reply;
-            }
-            let Some(pending) = self.pending.get(&serial).copied() else {
-                return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
-            };
-            if self.take_all()? > 0 {
-                continue;
-            }
-            if self.has_ended() && pending.callee == AUTHORITY_ID {
-                self.drop_call(serial);
-                return Err(self.link.end());
-            }
-            if !self.sleep_until(end)? {
-                self.drop_call(serial);
-                let text = format!("no reply within {timeout:?}");
-                return Err(Error::method(name::NO_REPLY, text));
-            }
-        }
-    }
-
-    /// Is the reply there already, so that [`Connection::finish_call`] does not wait?
-    ///
-    /// # Errors
-    /// The bus or this connection has ended.
-    pub fn is_finished(&mut self, serial: u32) -> Result<bool> {
-        self.take_all()?;
-        Ok(self.replies.contains_key(&serial) || !self.pending.contains_key(&serial))
-    }
-
-    fn drop_call(&mut self, serial: u32) {
-        self.pending.remove(&serial);
-        self.show_pending();
     }
 
     /// Emits a signal to all who want it.
@@ -369,40 +235,6 @@ impl Connection {
         let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
         let bytes = build(signal, serial)?;
         self.send(To::All, &bytes)
-    }
-
-    /// Answers a call.
-    ///
-    /// # Errors
-    /// The bus or this connection has ended. A caller that is gone is no error.
-    pub fn reply(&mut self, call: &Call, body: Body) -> Result<()> {
-        self.answer(call, Ok(body))
-    }
-
-    /// Answers a call with an error.
-    ///
-    /// # Errors
-    /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
-    pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
-        check(error, names::is_interface, "error name")?;
-        self.answer(call, Err((error, text)))
-    }
-
-    fn answer(&mut self, call: &Call, outcome: std::result::Result<Body, (&str, &str)>) -> Result<()> {
-        let header = call.header();
-        if !header.expects_reply() {
-            return Ok(());
-        }
-        let caller = call.sender_id();
-        let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
-        let serial = self.next_serial();
-        let destination = crate::authority::name_of(caller);
-        let reply = match outcome {
-            Ok(body) => Builder::reply(header.serial).body(body),
-            Err((error, text)) => Builder::error(header.serial, error).body(Body::default().text(text)),
-        };
-        let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        self.send(to, &bytes)
     }
 
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
@@ -570,44 +402,6 @@ impl Connection {
         Statistics::of(self.port.order(), self.port.slot(), end)
     }
 
-    /// Makes the descriptor that becomes readable when something comes.
-    ///
-    /// # Errors
-    /// The kernel's; the authority is gone.
-    pub fn use_descriptor(&mut self) -> Result<()> {
-        if self.doorbell.is_some() {
-            return Ok(());
-        }
-        let copy_error = |error| causeway_os::Error::new("copy", "a doorbell", error);
-        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| causeway_os::Error::new("make", "a doorbell", error))?;
-        self.link.ask(&Packet::new(control::Kind::SetDoorbell, [0; 4]), &[doorbell.as_fd()])?;
-        let _ = self.watched.doorbell.set(doorbell.try_clone().map_err(copy_error)?);
-        self.doorbell = Some(doorbell);
-        Ok(())
-    }
-
-    /// To be called before the program waits for the descriptor; false if there is something to take already. To be followed by
-    /// [`Connection::next_now`] until that returns nothing.
-    ///
-    /// # Panics
-    /// [`Connection::use_descriptor`] was not called before.
-    pub fn prepare_to_wait(&mut self) -> bool {
-        let Some(doorbell) = &self.doorbell else { panic!("use_descriptor() makes the descriptor") };
-        let _ = rustix::io::read(doorbell, &mut [0; 8]);
-        if !self.inbox.is_empty() {
-            return false;
-        }
-        self.port.publish_cursor();
-        ring::arm(self.port.order().armed(self.port.slot()), Sleep::Doorbell);
-        self.is_armed = true;
-        if self.is_ready() {
-            self.disarm();
-            return false;
-        }
-        true
-    }
-
     /// The order log itself, for tests that damage it.
     #[doc(hidden)]
     #[must_use]
@@ -615,68 +409,9 @@ impl Connection {
         self.port.order()
     }
 
-    fn disarm(&mut self) {
-        if self.is_armed {
-            ring::disarm(self.port.order().armed(self.port.slot()));
-            self.is_armed = false;
-        }
-    }
-
-    fn is_ready(&self) -> bool {
-        self.port.is_ready() || self.has_ended() && !self.has_told_end
-    }
-
-    fn has_ended(&self) -> bool {
-        self.watched.has_ended.load(Ordering::Acquire)
-    }
-
     fn next_serial(&mut self) -> u32 {
         self.serial = self.serial.wrapping_add(1).max(1);
         self.serial
-    }
-
-    /// Shows the authority whose end ends a call of this connection.
-    fn show_pending(&self) {
-        let order = self.port.order();
-        let mut callees = self.pending.values().map(|pending| pending.callee);
-        let shown = match (callees.next(), callees.next()) {
-            (None, _) => 0,
-            (Some(one), None) => one,
-            _ => u64::MAX,
-        };
-        order.waiting_for(self.port.slot()).store(shown, Ordering::Release);
-        let open = order.statistic(self.port.slot(), Statistic::CallsOpen);
-        order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
-    }
-
-    /// Where messages for a name go, without a system call.
-    fn resolve(&mut self, name: &str) -> Result<To> {
-        if name == DRIVER {
-            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
-        }
-        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
-        if let Some(id) = unique_number(name) {
-            return self.resolve_id(id).map_err(|_| unknown());
-        }
-        check(name, names::is_bus_name, "bus name")?;
-        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
-        self.known.insert(owner.id, owner.peer);
-        self.resolve_id(owner.id).map_err(|_| unknown())
-    }
-
-    fn resolve_id(&mut self, id: u64) -> Result<To> {
-        if id == AUTHORITY_ID {
-            return Ok(To::Peer { slot: AUTHORITY, id });
-        }
-        let directory = self.port.directory();
-        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
-        let Some(peer) = known.or_else(|| directory.find(id)) else {
-            self.known.remove(&id);
-            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
-        };
-        let to = To::Peer { slot: directory.carrier(peer), id };
-        self.known.insert(id, peer);
-        Ok(to)
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
@@ -767,24 +502,6 @@ impl Connection {
             .any(|rule| rule.rule.matches(&header, &args, rule) || rule.is_of_driver(&header, &args))
     }
 
-    /// A reply counts only with the serial of a call that waits, from the one that was called.
-    fn handle_reply(&mut self, message: Message) {
-        let header = message.header();
-        let serial = header.reply_serial.unwrap_or(0);
-        if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
-            return;
-        }
-        let reply = match header.error_name {
-            Some(name) if header.kind == Kind::Error => {
-                Err(Error::method(name, message.text().unwrap_or_default()))
-            }
-            _ => Ok(message),
-        };
-        self.pending.remove(&serial);
-        self.show_pending();
-        self.replies.insert(serial, reply);
-    }
-
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
     fn follow_owner(&mut self, message: &Message) {
         let args = message.args();
@@ -799,71 +516,6 @@ impl Connection {
             self.port.forget_member(id);
             self.end_calls(|pending| pending.callee == id, "the callee left without a reply");
         }
-    }
-
-    fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str) {
-        let ended: Vec<u32> =
-            self.pending.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| *serial).collect();
-        for serial in ended {
-            self.pending.remove(&serial);
-            self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
-        }
-        self.show_pending();
-    }
-
-    /// Sleeps until something may have come; false when `end` has passed.
-    fn sleep_until(&mut self, end: Option<Instant>) -> Result<bool> {
-        if self.spin_a_while() {
-            return Ok(true);
-        }
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Ok(false);
-        }
-        self.port.publish_cursor();
-        let (order, slot) = (Arc::clone(self.port.order()), self.port.slot());
-        let value = ring::arm(order.armed(slot), Sleep::Futex);
-        let mut was_woken = false;
-        if !self.is_ready() {
-            let outcome = futex::wait(order.armed(slot), value, left)
-                .map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))?;
-            was_woken = outcome == futex::Outcome::Woken;
-        }
-        ring::disarm(order.armed(slot));
-        if was_woken {
-            let (before, received) = (self.port.cursor(), order.statistic(slot, Statistic::Received));
-            order.count(slot, Statistic::Wakes, 1);
-            self.take_all()?;
-            if order.statistic(slot, Statistic::Received) == received {
-                let is_far = self.port.cursor() - before >= order_quarter(&order);
-                let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
-                order.count(slot, which, 1);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Polls for a short time; the time is halved when it was in vain, and restored when it was not.
-    fn spin_a_while(&mut self) -> bool {
-        self.sleeps = self.sleeps.wrapping_add(1);
-        if self.sleeps.is_multiple_of(32) {
-            self.spin = self.options.spin;
-        }
-        if self.spin < Duration::from_micros(1) {
-            return false;
-        }
-        let start = Instant::now();
-        while start.elapsed() < self.spin {
-            for _ in 0..32 {
-                if self.is_ready() {
-                    self.spin = self.options.spin;
-                    return true;
-                }
-                std::hint::spin_loop();
-            }
-        }
-        self.spin /= 2;
-        false
     }
 }
 
