@@ -1,24 +1,28 @@
 //! A round trip of a call and its reply between two of N members, in two designs: an order log of references to outboxes, and
 //! one log of several publishers with the payloads inside. `docs/decisions/bus-order.md` says what came of it.
 //!
+//! With two members, a third row is a whole call and its reply between two connections: names, headers, checks, pending calls. Its
+//! switches are those of the caller and the callee.
+//!
 //! `order_versus_inline spin|sleep MEMBERS [ROUNDS]`: `spin` polls on two CPUs, `sleep` sleeps on one. The designs take turns, in
 //! short rounds; printed are the lowest, the lower quartile and the median of the rounds, in ns per round trip.
 #![allow(clippy::print_stdout, reason = "this is a command")]
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway::{Group, GroupOptions, Policy, Publisher, Received, SubscribeOptions, Subscriber};
-use causeway_bus::Error;
 use causeway_bus::port::{Descriptors, Port, To};
 use causeway_bus::shared::directory::{Directory, Peer, State};
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::shared::ring::{self, Sleep};
 use causeway_bus::wire::{Body, Builder, Header};
+use causeway_bus::{Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming};
+use causeway_os::counters::ThreadCounters;
 use causeway_os::{futex, sched};
 
 const TURNS: u32 = 2_000;
@@ -39,19 +43,81 @@ fn main() {
     let members: usize = args[2].parse().expect("a number of members");
     let rounds: usize = args.get(3).map_or(101, |text| text.parse().expect("a number of rounds"));
     let (mut references, mut inline) = (Vec::new(), Vec::new());
+    let (mut calls, mut switches) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         references.push(by_reference(wait, members));
         inline.push(inline_round(wait, members));
+        if members == 2 {
+            let (time, count) = by_call(wait);
+            calls.push(time);
+            switches.push(count);
+        }
     }
-    for (name, mut times) in [("references", references), ("inline", inline)] {
+    switches.sort_by(f64::total_cmp);
+    for (name, mut times) in [("references", references), ("inline", inline), ("calls", calls)] {
+        if times.is_empty() {
+            continue;
+        }
         times.sort_by(f64::total_cmp);
         let last = times.len() - 1;
         println!("{name:10} {:8.0} {:8.0} {:8.0} ns", times[0], times[last / 4], times[last / 2]);
     }
+    if let Some(median) = switches.get(switches.len() / 2) {
+        println!("a call has {median:.3} switches (median of the rounds)");
+    }
+}
+
+/// Calls between two connections of a bus of their own; time of a call, and its switches.
+fn by_call(wait: Wait) -> (f64, f64) {
+    let path = std::env::temp_dir().join(format!("order-versus-inline-{}", std::process::id()));
+    let mut authority = Authority::create(AuthorityOptions::default()).expect("memory");
+    authority.serve_at(&path).expect("a path");
+    let (stop, stopper) = rustix::pipe::pipe().expect("a pipe");
+    let authority = std::thread::spawn(move || authority.run(stop.as_fd()));
+    let spin = if wait == Wait::Spin { Duration::from_secs(1) } else { Duration::ZERO };
+    let connect = || {
+        let options = ConnectionOptions { spin, ..ConnectionOptions::default() };
+        Connection::open_with(&path, options).expect("a bus")
+    };
+    let (mut client, mut server) = (connect(), connect());
+    let name = server.unique_name().to_owned();
+    let switches = || {
+        let counters = ThreadCounters::read();
+        counters.voluntary_switches + counters.involuntary_switches
+    };
+    let total = Mutex::new(0);
+    let count = |turn: u32, before: &mut u64| {
+        // The last turn counts all but the first tenth, in which the ends find each other.
+        if turn == TURNS / 10 {
+            *before = switches();
+        } else if turn == TURNS + TURNS / 10 {
+            *total.lock().expect("no panic") += switches() - *before;
+        }
+    };
+    let body = || Body::default().blob(&[7; 64]);
+    let (mut ours, mut theirs) = ((0, 0), (0, 0));
+    let time = run(
+        wait,
+        || {
+            client.call(&name, "/a", "a.b", "Echo", body()).expect("a reply");
+            ours.0 += 1;
+            count(ours.0, &mut ours.1);
+        },
+        || {
+            let Some(Incoming::Call(call)) = server.next(None).expect("a call") else { panic!("no call") };
+            server.reply(&call, body()).expect("a caller");
+            theirs.0 += 1;
+            count(theirs.0, &mut theirs.1);
+        },
+    );
+    let total = *total.lock().expect("no panic");
+    rustix::io::write(&stopper, b"x").expect("a pipe");
+    authority.join().expect("no panic").expect("a whole bus");
+    (time, total as f64 / f64::from(TURNS))
 }
 
 fn message() -> Vec<u8> {
-    let body = Body::default().blob(&[7; 8]);
+    let body = Body::default().blob(&[7; 64]);
     Builder::call("/a", "Echo")
         .interface("a.b")
         .destination(":1.3")

@@ -540,9 +540,15 @@ impl Port {
         if !is_signal && destination != self.slot || is_signal && slot != AUTHORITY && !self.wants_signals {
             return Ok(None);
         }
-        let found = match self.open_outbox(descriptors, slot)? {
-            Some(outbox) => outbox.read(place),
-            None => Found::Damaged("there is no such member"),
+        let found = match self.open_outbox(descriptors, slot) {
+            Ok(Some(outbox)) => outbox.read(place),
+            Ok(None) => Found::Damaged("there is no such member"),
+            Err(Error::AuthorityGone) => {
+                // Nobody has the descriptor of the outbox any more: this message cannot be read, others can.
+                self.order.count(self.slot, Statistic::Gone, 1);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
         };
         match found {
             Found::Message(header, bytes) if self.is_plausible(slot, destination, &header) => {

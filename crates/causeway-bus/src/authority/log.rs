@@ -8,7 +8,9 @@ use weighbridge_dbus::wire::{Body, Builder, Header, Kind};
 
 use super::driver::{self, Answer};
 use super::names::Change;
-use super::{Authority, Connection, DRIVER, DRIVER_PATH, Event, PeerId, Work, unique_name};
+use super::{
+    Authority, Connection, DRIVER, DRIVER_PATH, Event, MESSAGES_PER_TURN, PeerId, Work, unique_name,
+};
 use crate::error::{Error, Result};
 use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Received, To};
 use crate::shared::directory::{Owner, State};
@@ -86,7 +88,8 @@ impl Authority {
     }
 
     pub(super) fn read_log(&mut self, events: &mut Vec<Event>) -> Result<()> {
-        while let Some(received) = self.port.next(&mut self.fds)? {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(received) = self.port.next(&mut self.fds)? else { break };
             self.handle(received, events);
         }
         Ok(())

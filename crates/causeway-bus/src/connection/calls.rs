@@ -207,11 +207,11 @@ impl Connection {
         if name == DRIVER {
             return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
         }
+        check(name, names::is_bus_name, "bus name")?;
         let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
         if let Some(id) = unique_number(name) {
             return self.resolve_id(id).map_err(|_| unknown());
         }
-        check(name, names::is_bus_name, "bus name")?;
         let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
         self.known.insert(owner.id, owner.peer);
         self.resolve_id(owner.id).map_err(|_| unknown())

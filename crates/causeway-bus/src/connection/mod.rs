@@ -80,7 +80,8 @@ pub struct Statistics {
     pub space_wakes: u64,
     /// Calls without a reply yet.
     pub calls_open: u64,
-    /// Signals whose space was used again before it looked, because its filter did not ask for them.
+    /// Signals whose space was used again before it looked, because its filter did not ask for them, and messages out of reach since
+    /// the authority is gone.
     pub gone: u64,
 }
 
