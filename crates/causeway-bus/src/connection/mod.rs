@@ -153,6 +153,8 @@ pub struct Connection {
     has_noticed_end: bool,
     /// The program was told.
     has_told_end: bool,
+    /// Counts what the program gets: messages, replies, ends of calls.
+    delivered: u64,
     spin: Duration,
     sleeps: u32,
 }
@@ -213,6 +215,7 @@ impl Connection {
             is_armed: false,
             has_noticed_end: false,
             has_told_end: false,
+            delivered: 0,
             spin,
             sleeps: 0,
         })
@@ -364,8 +367,8 @@ impl Connection {
         Ok(incoming)
     }
 
-    /// Answers calls until `stop` says so, with what `handle` returns for each. Signals are discarded.
-    /// `org.freedesktop.DBus.Peer.Ping` is answered here.
+    /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
+    /// are discarded. `org.freedesktop.DBus.Peer.Ping` is answered here.
     ///
     /// # Errors
     /// The bus or this connection has ended. An error of `handle` is the caller's reply.
@@ -375,7 +378,7 @@ impl Connection {
         mut handle: impl FnMut(&Call) -> std::result::Result<Body, (String, String)>,
     ) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
-            match self.next(Some(Duration::from_millis(200)))? {
+            match self.next(None)? {
                 Some(Incoming::Call(call)) => {
                     let header = call.header();
                     if (header.interface, header.member) == (Some("org.freedesktop.DBus.Peer"), Some("Ping"))
@@ -492,6 +495,7 @@ impl Connection {
         if let Incoming::Call(Call(message)) | Incoming::Signal(message) = &incoming {
             self.inbox_bytes += message.bytes().len();
         }
+        self.delivered += 1;
         self.inbox.push_back(incoming);
     }
 

@@ -74,13 +74,14 @@ impl Connection {
             self.has_noticed_end = true;
             return Ok(true);
         }
+        let left = || end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left().is_some_and(|left| left.is_zero()) {
+            return Ok(false);
+        }
         if self.spin_a_while() {
             return Ok(true);
         }
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Ok(false);
-        }
+        let left = left();
         self.port.publish_cursor();
         let (order, slot) = (Arc::clone(self.port.order()), self.port.slot());
         let value = ring::arm(order.armed(slot), Sleep::Futex);
@@ -92,10 +93,10 @@ impl Connection {
         }
         ring::disarm(order.armed(slot));
         if was_woken {
-            let (before, received) = (self.port.cursor(), order.statistic(slot, Statistic::Received));
+            let (before, delivered) = (self.port.cursor(), self.delivered);
             order.count(slot, Statistic::Wakes, 1);
             self.take_all()?;
-            if order.statistic(slot, Statistic::Received) == received {
+            if self.delivered == delivered {
                 let is_far = self.port.cursor() - before >= order_quarter(&order);
                 let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
                 order.count(slot, which, 1);
