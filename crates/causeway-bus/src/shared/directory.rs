@@ -516,7 +516,7 @@ mod tests {
             for (index, word) in words {
                 let at = 64 + index * 8;
                 // Sequence numbers stay even: an odd one is the test above, and takes its time.
-                let is_sequence = at >= PEERS && (at - PEERS) % NAME_BYTES == 0;
+                let is_sequence = at >= PEERS && (at - PEERS).is_multiple_of(NAME_BYTES);
                 if at + 8 <= ours.memory.len() {
                     ours.memory.atomic_u64(at).store(if is_sequence { word & !1 } else { word }, Ordering::Relaxed);
                 }

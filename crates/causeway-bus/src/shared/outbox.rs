@@ -175,7 +175,7 @@ impl ForeignOutbox {
     /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
     #[must_use]
     pub fn read(&self, place: u32) -> Found {
-        let at = (u64::from(place) * GRANULE_BYTES & (self.capacity - 1)) as usize;
+        let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
         let words = std::array::from_fn(|index| self.ring.load_u64(at + index * 8).load(Ordering::Relaxed));
         let header = BusHeader::of(words);
         let fits = u64::from(header.message_bytes) <= self.capacity - HEADER_BYTES as u64;
