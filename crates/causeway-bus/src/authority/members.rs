@@ -190,7 +190,11 @@ impl Authority {
     /// A process waits for a place: wakes members that must read first, and puts those out that have not for the deadline.
     pub(super) fn demand_place(&mut self) {
         self.ring_behind();
-        let since = *self.place_wanted.get_or_insert_with(Instant::now);
+        let now = Instant::now();
+        // Who wants to join tries again every few milliseconds, or has given up.
+        let is_same_wait = |(_, last): &(Instant, Instant)| now - *last < self.options.laggard_deadline;
+        let since = self.place_wanted.filter(is_same_wait).map_or(now, |(first, _)| first);
+        self.place_wanted = Some((since, now));
         let Some(end) = self.leaving.iter().map(|(_, end)| *end).min() else { return };
         if since.elapsed() < self.options.laggard_deadline {
             return;

@@ -191,8 +191,8 @@ pub struct Authority {
     work: VecDeque<Work>,
     /// Who stood in the way when the work stopped, at which cursor, since when.
     blocked: Option<(u16, u64, Instant)>,
-    /// Since when a process waits for a place.
-    place_wanted: Option<Instant>,
+    /// Since when a process waits for a place, and when it last asked.
+    place_wanted: Option<(Instant, Instant)>,
     next_id: PeerId,
     next_link: u64,
     serial: u32,

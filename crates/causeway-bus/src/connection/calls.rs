@@ -3,9 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weighbridge_dbus::wire::{
-    Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, names,
-};
+use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
 use super::{Call, Connection, Message, Pending, Reply, build, check};
@@ -60,12 +58,7 @@ impl Connection {
         member: &str,
         body: Body,
     ) -> Result<u32> {
-        check(path, names::is_path, "object path")?;
-        check(interface, names::is_interface, "interface")?;
-        check(member, names::is_member, "member")?;
-        let call = Builder::call(path, member).interface(interface).destination(destination).body(body);
-        let serial = self.send_call(call.flags(FLAG_NO_AUTO_START), destination)?;
-        Ok(serial)
+        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body)
     }
 
     /// Calls a method and wants no reply.
@@ -80,28 +73,33 @@ impl Connection {
         member: &str,
         body: Body,
     ) -> Result<()> {
+        let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
+        self.send_call(flags, destination, path, (interface, member), body).map(drop)
+    }
+
+    fn send_call(
+        &mut self,
+        flags: u8,
+        destination: &str,
+        path: &str,
+        (interface, member): (&str, &str),
+        body: Body,
+    ) -> Result<u32> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
-        let call = Builder::call(path, member).interface(interface).destination(destination).body(body);
-        self.send_call(call.flags(FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START), destination)?;
-        Ok(())
-    }
-
-    pub(super) fn send_call(&mut self, call: Builder<'_>, destination: &str) -> Result<u32> {
         let to = self.resolve(destination)?;
         let serial = self.next_serial();
-        let To::Peer { id, .. } = to else { unreachable!("a name is one connection's") };
-        let bytes = build(call.sender(&self.name.clone()), serial)?;
-        let expects_reply = Header::parse(&bytes).is_ok_and(|header| header.expects_reply());
-        if expects_reply {
+        let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
+        let bytes = build(call.sender(&self.name).body(body), serial)?;
+        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
+        if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
             self.pending.insert(serial, Pending { callee: id });
             self.show_pending();
         }
         if let Err(error) = self.send(to, &bytes) {
-            self.pending.remove(&serial);
-            self.show_pending();
+            self.drop_call(serial);
             return Err(error);
         }
         // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
@@ -173,17 +171,17 @@ impl Connection {
         call: &Call,
         outcome: std::result::Result<Body, (&str, &str)>,
     ) -> Result<()> {
-        let header = call.header();
-        if !header.expects_reply() {
+        if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
             return Ok(());
         }
+        let answered = call.bus_header().serial;
         let caller = call.sender_id();
         let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
         let reply = match outcome {
-            Ok(body) => Builder::reply(header.serial).body(body),
-            Err((error, text)) => Builder::error(header.serial, error).body(Body::default().text(text)),
+            Ok(body) => Builder::reply(answered).body(body),
+            Err((error, text)) => Builder::error(answered, error).body(Body::default().text(text)),
         };
         let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
         self.send(to, &bytes)
@@ -235,16 +233,16 @@ impl Connection {
 
     /// A reply counts only with the serial of a call that waits, from the one that was called.
     pub(super) fn handle_reply(&mut self, message: Message) {
-        let header = message.header();
-        let serial = header.reply_serial.unwrap_or(0);
+        let serial = message.bus_header().reply_serial;
         if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
             return;
         }
-        let reply = match header.error_name {
-            Some(name) if header.kind == Kind::Error => {
+        let reply = match message.bus_header().kind == Kind::Error.number() {
+            true => {
+                let name = message.header().error_name.unwrap_or_default();
                 Err(Error::method(name, message.text().unwrap_or_default()))
             }
-            _ => Ok(message),
+            false => Ok(message),
         };
         self.pending.remove(&serial);
         self.show_pending();

@@ -4,6 +4,7 @@ use weighbridge_dbus::wire::{Arg, Args, Body, Endian, Header};
 
 use crate::error::{Error, Result};
 use crate::port::Received;
+use crate::shared::header::BusHeader;
 
 /// A message that was received. Its header was checked; its body is checked when it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,9 @@ impl Message {
         let header = Header::parse(&received.bytes).ok()?;
         let is_whole = header.message_bytes() == received.bytes.len();
         let sender = crate::authority::name_of(received.header.sender);
-        let agrees = header.serial == received.header.serial && header.kind.number() == received.header.kind;
+        let of = &received.header;
+        let agrees = (header.serial, header.kind.number(), header.flags) == (of.serial, of.kind, of.flags)
+            && header.reply_serial.unwrap_or(0) == of.reply_serial;
         (is_whole && agrees && header.sender == Some(&sender)).then_some(Message { received })
     }
 
@@ -74,6 +77,11 @@ impl Message {
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
         self.received.header.sent_ns
+    }
+
+    /// What precedes it in the outbox of its sender; it agrees with the header, which is longer to read.
+    pub(crate) fn bus_header(&self) -> &BusHeader {
+        &self.received.header
     }
 
     /// Number of the sender in its unique name.

@@ -475,12 +475,16 @@ impl Connection {
             return;
         }
         let Some(message) = Message::checked(received) else { return };
-        let header = message.header();
-        match header.kind {
-            Kind::MethodReturn | Kind::Error if to_us => self.handle_reply(message),
-            Kind::MethodCall if to_us => self.put(Incoming::Call(Call(message))),
-            Kind::Signal => {
-                if message.sender_id() == AUTHORITY_ID && header.member == Some("NameOwnerChanged") {
+        const CALL: u8 = Kind::MethodCall.number();
+        const RETURN: u8 = Kind::MethodReturn.number();
+        const ERROR: u8 = Kind::Error.number();
+        const SIGNAL: u8 = Kind::Signal.number();
+        match message.bus_header().kind {
+            RETURN | ERROR if to_us => self.handle_reply(message),
+            CALL if to_us => self.put(Incoming::Call(Call(message))),
+            SIGNAL => {
+                let is_of_bus = message.sender_id() == AUTHORITY_ID;
+                if is_of_bus && message.header().member == Some("NameOwnerChanged") {
                     self.follow_owner(&message);
                 }
                 if to_us || self.wants(&message) {
