@@ -37,13 +37,14 @@ const PUT_OUT: i32 = 7;
 /// Has the name and answers nothing.
 fn mute(socket: &Path) {
     let mut connection = Connection::open(socket).unwrap();
-    connection.request_name(NAME, 0).unwrap();
-    loop {
-        match connection.next(None) {
-            Ok(_) => {}
-            Err(Error::Disconnected(_)) => std::process::exit(PUT_OUT),
-            Err(error) => panic!("{error}"),
-        }
+    // It may be stopped anywhere, also before it has the answer.
+    let mut outcome = connection.request_name(NAME, 0).map(drop);
+    while outcome.is_ok() {
+        outcome = connection.next(None).map(drop);
+    }
+    match outcome {
+        Err(Error::Disconnected(_)) => std::process::exit(PUT_OUT),
+        other => panic!("{other:?}"),
     }
 }
 
