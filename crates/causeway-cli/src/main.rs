@@ -1,8 +1,10 @@
 //! `causeway`: groups for a shell user.
 //!
 //! `serve` makes a group and serves it on a socket; `publish` publishes lines of standard input, `subscribe` prints messages,
-//! `stat` shows publishers and subscribers, and how far behind each subscriber is.
+//! `stat` shows publishers and subscribers, and how far behind each subscriber is. `bus` is about the bus.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
+
+mod bus;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
@@ -72,6 +74,8 @@ enum Command {
         #[arg(long)]
         live: bool,
     },
+    /// Names, calls and signals of a bus.
+    Bus(bus::BusArguments),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -99,6 +103,8 @@ fn main() -> ExitCode {
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => fail(&format!("cannot read or print: {error}")),
         Err(Failure::Bus(error)) => fail(&error.to_string()),
+        Err(Failure::Names(error)) => fail(&error.to_string()),
+        Err(Failure::Usage(why)) => fail(&why),
     }
 }
 
@@ -110,12 +116,20 @@ fn fail(why: &str) -> ExitCode {
 /// Why a command failed.
 enum Failure {
     Bus(Error),
+    Names(causeway_bus::Error),
+    Usage(String),
     Output(io::Error),
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::Bus(error)
+    }
+}
+
+impl From<causeway_bus::Error> for Failure {
+    fn from(error: causeway_bus::Error) -> Failure {
+        Failure::Names(error)
     }
 }
 
@@ -133,6 +147,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Publish { socket, drop } => publish(socket, drop),
         Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose),
         Command::Stat { socket, live } => stat(socket, live),
+        Command::Bus(arguments) => bus::run(arguments),
     }
 }
 

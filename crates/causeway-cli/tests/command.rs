@@ -280,3 +280,76 @@ fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
     publisher.0.kill().unwrap();
     assert_eq!(printed(subscriber), "from outside\n");
 }
+
+/// The whole life of a bus, from its start to the member that calls a service.
+#[test]
+fn a_bus_is_served_listed_called_monitored_and_counted() {
+    use causeway_bus::Connection;
+    use causeway_bus::wire::Body;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bus");
+    let socket = path.to_str().unwrap();
+    let _server = Running(causeway(&["bus", "--socket", socket, "serve"]).spawn().unwrap());
+    eventually("no process serves the bus", || Connection::open(&path).is_ok());
+    let mut service = Connection::open(&path).unwrap();
+    service.request_name("com.example.Echo", 0).unwrap();
+    let thread = std::thread::spawn(move || {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let result = service.serve(&stop, |call| match call.header().member {
+            Some("Echo") => Ok(Body::default().text(call.text().unwrap_or_default()).u32(7)),
+            _ => {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                Err(("com.example.Error.No".into(), "there is no such method".into()))
+            }
+        });
+        result.unwrap();
+    });
+    let run = |arguments: &[&str]| {
+        let all: Vec<&str> = ["bus", "--socket", socket].iter().chain(arguments).copied().collect();
+        let output = causeway(&all).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let monitor =
+        causeway(&["bus", "--socket", socket, "monitor", "--count", "2", "interface='com.example.Test'"]);
+    let monitor = { monitor }.spawn().unwrap();
+    let is_watched = || {
+        let comm = format!("/proc/{}/maps", monitor.id());
+        std::fs::read_to_string(comm).unwrap_or_default().contains("causeway-directory")
+    };
+    eventually("the monitor does not join", is_watched);
+    let call = ["call", "com.example.Echo", "/", "com.example.Test", "Echo", "s", "a\u{1b}b"];
+    assert_eq!(run(&call), (true, "s \"a\\u{1b}b\"\nu 7\n".into(), String::new()));
+    let (is_success, list, _) = run(&["list"]);
+    assert!(
+        is_success && list.contains("org.freedesktop.DBus") && list.contains("com.example.Echo"),
+        "{list}"
+    );
+    let (_, list, _) = run(&["list", "--json"]);
+    assert!(list.contains("\"names\":[\"com.example.Echo\"]"), "{list}");
+    let (_, stat, _) = run(&["stat", "--json"]);
+    assert!(stat.contains("\"empty_wakes\":") && stat.starts_with("{\"connections\""), "{stat}");
+    assert!(run(&["stat"]).1.contains("calls open 0"));
+    assert!(run(&["emit", "/", "com.example.Test", "Signal", "u", "5"]).0);
+    let watched = String::from_utf8(monitor.wait_with_output().unwrap().stdout).unwrap();
+    assert!(
+        watched.contains(" call ") && watched.contains(" signal ") && watched.contains("-> all"),
+        "{watched}"
+    );
+    for (arguments, expected) in [
+        (&["call", "com.example.Nobody", "/", "a.b", "M"][..], "ServiceUnknown"),
+        (&["emit", "/", "a.b", "M", "s"], "not the types of 0 arguments"),
+        (&["emit", "/", "a.b", "M", "u", "x"], "no unsigned number"),
+        (&["emit", "/", "a.b", "M", "z", "x"], "cannot be written here"),
+        (&["monitor", "x"], "no match rule"),
+        (&["call", "com.example.Echo", "/", "a.b", "Quit"], "no such method"),
+    ] {
+        let (is_success, _, error) = run(arguments);
+        assert!(!is_success && error.contains(expected), "{error}");
+    }
+    thread.join().unwrap();
+    assert!(run(&["list"]).0);
+    let nobody = causeway(&["bus", "list"]).env_remove("CAUSEWAY_BUS").output().unwrap();
+    assert!(String::from_utf8(nobody.stderr).unwrap().contains("say which bus"));
+}

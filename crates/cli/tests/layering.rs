@@ -11,7 +11,9 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("stats", "weighbridge-stats", &[]),
     ("import", "weighbridge-import", &["weighbridge-record", "weighbridge-stats"]),
     ("causeway", "causeway", &["causeway-os"]),
-    ("causeway-cli", "causeway-cli", &["causeway", "causeway-os"]),
+    // A measurement among its examples compares it with a log of `causeway`, whose tests it shares helpers with.
+    ("causeway-bus", "causeway-bus", &["causeway", "causeway-os", "weighbridge-dbus"]),
+    ("causeway-cli", "causeway-cli", &["causeway", "causeway-bus", "causeway-os"]),
     // Its tests are clients of a bus.
     ("causewayd", "causewayd", &["weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"]),
     ("explain", "weighbridge-explain", &["weighbridge-record", "weighbridge-stats"]),

@@ -9,6 +9,7 @@
 #![allow(dead_code, unsafe_code)]
 
 use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 use nix::libc;
 use nix::sys::ptrace;
@@ -43,13 +44,22 @@ impl Traced {
         let tasks = format!("/proc/{pid}/task");
         let mut stopped = None;
         eventually("the process to be traced does not stop", || {
-            // A stop signal stops all threads; the one that raised it is the youngest: the test harness gives a test a thread.
-            let threads = std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap());
-            let in_stop = threads.filter(|task| {
-                let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-                status.contains("State:\tT")
-            });
-            stopped = in_stop.filter_map(|task| task.file_name().to_str()?.parse().ok()).max();
+            // A stop signal stops all threads; the one that raised it has the name of the test, or is the youngest.
+            let threads = std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap().path());
+            let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+            let (named, others): (Vec<_>, Vec<_>) =
+                threads.partition(|task| read(&task.join("comm")).trim_end() == "role");
+            let in_stop = |task: &PathBuf| read(&task.join("status")).contains("State:\tT");
+            let number = |task: PathBuf| task.file_name()?.to_str()?.parse().ok();
+            // A thread has the name of the one that started it until it has set its own.
+            stopped = match named.is_empty() {
+                true => others.into_iter().filter(in_stop).filter_map(number).max(),
+                false => named
+                    .into_iter()
+                    .filter_map(number)
+                    .min()
+                    .filter(|first: &i32| in_stop(&Path::new(&tasks).join(first.to_string()))),
+            };
             stopped.is_some()
         });
         Traced::seize(pid, stopped.unwrap())

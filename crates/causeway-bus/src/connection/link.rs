@@ -1,0 +1,134 @@
+//! The member's end of the control socket: it joins, and asks for descriptors.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::control::{self, Kind, Packet};
+use crate::error::{Error, Result};
+use crate::port::Descriptors;
+use crate::shared::ABI;
+
+/// How long the authority may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a bus may be full before a process that wants to join gives up.
+const JOIN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A connection to the authority.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    /// Why the authority ended the connection, if it said so.
+    why: Option<String>,
+    is_gone: bool,
+}
+
+impl Link {
+    /// Connects and joins, as a member with its outbox, or as a monitor. Returns numbers and descriptors of the welcome.
+    ///
+    /// # Errors
+    /// Nobody serves there, or the bus refuses.
+    pub fn join(path: &Path, outbox: Option<BorrowedFd<'_>>) -> Result<(Link, [u64; 4], Vec<OwnedFd>)> {
+        let start = Instant::now();
+        loop {
+            let mut link = Link::connect(path)?;
+            let words = [u64::from(ABI), u64::from(outbox.is_none()), 0, 0];
+            control::send(&link.socket, &Packet::new(Kind::Join, words), outbox.as_slice())?;
+            match link.answer()? {
+                (Packet { kind: Kind::Welcome, words, .. }, fds) => return Ok((link, words, fds)),
+                // Places become free as soon as all have read what the last member there sent.
+                (Packet { kind: Kind::Refused, words: [1, ..], .. }, _)
+                    if start.elapsed() < JOIN_PATIENCE =>
+                {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                (Packet { text, .. }, _) => return Err(Error::Refused(text)),
+            }
+        }
+    }
+
+    fn connect(path: &Path) -> Result<Link> {
+        let os = |error| causeway_os::Error::new("connect to the bus at", path.display().to_string(), error);
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(os)?;
+        let address = SocketAddrUnix::new(path).map_err(os)?;
+        rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address)).map_err(os)?;
+        Ok(Link { socket, why: None, is_gone: false })
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    /// [`Error::AuthorityGone`], [`Error::Disconnected`], or no answer in time.
+    pub fn ask(&mut self, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<(Packet, Vec<OwnedFd>)> {
+        if self.is_gone {
+            return Err(self.end());
+        }
+        if control::send(&self.socket, packet, fds).is_err() {
+            // What it said before it closed can still be read.
+            while self.answer().is_ok() {}
+            return Err(self.end());
+        }
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<(Packet, Vec<OwnedFd>)> {
+        let start = Instant::now();
+        loop {
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            if !causeway_os::process::poll(&[self.socket.as_fd()], Some(left))?[0] {
+                if left.is_zero() {
+                    // A late answer would be taken for the next one.
+                    self.is_gone = true;
+                    return Err(Error::Refused("the process that serves the bus does not answer".into()));
+                }
+                continue;
+            }
+            match control::receive(&self.socket) {
+                Ok(Some((Packet { kind: Kind::Disconnected, text, .. }, _))) => self.why = Some(text),
+                Ok(Some(answer)) => return Ok(answer),
+                // A reset is an end, too.
+                Ok(None) | Err(Error::Os(_)) => {
+                    self.is_gone = true;
+                    return Err(self.end());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// After the connection has ended: why.
+    pub fn end(&mut self) -> Error {
+        if !self.is_gone {
+            self.is_gone = true;
+            while self.answer().is_ok() {}
+        }
+        self.why.clone().map_or(Error::AuthorityGone, Error::Disconnected)
+    }
+
+    fn descriptor(&mut self, kind: Kind, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
+        let (packet, fds) = self.ask(&Packet::new(kind, [u64::from(slot), id, 0, 0]), &[])?;
+        match packet.kind {
+            Kind::Refused => Err(Error::Refused(packet.text)),
+            _ => Ok(fds.into_iter().next()),
+        }
+    }
+}
+
+impl Descriptors for Link {
+    fn outbox(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
+        self.descriptor(Kind::Outbox, slot, id)
+    }
+
+    fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>> {
+        self.descriptor(Kind::Doorbell, slot, id)
+    }
+}

@@ -1,0 +1,125 @@
+//! Messages as programs see them.
+
+use weighbridge_dbus::wire::{Arg, Args, Body, Endian, Header};
+
+use crate::error::{Error, Result};
+use crate::port::Received;
+use crate::shared::header::BusHeader;
+
+/// A message that was received. Its header was checked; its body is checked when it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    received: Received,
+}
+
+impl Message {
+    /// A message of this sender; `None` if its header breaks the D-Bus specification or names another sender.
+    pub(crate) fn checked(received: Received) -> Option<Message> {
+        let header = Header::parse(&received.bytes).ok()?;
+        let is_whole = header.message_bytes() == received.bytes.len();
+        let sender = crate::authority::name_of(received.header.sender);
+        let of = &received.header;
+        let agrees = (header.serial, header.kind.number(), header.flags) == (of.serial, of.kind, of.flags)
+            && header.reply_serial.unwrap_or(0) == of.reply_serial;
+        (is_whole && agrees && header.sender == Some(&sender)).then_some(Message { received })
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> Header<'_> {
+        match Header::parse(&self.received.bytes) {
+            Ok(header) => header,
+            Err(_) => unreachable!("the header was parsed when the message was received"),
+        }
+    }
+
+    /// Its arguments, marshalled.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.received.bytes[self.header().header_bytes..]
+    }
+
+    /// The byte order of its arguments.
+    #[must_use]
+    pub fn endian(&self) -> Endian {
+        self.header().endian
+    }
+
+    /// Its arguments as far as they are strings, object paths and unsigned numbers; up to the first that is not valid.
+    #[must_use]
+    pub fn args(&self) -> Vec<Arg<'_>> {
+        let header = self.header();
+        Args::new(&header, &self.received.bytes[header.header_bytes..]).map_while(|arg| arg.ok()).collect()
+    }
+
+    /// Its first argument, if that is a string.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match Args::new(&self.header(), self.body()).next() {
+            Some(Ok(Arg::Text(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// All its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.received.bytes
+    }
+
+    /// Its position in the one order of the bus.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.received.position
+    }
+
+    /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn sent_ns(&self) -> u64 {
+        self.received.header.sent_ns
+    }
+
+    /// What precedes it in the outbox of its sender; it agrees with the header, which is longer to read.
+    pub(crate) fn bus_header(&self) -> &BusHeader {
+        &self.received.header
+    }
+
+    /// Number of the sender in its unique name.
+    pub(crate) fn sender_id(&self) -> u64 {
+        self.received.header.sender
+    }
+}
+
+/// The reply to a call.
+pub type Reply = Message;
+
+/// A call that this connection is to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call(pub(crate) Message);
+
+impl std::ops::Deref for Call {
+    type Target = Message;
+    fn deref(&self) -> &Message {
+        &self.0
+    }
+}
+
+/// What a connection receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Incoming {
+    /// A call. Answer it with [`Connection::reply`](crate::Connection::reply) or
+    /// [`reply_error`](crate::Connection::reply_error).
+    Call(Call),
+    /// A signal that a rule of this connection matches, or that is for this connection alone.
+    Signal(Message),
+    /// The authority is gone. Messages still pass between members that know each other; names change no more. Comes once.
+    AuthorityGone,
+}
+
+/// A body that was marshalled elsewhere.
+pub(crate) fn body_of(signature: &str, body: &[u8]) -> Result<Body> {
+    weighbridge_dbus::wire::signature::check(signature)
+        .map_err(|_| Error::Invalid(format!("{signature:?} is no signature")))?;
+    Ok(Body::marshalled(Endian::NATIVE, signature, body))
+}

@@ -1,0 +1,130 @@
+//! Sleeping until something comes, on a futex or on a descriptor.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use causeway_os::futex;
+use rustix::event::EventfdFlags;
+
+use super::{Connection, order_quarter};
+use crate::control::{self, Packet};
+use crate::error::Result;
+use crate::shared::order::Statistic;
+use crate::shared::ring::{self, Sleep};
+
+impl Connection {
+    /// Makes the descriptor that becomes readable when something comes.
+    ///
+    /// # Errors
+    /// The kernel's; the authority is gone.
+    pub fn use_descriptor(&mut self) -> Result<()> {
+        if self.doorbell.is_some() {
+            return Ok(());
+        }
+        let copy_error = |error| causeway_os::Error::new("copy", "a doorbell", error);
+        let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| causeway_os::Error::new("make", "a doorbell", error))?;
+        self.link.ask(&Packet::new(control::Kind::SetDoorbell, [0; 4]), &[doorbell.as_fd()])?;
+        let _ = self.watched.doorbell.set(doorbell.try_clone().map_err(copy_error)?);
+        self.doorbell = Some(doorbell);
+        Ok(())
+    }
+
+    /// To be called before the program waits for the descriptor; false if there is something to take already. To be followed by
+    /// [`Connection::next_now`] until that returns nothing.
+    ///
+    /// # Panics
+    /// [`Connection::use_descriptor`] was not called before.
+    pub fn prepare_to_wait(&mut self) -> bool {
+        let Some(doorbell) = &self.doorbell else { panic!("use_descriptor() makes the descriptor") };
+        let _ = rustix::io::read(doorbell, &mut [0; 8]);
+        if !self.inbox.is_empty() {
+            return false;
+        }
+        self.port.publish_cursor();
+        ring::arm(self.port.order().armed(self.port.slot()), Sleep::Doorbell);
+        self.is_armed = true;
+        if self.is_ready() || self.has_ended() && !self.has_told_end {
+            self.disarm();
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn disarm(&mut self) {
+        if self.is_armed {
+            ring::disarm(self.port.order().armed(self.port.slot()));
+            self.is_armed = false;
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.port.is_ready() || self.has_ended() && !self.has_noticed_end
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.watched.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until something may have come; false when `end` has passed.
+    pub(super) fn sleep_until(&mut self, end: Option<Instant>) -> Result<bool> {
+        if self.has_ended() && !self.has_noticed_end {
+            self.has_noticed_end = true;
+            return Ok(true);
+        }
+        let left = || end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left().is_some_and(|left| left.is_zero()) {
+            return Ok(false);
+        }
+        if self.spin_a_while() {
+            return Ok(true);
+        }
+        let left = left();
+        self.port.publish_cursor();
+        let (order, slot) = (Arc::clone(self.port.order()), self.port.slot());
+        let value = ring::arm(order.armed(slot), Sleep::Futex);
+        let mut was_woken = false;
+        if !self.is_ready() {
+            let outcome = futex::wait(order.armed(slot), value, left)
+                .map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))?;
+            was_woken = outcome == futex::Outcome::Woken;
+        }
+        ring::disarm(order.armed(slot));
+        if was_woken {
+            let (before, delivered) = (self.port.cursor(), self.delivered);
+            order.count(slot, Statistic::Wakes, 1);
+            self.take_all()?;
+            if self.delivered == delivered {
+                let is_far = self.port.cursor() - before >= order_quarter(&order);
+                let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
+                order.count(slot, which, 1);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Polls for a short time; the time is halved when it was in vain, and restored when it was not.
+    pub(super) fn spin_a_while(&mut self) -> bool {
+        self.sleeps = self.sleeps.wrapping_add(1);
+        if self.sleeps.is_multiple_of(32) {
+            self.spin = self.options.spin;
+        }
+        if self.spin < Duration::from_micros(1) {
+            return false;
+        }
+        let start = Instant::now();
+        while start.elapsed() < self.spin {
+            for _ in 0..32 {
+                if self.is_ready() {
+                    self.spin = self.options.spin;
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        self.spin /= 2;
+        false
+    }
+}

@@ -1,0 +1,114 @@
+//! One thread of the process watches the control sockets of all its connections: a thread that sleeps on a futex cannot see that
+//! the authority is gone.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use causeway_os::futex;
+use rustix::event::epoll;
+
+use crate::error::Result;
+use crate::shared::order::OrderLog;
+use crate::shared::ring;
+
+/// What the watcher tells a connection.
+#[derive(Debug)]
+pub struct Watched {
+    order: Arc<OrderLog>,
+    slot: u16,
+    /// Whether the authority is gone, or has put this connection out.
+    pub has_ended: AtomicBool,
+    /// Rung, too, if the connection sleeps there.
+    pub doorbell: OnceLock<OwnedFd>,
+}
+
+impl Watched {
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst); // PAIR bus-armed
+        let armed = self.order.armed(self.slot);
+        if let Some((value, _)) = ring::asleep(armed) {
+            let _ = futex::wake(armed, u32::MAX);
+            if let Some(doorbell) = self.doorbell.get() {
+                let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+            }
+            ring::mark_woken(armed, value);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Watcher {
+    epoll: OwnedFd,
+    watched: Mutex<HashMap<u64, Arc<Watched>>>,
+}
+
+static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
+
+/// Watches a control socket until [`forget`].
+///
+/// # Errors
+/// The kernel's: out of descriptors or threads.
+pub fn watch(socket: &OwnedFd, order: Arc<OrderLog>, slot: u16) -> Result<Arc<Watched>> {
+    let watched = Watched { order, slot, has_ended: AtomicBool::new(false), doorbell: OnceLock::new() };
+    let watched = Arc::new(watched);
+    let mut global = lock(&WATCHER);
+    let watcher = match &*global {
+        Some(watcher) => Arc::clone(watcher),
+        None => {
+            let watcher = Arc::new(start()?);
+            let theirs = Arc::clone(&watcher);
+            causeway_os::process::without_signals(|| {
+                std::thread::Builder::new().name("causeway-bus".into()).spawn(move || run(&theirs))
+            })
+            .map_err(|error| causeway_os::Error::new("start", "a thread that watches the bus", error))?;
+            global.insert(watcher).clone()
+        }
+    };
+    drop(global);
+    let key = socket.as_raw_fd() as u64;
+    lock(&watcher.watched).insert(key, Arc::clone(&watched));
+    // Only the end: packets are read by the connection itself. Once, or an end would be reported for ever.
+    let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
+    epoll::add(&watcher.epoll, socket, epoll::EventData::new_u64(key), flags)
+        .map_err(|error| causeway_os::Error::new("watch", "the control socket", error))?;
+    Ok(watched)
+}
+
+/// Watches it no longer. To be called before it is closed.
+pub fn forget(socket: &OwnedFd) {
+    let Some(watcher) = lock(&WATCHER).clone() else { return };
+    let _ = epoll::delete(&watcher.epoll, socket);
+    lock(&watcher.watched).remove(&(socket.as_raw_fd() as u64));
+}
+
+fn start() -> Result<Watcher> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+        .map_err(|error| causeway_os::Error::new("make", "an epoll instance", error))?;
+    Ok(Watcher { epoll, watched: Mutex::default() })
+}
+
+fn run(watcher: &Watcher) {
+    let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+    let mut ready = [none; 32];
+    loop {
+        let count = match epoll::wait(&watcher.epoll, &mut ready[..], None) {
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return,
+        };
+        for event in &ready[..count] {
+            let ended = lock(&watcher.watched).get(&event.data.u64()).cloned();
+            if let Some(ended) = ended {
+                ended.end();
+            }
+        }
+    }
+}
+
+/// The data is whole whatever a thread that panicked was doing: each change is one insertion or removal.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,142 @@
+//! What passes over the control sockets: joining, and descriptors. Messages of the bus never do.
+//!
+//! One packet is one message: five words, then a text. A request is answered by one packet; `Disconnected` comes unasked.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use causeway_os::socket;
+
+use crate::error::{Error, Result};
+
+/// Longest packet.
+const PACKET_BYTES: usize = 512;
+/// Descriptors of one packet at most.
+const FDS_MAX: usize = 3;
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A process joins as a member (second word 0, with its outbox) or as a monitor (1). First word: the version.
+    Join = 1,
+    /// The outbox of a slot (first word) whose member has a number (second word).
+    Outbox = 2,
+    /// The doorbell of a slot, the same.
+    Doorbell = 3,
+    /// The member's own doorbell comes with this packet.
+    SetDoorbell = 4,
+    /// To a member: slot, number, cursor, first place, with order log, directory, and the doorbell of the authority. To a monitor: zeros
+    /// and the first two.
+    Welcome = 16,
+    /// The descriptor that was asked for.
+    Descriptor = 17,
+    /// There is none.
+    None = 18,
+    /// A request cannot be granted; the text says why.
+    Refused = 19,
+    /// The member was put out; the text says why. The end of the connection follows.
+    Disconnected = 20,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Join,
+    Kind::Outbox,
+    Kind::Doorbell,
+    Kind::SetDoorbell,
+    Kind::Welcome,
+    Kind::Descriptor,
+    Kind::None,
+    Kind::Refused,
+    Kind::Disconnected,
+];
+
+/// A packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// What it is.
+    pub kind: Kind,
+    /// Numbers, by kind.
+    pub words: [u64; 4],
+    /// A sentence for people.
+    pub text: String,
+}
+
+impl Packet {
+    /// A packet of numbers.
+    pub fn new(kind: Kind, words: [u64; 4]) -> Packet {
+        Packet { kind, words, text: String::new() }
+    }
+
+    /// A packet with a sentence.
+    pub fn text(kind: Kind, text: impl Into<String>) -> Packet {
+        Packet { text: text.into(), ..Packet::new(kind, [0; 4]) }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = (self.kind as u64).to_ne_bytes().to_vec();
+        bytes.extend(self.words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes.extend(self.text.bytes().take(PACKET_BYTES - bytes.len()));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Packet> {
+        let (words, text) = bytes.split_at_checked(40)?;
+        let word = |index: usize| words[index * 8..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+        let kind = word(0)?;
+        let kind = KINDS.into_iter().find(|known| *known as u64 == kind)?;
+        let words = [word(1)?, word(2)?, word(3)?, word(4)?];
+        Some(Packet { kind, words, text: String::from_utf8_lossy(text).into_owned() })
+    }
+}
+
+/// Sends a packet.
+///
+/// # Errors
+/// The peer is gone or does not read.
+pub fn send(socket: impl AsFd, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<()> {
+    Ok(socket::send_with_fds(socket, &packet.encode(), fds)?)
+}
+
+/// Receives a packet; `None` at the end of the connection.
+///
+/// # Errors
+/// The kernel's, also that nothing is there yet on a socket that does not wait; [`Error::Refused`] for bytes that are no packet.
+pub fn receive(socket: impl AsFd) -> Result<Option<(Packet, Vec<OwnedFd>)>> {
+    let mut bytes = [0; PACKET_BYTES];
+    let (count, fds) = socket::recv_with_fds(socket, &mut bytes, FDS_MAX)?;
+    if count == 0 {
+        return Ok(None);
+    }
+    match Packet::decode(&bytes[..count]) {
+        Some(packet) => Ok(Some((packet, fds))),
+        None => Err(Error::Refused(
+            "a packet on the control socket has a form that this version does not know".into(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_crosses_a_socket_with_its_descriptors() {
+        let (ours, theirs) = socket::seqpacket_pair().unwrap();
+        for kind in KINDS {
+            let packet = Packet { text: "why".into(), ..Packet::new(kind, [1, 2, 3, u64::MAX]) };
+            send(&ours, &packet, &[ours.as_fd()]).unwrap();
+            let (back, fds) = receive(&theirs).unwrap().unwrap();
+            assert_eq!((back, fds.len()), (packet, 1));
+        }
+        drop(ours);
+        assert!(receive(&theirs).unwrap().is_none());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_packet_or_none(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..100)) {
+            if let Some(packet) = Packet::decode(&bytes) {
+                proptest::prop_assert!(bytes.len() >= 40 && KINDS.contains(&packet.kind));
+            }
+        }
+    }
+}

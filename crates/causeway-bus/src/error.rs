@@ -1,0 +1,117 @@
+//! What can go wrong on a bus.
+
+use std::fmt;
+
+/// The result of a call on a bus.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Error names of D-Bus that this library gives to its own errors.
+pub mod name {
+    /// No reply in time, or the callee is gone.
+    pub const NO_REPLY: &str = "org.freedesktop.DBus.Error.NoReply";
+    /// No connection has this name.
+    pub const SERVICE_UNKNOWN: &str = "org.freedesktop.DBus.Error.ServiceUnknown";
+    /// No connection has this name; for questions to the bus.
+    pub const NAME_HAS_NO_OWNER: &str = "org.freedesktop.DBus.Error.NameHasNoOwner";
+    /// Too many names, rules, bytes.
+    pub const LIMITS_EXCEEDED: &str = "org.freedesktop.DBus.Error.LimitsExceeded";
+    /// An argument is not what the method takes.
+    pub const INVALID_ARGS: &str = "org.freedesktop.DBus.Error.InvalidArgs";
+    /// The object has no such method.
+    pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
+    /// The text is no match rule.
+    pub const MATCH_RULE_INVALID: &str = "org.freedesktop.DBus.Error.MatchRuleInvalid";
+    /// There is no such rule to remove.
+    pub const MATCH_RULE_NOT_FOUND: &str = "org.freedesktop.DBus.Error.MatchRuleNotFound";
+}
+
+/// A call on a bus failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel refused a call.
+    Os(causeway_os::Error),
+    /// The bus, or a descriptor that came from it, was refused, or the bus refused to take this process.
+    Refused(String),
+    /// An argument is not possible.
+    Invalid(String),
+    /// A call was answered with an error, by its callee or by this library ([`name::NO_REPLY`], [`name::SERVICE_UNKNOWN`]).
+    Method {
+        /// Name of the error.
+        name: String,
+        /// What its sender says about it.
+        message: String,
+    },
+    /// A message is longer than the outbox of this connection allows.
+    TooLong {
+        /// Bytes of the message.
+        bytes: usize,
+        /// The most that are possible.
+        most: usize,
+    },
+    /// There is no space: a member that must read first has not done so yet. Only calls that do not wait fail so.
+    Full,
+    /// The bus ended this connection. The text says why.
+    Disconnected(String),
+    /// The authority is gone: names cannot change any more, and descriptors that it had are out of reach.
+    AuthorityGone,
+    /// A member wrote what no correct member writes, and the bus has ended.
+    Broken {
+        /// The member that the wrong entry names.
+        member: String,
+        /// Position in the order log.
+        position: u64,
+    },
+}
+
+impl Error {
+    /// An error reply.
+    pub(crate) fn method(name: &str, message: impl Into<String>) -> Error {
+        Error::Method { name: name.into(), message: message.into() }
+    }
+
+    /// The name under which D-Bus knows a failed call, where it has one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Error::Method { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Os(error) => error.fmt(f),
+            Error::Refused(why) | Error::Invalid(why) => f.write_str(why),
+            Error::Method { name, message } => write!(f, "{name}: {message}"),
+            Error::TooLong { bytes, most } => write!(
+                f,
+                "a message of {bytes} bytes is too long for this connection: {most} are possible, open it with a larger outbox"
+            ),
+            Error::Full => f.write_str("there is no space until members that are behind have read"),
+            Error::Disconnected(why) => write!(f, "the bus ended this connection: {why}"),
+            Error::AuthorityGone => f.write_str("the process that serves the bus is gone"),
+            Error::Broken { member, position } => write!(
+                f,
+                "the bus has ended: the entry of {member} at position {position} of the order log makes no sense"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Os(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<causeway_os::Error> for Error {
+    fn from(error: causeway_os::Error) -> Error {
+        Error::Os(error)
+    }
+}

@@ -1,0 +1,43 @@
+//! D-Bus names, calls, signals and matches over shared memory, in one order, with no process in between.
+//!
+//! The processes of one user share an *order log*. Each writes its messages into an *outbox* of its own, which only it can
+//! write, and puts a reference of 8 bytes into the order log. So all see all calls, replies, signals and changes of names in one
+//! order. One process, the *authority*, says who is there and who has which name.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Connection`] | a member: calls, signals, names, matches, an object server |
+//! | [`Monitor`] | reads everything and disturbs nobody |
+//! | [`Authority`] | serves a bus; part of the event loop of another program, or of [`Authority::run`] |
+//!
+//! `docs/bus.md` says what is promised and what is not; `docs/wire.md` has the bytes.
+
+#[cfg(not(loom))]
+mod authority;
+#[cfg(not(loom))]
+mod connection;
+#[cfg(not(loom))]
+mod control;
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+mod monitor;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod port;
+#[doc(hidden)]
+pub mod shared;
+
+#[cfg(not(loom))]
+pub use authority::{
+    ALLOW_REPLACEMENT, Authority, AuthorityOptions, DO_NOT_QUEUE, Event, NameReply, PeerId, REPLACE_EXISTING,
+    ReleaseReply,
+};
+#[cfg(not(loom))]
+pub use connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics};
+#[cfg(not(loom))]
+pub use error::{Error, Result, name};
+#[cfg(not(loom))]
+pub use monitor::{Monitor, Observed};
+#[cfg(not(loom))]
+pub use weighbridge_dbus::{rule::MatchRule, wire};

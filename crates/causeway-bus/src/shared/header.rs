@@ -1,0 +1,106 @@
+//! The 64 bytes before each message in an outbox.
+
+/// What is said of a message without reading it. The D-Bus message follows, as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BusHeader {
+    /// Position of this header in the sender's outbox, in bytes since its beginning.
+    pub position: u64,
+    /// Number of the sender in its unique name.
+    pub sender: u64,
+    /// Number of the destination, 0 for a signal to all.
+    pub destination: u64,
+    /// The sender's number of the message.
+    pub serial: u32,
+    /// The call that it answers, or 0.
+    pub reply_serial: u32,
+    /// Bytes of the D-Bus message that follows.
+    pub message_bytes: u32,
+    /// Where in it the body begins.
+    pub body_offset: u32,
+    /// Type of the message, as D-Bus numbers it.
+    pub kind: u8,
+    /// Flags of D-Bus.
+    pub flags: u8,
+    /// Where the body is: [`INLINE`], or another number for forms that later versions add.
+    pub form: u16,
+    /// Under which number its descriptors travel over the control sockets, 0 for none.
+    pub token: u32,
+    /// When it was sent, `CLOCK_MONOTONIC`.
+    pub sent_ns: u64,
+    /// Low halves of the hashes of interface, member, path and first argument; 0 where there is none.
+    pub hashes: [u16; 4],
+}
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 64;
+/// Header and body are one D-Bus message, behind this header.
+pub const INLINE: u16 = 0;
+/// The header is behind this one; the body is a sealed memory file, which travels under the token. No version sends this yet.
+pub const BODY_IN_FILE: u16 = 1;
+
+impl BusHeader {
+    /// The header as words.
+    #[must_use]
+    pub fn words(&self) -> [u64; 8] {
+        let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [a, b, c, d] = self.hashes.map(u64::from);
+        [
+            self.position,
+            self.sender,
+            self.destination,
+            two(self.serial, self.reply_serial),
+            two(self.message_bytes, self.body_offset),
+            u64::from(self.kind)
+                | u64::from(self.flags) << 8
+                | u64::from(self.form) << 16
+                | u64::from(self.token) << 32,
+            self.sent_ns,
+            a | b << 16 | c << 32 | d << 48,
+        ]
+    }
+
+    /// The header that these words are.
+    #[must_use]
+    pub fn of(words: [u64; 8]) -> BusHeader {
+        BusHeader {
+            position: words[0],
+            sender: words[1],
+            destination: words[2],
+            serial: words[3] as u32,
+            reply_serial: (words[3] >> 32) as u32,
+            message_bytes: words[4] as u32,
+            body_offset: (words[4] >> 32) as u32,
+            kind: words[5] as u8,
+            flags: (words[5] >> 8) as u8,
+            form: (words[5] >> 16) as u16,
+            token: (words[5] >> 32) as u32,
+            sent_ns: words[6],
+            hashes: [0, 16, 32, 48].map(|shift| (words[7] >> shift) as u16),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_comes_back_from_its_words() {
+        let header = BusHeader {
+            position: 1 << 40,
+            sender: 2,
+            destination: 3,
+            serial: 4,
+            reply_serial: u32::MAX,
+            message_bytes: 6,
+            body_offset: 7,
+            kind: 8,
+            flags: 9,
+            form: 10,
+            token: 11,
+            sent_ns: 12,
+            hashes: [13, 14, 15, u16::MAX],
+        };
+        assert_eq!(BusHeader::of(header.words()), header);
+    }
+}

@@ -1,0 +1,27 @@
+//! What the members of a bus share in memory. `docs/wire.md` has the bytes.
+//!
+//! | module | file in memory | written by |
+//! |---|---|---|
+//! | [`ring`], [`order`] | the order log and a line of words for each member | all members |
+//! | [`outbox`], [`header`] | the messages of one member | that member |
+//! | [`directory`], [`filter`] | who is there, who has which name, who wants which signals | the authority |
+//!
+//! Internal, and no part of the public interface: reachable so that models, fuzzers and measurements run the code that ships.
+
+pub mod atomic;
+#[cfg(not(loom))]
+pub mod directory;
+#[cfg(not(loom))]
+pub mod filter;
+#[cfg(not(loom))]
+pub mod header;
+#[cfg(not(loom))]
+pub(crate) mod memory;
+#[cfg(not(loom))]
+pub mod order;
+#[cfg(not(loom))]
+pub mod outbox;
+pub mod ring;
+
+/// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
+pub const ABI: u32 = 1;

@@ -1,0 +1,313 @@
+//! The order log, mapped: constants, hot words, a line for each slot, and the ring of entries.
+//!
+//! All members map it for writing: they are processes of one user, who could stop each other anyway. What one of them writes by
+//! mistake is found by those who read it, and ends the bus with an error ([`Broken`]).
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use causeway_os::memory::{Access, LoadU64, Mapping};
+
+use super::ring::{self, Cells, SLOTS_MAX};
+use super::{ABI, memory};
+use crate::error::{Error, Result};
+
+/// First eight bytes of an order log.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBORD");
+/// Entries of an order log, as powers of two: 16 to 16 million.
+pub const ENTRIES_LOG2: std::ops::RangeInclusive<u32> = 4..=24;
+/// Offset of the hint, the limit, the count of evictions and the word that says that the bus is broken.
+pub const HINT: usize = 4096;
+/// Offset of the limit.
+pub const LIMIT: usize = 4096 + 128;
+/// Offset of the number of evictions.
+pub const EVICTIONS: usize = 4096 + 256;
+/// Offset of [`Broken`].
+pub const BROKEN: usize = 4096 + 384;
+/// Offset of the first line.
+pub const LINES: usize = 8192;
+/// Bytes of a line.
+pub const LINE_BYTES: usize = 256;
+
+/// Offsets in the line of a member.
+pub mod line {
+    /// 4 bytes: 0 in the low two bits awake, 1 asleep on this word, 2 asleep on the doorbell. Written by the member, and by
+    /// who wakes it.
+    pub const ARMED: usize = 0;
+    /// 8 bytes: number of the member that was put out because it did not read. Written by senders and the authority.
+    pub const EVICTED: usize = 8;
+    /// 8 bytes: it has taken all it wants before this position of the order log. From here on written by the member only.
+    pub const CURSOR: usize = 64;
+    /// 4 bytes: 1 while it appends an entry and wakes members.
+    pub const SENDING: usize = 72;
+    /// 8 bytes: number of the member whose reply it waits for, all ones for several, 0 for none.
+    pub const WAITING_FOR: usize = 80;
+    /// Eight words of 8 bytes for display only: messages received, messages sent, bytes sent, sleeps ended by a wake-up, of these for
+    /// nothing, calls in flight, signals that were gone, sleeps ended to make space.
+    pub const STATISTICS: usize = 128;
+}
+
+/// Which statistic of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "their meaning is that of `Statistics`")]
+pub enum Statistic {
+    Received,
+    Sent,
+    SentBytes,
+    Wakes,
+    EmptyWakes,
+    CallsOpen,
+    Gone,
+    SpaceWakes,
+}
+
+/// The bus is broken: whose entry or message made no sense, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Slot that the entry names, if it names one.
+    pub slot: Option<u16>,
+    /// Low 40 bits of the position in the order log.
+    pub position: u64,
+}
+
+impl Broken {
+    fn word(self) -> u64 {
+        1 << 63 | u64::from(self.slot.map_or(0, |slot| slot + 1)) << 40 | self.position & ((1 << 40) - 1)
+    }
+
+    fn of(word: u64) -> Option<Broken> {
+        let slot = (word >> 40) as u16 & 0xfff;
+        (word != 0).then(|| Broken { slot: slot.checked_sub(1), position: word & ((1 << 40) - 1) })
+    }
+}
+
+/// An order log.
+#[derive(Debug)]
+pub struct OrderLog {
+    memory: Mapping,
+    entries: u64,
+    slots: usize,
+}
+
+impl Cells for OrderLog {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.entries
+    }
+    #[inline]
+    fn entry(&self, position: u64) -> &AtomicU64 {
+        self.memory.atomic_u64(self.entry_offset(position))
+    }
+    #[inline]
+    fn hint(&self) -> &AtomicU64 {
+        self.memory.atomic_u64(HINT)
+    }
+    #[inline]
+    fn limit(&self) -> &AtomicU64 {
+        self.memory.atomic_u64(LIMIT)
+    }
+}
+
+impl OrderLog {
+    /// A new order log, and the descriptor for members.
+    ///
+    /// # Errors
+    /// `entries` is no power of two from 16 to 2²⁴, `slots` more than [`SLOTS_MAX`]; the kernel lacks memory or a seal.
+    pub fn create(entries: u64, slots: usize) -> Result<(OwnedFd, OrderLog)> {
+        if !entries.is_power_of_two() || !ENTRIES_LOG2.contains(&entries.trailing_zeros()) {
+            return Err(Error::Invalid(format!(
+                "an order log of {entries} entries is not possible: a power of two from 16 to 16777216 is"
+            )));
+        }
+        if slots == 0 || slots > SLOTS_MAX {
+            return Err(Error::Invalid(format!(
+                "{slots} members are not possible: from 1 to {SLOTS_MAX} are"
+            )));
+        }
+        let bytes = OrderLog::bytes(entries, slots);
+        let fd = memory::create("causeway-order", bytes)?;
+        let log = OrderLog { memory: memory::map(&fd, bytes, Access::ReadWrite)?, entries, slots };
+        let word = |offset, value| log.memory.atomic_u64(offset).store(value, Ordering::Relaxed);
+        word(0, MAGIC);
+        word(8, u64::from(ABI) | u64::from(entries.trailing_zeros()) << 32);
+        word(16, slots as u64);
+        ring::raise_limit(&log, 0);
+        memory::seal(&fd, memory::LENGTH)?;
+        Ok((fd, log))
+    }
+
+    /// Maps the order log of a bus. A monitor maps it for reading, and then must not call what writes.
+    ///
+    /// # Errors
+    /// It is not sealed, its length and header disagree, or it is of another version.
+    pub fn open(fd: &OwnedFd, access: Access) -> Result<OrderLog> {
+        let refuse = |why: String| Error::Refused(format!("the order log is not usable: {why}"));
+        let bytes = memory::checked_bytes(fd, "order log", memory::LENGTH)?;
+        if bytes < LINES as u64 {
+            return Err(refuse(format!("it has {bytes} bytes")));
+        }
+        let memory = memory::map(fd, bytes, access)?;
+        let word = |offset| memory.load_u64(offset).load(Ordering::Relaxed);
+        let (second, slots) = (word(8), word(16));
+        if word(0) != MAGIC || second as u32 != ABI {
+            return Err(refuse(format!("it is no order log of version {ABI}")));
+        }
+        let log2 = (second >> 32) as u32;
+        let is_possible = ENTRIES_LOG2.contains(&log2) && (1..=SLOTS_MAX as u64).contains(&slots);
+        if !is_possible || bytes != OrderLog::bytes(1 << log2, slots as usize) {
+            return Err(refuse(format!("{bytes} bytes are not 2^{log2} entries and {slots} lines")));
+        }
+        Ok(OrderLog { memory, entries: 1 << log2, slots: slots as usize })
+    }
+
+    fn bytes(entries: u64, slots: usize) -> u64 {
+        (LINES + slots * LINE_BYTES) as u64 + entries * 8
+    }
+
+    /// Slots of members.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The word at a position, for those who map the log for reading.
+    #[must_use]
+    pub fn load_entry(&self, position: u64) -> u64 {
+        self.memory.load_u64(self.entry_offset(position)).load(Ordering::Acquire)
+    }
+
+    /// The hint, for the same.
+    #[must_use]
+    pub fn load_hint(&self) -> u64 {
+        self.memory.load_u64(HINT).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn entry_offset(&self, position: u64) -> usize {
+        LINES + self.slots * LINE_BYTES + (position & (self.entries - 1)) as usize * 8
+    }
+
+    fn in_line(&self, slot: u16, offset: usize) -> usize {
+        assert!(usize::from(slot) < self.slots, "slot {slot} of {}", self.slots);
+        LINES + usize::from(slot) * LINE_BYTES + offset
+    }
+
+    /// The armed word of a slot.
+    #[must_use]
+    pub fn armed(&self, slot: u16) -> &AtomicU32 {
+        self.memory.atomic_u32(self.in_line(slot, line::ARMED))
+    }
+
+    /// The number of the member of a slot that was put out.
+    #[must_use]
+    pub fn evicted(&self, slot: u16) -> &AtomicU64 {
+        self.memory.atomic_u64(self.in_line(slot, line::EVICTED))
+    }
+
+    /// The cursor of a slot.
+    #[must_use]
+    pub fn cursor(&self, slot: u16) -> &AtomicU64 {
+        self.memory.atomic_u64(self.in_line(slot, line::CURSOR))
+    }
+
+    /// Whether the member of a slot is sending.
+    #[must_use]
+    pub fn sending(&self, slot: u16) -> &AtomicU32 {
+        self.memory.atomic_u32(self.in_line(slot, line::SENDING))
+    }
+
+    /// Whose reply the member of a slot waits for.
+    #[must_use]
+    pub fn waiting_for(&self, slot: u16) -> &AtomicU64 {
+        self.memory.atomic_u64(self.in_line(slot, line::WAITING_FOR))
+    }
+
+    /// How many members were put out.
+    #[must_use]
+    pub fn evictions(&self) -> &AtomicU64 {
+        self.memory.atomic_u64(EVICTIONS)
+    }
+
+    /// Adds to a statistic of an own line.
+    pub fn count(&self, slot: u16, which: Statistic, by: u64) {
+        let word = self.memory.atomic_u64(self.in_line(slot, line::STATISTICS) + which as usize * 8);
+        word.store(word.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Any word of a line, for display.
+    #[must_use]
+    pub fn load_in_line(&self, slot: u16, offset: usize) -> LoadU64<'_> {
+        self.memory.load_u64(self.in_line(slot, offset))
+    }
+
+    /// A statistic of a slot.
+    #[must_use]
+    pub fn statistic(&self, slot: u16, which: Statistic) -> u64 {
+        self.load_in_line(slot, line::STATISTICS + which as usize * 8).load(Ordering::Relaxed)
+    }
+
+    /// Prepares the line of a slot for the next member, which begins at `cursor`.
+    pub fn reset_line(&self, slot: u16, cursor: u64) {
+        ring::disarm(self.armed(slot));
+        self.evicted(slot).store(0, Ordering::Relaxed);
+        self.sending(slot).store(0, Ordering::Relaxed);
+        self.waiting_for(slot).store(0, Ordering::Relaxed);
+        for word in 0..8 {
+            let offset = self.in_line(slot, line::STATISTICS) + word * 8;
+            self.memory.atomic_u64(offset).store(0, Ordering::Relaxed);
+        }
+        self.cursor(slot).store(cursor, Ordering::Release);
+    }
+
+    /// What made the bus end, if it is broken.
+    #[must_use]
+    pub fn broken(&self) -> Option<Broken> {
+        Broken::of(self.memory.load_u64(BROKEN).load(Ordering::Acquire))
+    }
+
+    /// Ends the bus, unless it is broken already; returns what broke it first.
+    pub fn set_broken(&self, broken: Broken) -> Broken {
+        let word = self.memory.atomic_u64(BROKEN);
+        match word.compare_exchange(0, broken.word(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => broken,
+            Err(before) => Broken::of(before).unwrap_or(broken),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_opens_with_what_it_was_made_with() {
+        let (fd, log) = OrderLog::create(64, 3).unwrap();
+        let again = OrderLog::open(&fd, Access::ReadOnly).unwrap();
+        assert_eq!((again.entries, again.slots()), (64, 3));
+        log.entry(65).store(5, Ordering::Relaxed);
+        assert_eq!(again.load_entry(1), 5);
+        log.count(2, Statistic::SpaceWakes, 3);
+        assert_eq!(again.statistic(2, Statistic::SpaceWakes), 3);
+    }
+
+    #[test]
+    fn a_log_with_impossible_numbers_is_refused() {
+        for (offset, value) in [(0, 1), (8, 99), (8, u64::from(ABI) | 63 << 32), (16, 0), (16, 1 << 40)] {
+            let (fd, log) = OrderLog::create(64, 3).unwrap();
+            log.memory.atomic_u64(offset).store(value, Ordering::Relaxed);
+            assert!(OrderLog::open(&fd, Access::ReadWrite).is_err(), "{value} at {offset}");
+        }
+        assert!(OrderLog::create(17, 3).is_err() && OrderLog::create(64, 0).is_err());
+        assert!(OrderLog::create(64, SLOTS_MAX + 1).is_err());
+    }
+
+    #[test]
+    fn the_first_reason_to_end_stays() {
+        let (_fd, log) = OrderLog::create(64, 3).unwrap();
+        assert_eq!(log.broken(), None);
+        let first = Broken { slot: Some(0), position: 77 };
+        assert_eq!(log.set_broken(first), first);
+        assert_eq!(log.set_broken(Broken { slot: None, position: 1 }), first);
+        assert_eq!(log.broken(), Some(first));
+    }
+}

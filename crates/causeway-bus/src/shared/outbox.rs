@@ -1,0 +1,253 @@
+//! The outbox: a ring in which one member writes its messages, and that all others map for reading.
+//!
+//! A message is published by its entry in the order log, not by anything here. `floor` says below which position bytes may have
+//! been overwritten; a reader compares it after it has copied.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{Ordering, fence};
+
+use causeway_os::memory::{Access, Mapping};
+
+use super::header::{BusHeader, HEADER_BYTES};
+use super::ring::PLACES;
+use super::{ABI, memory};
+use crate::error::{Error, Result};
+
+/// First eight bytes of an outbox.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBOUT");
+/// Bytes before the ring.
+pub const PREFIX_BYTES: u64 = 4096;
+/// Messages begin at multiples of this.
+pub const GRANULE_BYTES: u64 = 64;
+/// Sizes of the ring, as powers of two: 4 KiB to 1 GiB.
+pub const CAPACITY_LOG2: std::ops::RangeInclusive<u32> = 12..=30;
+/// Offset of the floor.
+pub const FLOOR: usize = 128;
+
+/// A member's own outbox.
+#[derive(Debug)]
+pub struct Outbox {
+    words: Mapping,
+    ring: Mapping,
+    capacity: u64,
+    /// Position of the next message.
+    head: u64,
+    floor: u64,
+}
+
+impl Outbox {
+    /// A new outbox and the descriptor for others, who can only read it.
+    ///
+    /// # Errors
+    /// `capacity_bytes` is no power of two from 4 KiB to 1 GiB; the kernel lacks memory or a seal.
+    pub fn create(capacity_bytes: u64) -> Result<(OwnedFd, Outbox)> {
+        if !capacity_bytes.is_power_of_two() || !CAPACITY_LOG2.contains(&capacity_bytes.trailing_zeros()) {
+            return Err(Error::Invalid(format!(
+                "an outbox of {capacity_bytes} bytes is not possible: a power of two from 4096 to 1073741824 is"
+            )));
+        }
+        let fd = memory::create("causeway-outbox", PREFIX_BYTES + capacity_bytes)?;
+        let words = memory::map(&fd, PREFIX_BYTES, Access::ReadWrite)?;
+        let ring = Mapping::ring(&fd, PREFIX_BYTES, capacity_bytes as usize, Access::ReadWrite)?;
+        ring.dont_fork()?;
+        words.atomic_u64(0).store(MAGIC, Ordering::Relaxed);
+        let log2 = u64::from(capacity_bytes.trailing_zeros());
+        words.atomic_u64(8).store(u64::from(ABI) | log2 << 32, Ordering::Relaxed);
+        memory::seal(&fd, memory::ONE_WRITER)?;
+        Ok((fd, Outbox { words, ring, capacity: capacity_bytes, head: 0, floor: 0 }))
+    }
+
+    /// Begins at this place, where the member that had the slot before has ended. To be called before the first message.
+    pub fn begin_at(&mut self, place: u32) {
+        (self.head, self.floor) = (u64::from(place) * GRANULE_BYTES, u64::from(place) * GRANULE_BYTES);
+        self.words.atomic_u64(FLOOR).store(self.floor, Ordering::Release);
+    }
+
+    /// Bytes of the ring.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Position of the next message.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Bytes of the ring that hold messages which may not be overwritten.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.head - self.floor
+    }
+
+    /// Bytes of the ring that a message takes.
+    #[must_use]
+    pub fn frame_bytes(message_bytes: usize) -> u64 {
+        (HEADER_BYTES as u64 + message_bytes as u64).next_multiple_of(GRANULE_BYTES)
+    }
+
+    /// Lets positions below `floor` be overwritten.
+    pub fn raise_floor(&mut self, floor: u64) {
+        debug_assert!(floor >= self.floor && floor <= self.head);
+        self.floor = floor;
+        self.words.atomic_u64(FLOOR).store(floor, Ordering::Release);
+        fence(Ordering::Release); // PAIR outbox-floor
+    }
+
+    /// Writes a message at the head, which stays where it is; returns the place for the entry. `header.position` and
+    /// `header.message_bytes` are filled in.
+    ///
+    /// # Panics
+    /// There is no space: see [`Outbox::used_bytes`].
+    pub fn write(&mut self, mut header: BusHeader, message: &[u8]) -> u32 {
+        assert!(
+            self.used_bytes() + Outbox::frame_bytes(message.len()) <= self.capacity,
+            "space is checked first"
+        );
+        header.position = self.head;
+        header.message_bytes = message.len() as u32;
+        let at = (self.head & (self.capacity - 1)) as usize;
+        for (index, word) in header.words().into_iter().enumerate() {
+            self.ring.atomic_u64(at + index * 8).store(word, Ordering::Relaxed);
+        }
+        memory::copy_in(&self.ring, at + HEADER_BYTES, message);
+        place_of(self.head)
+    }
+
+    /// Moves the head behind a message that was written and has its entry.
+    pub fn advance(&mut self, message_bytes: usize) {
+        self.head += Outbox::frame_bytes(message_bytes);
+    }
+}
+
+/// The place of a position, as an entry has it.
+#[must_use]
+pub fn place_of(position: u64) -> u32 {
+    (position / GRANULE_BYTES) as u32 & (PLACES - 1)
+}
+
+/// The outbox of another member, for reading.
+#[derive(Debug)]
+pub struct ForeignOutbox {
+    words: Mapping,
+    ring: Mapping,
+    capacity: u64,
+}
+
+/// What is at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A message.
+    Message(BusHeader, Vec<u8>),
+    /// It was overwritten: it was not for the reader, or the reader was late.
+    Gone,
+    /// No message, although nothing was overwritten: damage.
+    Damaged(&'static str),
+}
+
+impl ForeignOutbox {
+    /// Maps the outbox of another process.
+    ///
+    /// # Errors
+    /// It is not sealed against changes by others, its length and header disagree, or it is of another version.
+    pub fn open(fd: &OwnedFd) -> Result<ForeignOutbox> {
+        let refuse = |why: String| Error::Refused(format!("the outbox is not usable: {why}"));
+        let bytes = memory::checked_bytes(fd, "outbox", memory::ONE_WRITER)?;
+        if bytes <= PREFIX_BYTES {
+            return Err(refuse(format!("it has {bytes} bytes")));
+        }
+        let words = memory::map(fd, PREFIX_BYTES, Access::ReadOnly)?;
+        let second = words.load_u64(8).load(Ordering::Relaxed);
+        if words.load_u64(0).load(Ordering::Relaxed) != MAGIC || second as u32 != ABI {
+            return Err(refuse(format!("it is no outbox of version {ABI}")));
+        }
+        let log2 = (second >> 32) as u32;
+        if !CAPACITY_LOG2.contains(&log2) || bytes != PREFIX_BYTES + (1 << log2) {
+            return Err(refuse(format!("it has {bytes} bytes and says 2^{log2}")));
+        }
+        let capacity = 1u64 << log2;
+        let ring = Mapping::ring(fd, PREFIX_BYTES, capacity as usize, Access::ReadOnly)?;
+        ring.dont_fork()?;
+        Ok(ForeignOutbox { words, ring, capacity })
+    }
+
+    /// Reads the message at a place. The bytes are input from another process: the length is checked, nothing else is.
+    #[must_use]
+    pub fn read(&self, place: u32) -> Found {
+        let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
+        let words = std::array::from_fn(|index| self.ring.load_u64(at + index * 8).load(Ordering::Relaxed));
+        let header = BusHeader::of(words);
+        let fits = u64::from(header.message_bytes) <= self.capacity - HEADER_BYTES as u64;
+        let is_ours = place_of(header.position) == place;
+        let mut message = Vec::new();
+        if fits && is_ours {
+            message.resize(header.message_bytes as usize, 0);
+            memory::copy_out(&self.ring, at + HEADER_BYTES, &mut message);
+        }
+        fence(Ordering::Acquire); // PAIR outbox-floor
+        let floor = self.words.load_u64(FLOOR).load(Ordering::Relaxed);
+        // Its position in full follows from the floor: messages that are there lie less than a capacity above it.
+        let behind = place.wrapping_sub(place_of(floor)) & (PLACES - 1);
+        if u64::from(behind) >= self.capacity / GRANULE_BYTES {
+            return Found::Gone;
+        }
+        if !is_ours {
+            return Found::Damaged("there is no message at the place");
+        }
+        if !fits {
+            return Found::Damaged("the message is longer than the outbox");
+        }
+        Found::Message(header, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(capacity: u64) -> (Outbox, ForeignOutbox) {
+        let (fd, outbox) = Outbox::create(capacity).unwrap();
+        (outbox, ForeignOutbox::open(&fd).unwrap())
+    }
+
+    #[test]
+    fn messages_come_back_across_the_end_of_the_ring() {
+        let (mut outbox, foreign) = pair(4096);
+        outbox.begin_at(PLACES - 70);
+        for round in 0..200 {
+            let message: Vec<u8> = (0..round * 7 % 900).map(|n| (n % 251) as u8).collect();
+            outbox.raise_floor(outbox.head());
+            let place = outbox.write(BusHeader { serial: round, ..BusHeader::default() }, &message);
+            outbox.advance(message.len());
+            let Found::Message(header, back) = foreign.read(place) else { panic!("round {round}") };
+            assert_eq!((header.serial, back), (round, message));
+        }
+    }
+
+    #[test]
+    fn what_was_overwritten_is_gone_and_not_damage() {
+        let (mut outbox, foreign) = pair(4096);
+        let first = outbox.write(BusHeader::default(), &[7; 100]);
+        outbox.advance(100);
+        outbox.raise_floor(outbox.head());
+        assert_eq!(foreign.read(first), Found::Gone);
+        let wrong = outbox.write(BusHeader::default(), &[]) + 1;
+        assert!(matches!(foreign.read(wrong), Found::Damaged(_)));
+    }
+
+    #[test]
+    fn an_outbox_that_its_owner_did_not_seal_is_refused() {
+        let fd = memory::create("test", PREFIX_BYTES + 4096).unwrap();
+        assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("seal"));
+        memory::seal(&fd, memory::ONE_WRITER).unwrap();
+        assert!(ForeignOutbox::open(&fd).unwrap_err().to_string().contains("version"));
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused_with_the_possible_ones() {
+        for bytes in [0, 4095, 5000, 1 << 31] {
+            assert!(Outbox::create(bytes).unwrap_err().to_string().contains("power of two"));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The protocol of the order log: a ring of 8-byte entries, each put there by one compare-and-swap, and the words on which a
+//! member sleeps.
+//!
+//! An entry is there whole or not at all, so no member can stop in the middle of one. What it refers to lies in the sender's
+//! outbox and was written before. Positions count entries from 0 and are taken modulo the capacity; an entry carries the low
+//! 16 bits of its lap, counted from 1, so that zero memory is "not there yet".
+//!
+//! Invariants:
+//!
+//! * B1 the entries before the end have the lap of their position, those from the end to the limit the lap before;
+//! * B2 no entry that a present member has not passed is overwritten (`limit` is at most the lowest cursor plus the capacity);
+//! * B3 a member that sleeps has looked at the log after it announced that, or a sender saw the announcement.
+
+use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Bits of the place in the sender's outbox.
+const PLACE_BITS: u32 = 26;
+/// Bits of a slot.
+const SLOT_BITS: u32 = 11;
+/// Places wrap here.
+pub const PLACES: u32 = 1 << PLACE_BITS;
+/// The destination that stands for all members.
+pub const BROADCAST: u16 = (1 << SLOT_BITS) - 1;
+/// Slots that a bus can have at most. One number is left unused below [`BROADCAST`].
+pub const SLOTS_MAX: usize = (1 << SLOT_BITS) - 2;
+
+/// A reference to one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Whose outbox it is in.
+    pub sender: u16,
+    /// For which member, or [`BROADCAST`].
+    pub destination: u16,
+    /// Where: its position in the outbox in units of 64 bytes, modulo [`PLACES`].
+    pub place: u32,
+}
+
+impl Entry {
+    /// The word of this entry in a lap.
+    #[must_use]
+    pub const fn word(self, lap: u16) -> u64 {
+        (lap as u64) << 48
+            | (self.sender as u64 & (BROADCAST as u64)) << (PLACE_BITS + SLOT_BITS)
+            | (self.destination as u64 & (BROADCAST as u64)) << PLACE_BITS
+            | (self.place as u64 & (PLACES as u64 - 1))
+    }
+
+    /// What a word refers to.
+    #[must_use]
+    pub const fn of(word: u64) -> Entry {
+        Entry {
+            sender: (word >> (PLACE_BITS + SLOT_BITS)) as u16 & BROADCAST,
+            destination: (word >> PLACE_BITS) as u16 & BROADCAST,
+            place: word as u32 & (PLACES - 1),
+        }
+    }
+
+    /// Does this place follow `earlier` in one outbox, at most half of all places later?
+    #[must_use]
+    pub const fn follows(self, earlier: u32) -> bool {
+        let step = self.place.wrapping_sub(earlier) & (PLACES - 1);
+        step != 0 && step < PLACES / 2
+    }
+}
+
+/// The memory of an order log.
+pub trait Cells {
+    /// Entries in the ring, a power of two.
+    fn capacity(&self) -> u64;
+    /// The entry at a position, which is taken modulo the capacity.
+    fn entry(&self, position: u64) -> &AtomicU64;
+    /// A recent position before the end.
+    fn hint(&self) -> &AtomicU64;
+    /// Positions below may be written.
+    fn limit(&self) -> &AtomicU64;
+}
+
+/// What is at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// An entry of this lap.
+    Present(Entry),
+    /// Nothing yet; the word there.
+    Free(u64),
+    /// A word that belongs neither to this lap nor to the one before: damage, or the reader was overtaken.
+    Foreign(u64),
+}
+
+/// Lap of a position, as its entry has it.
+#[must_use]
+pub fn lap(cells: &impl Cells, position: u64) -> u16 {
+    (position / cells.capacity()).wrapping_add(1) as u16
+}
+
+/// Looks at a position.
+#[inline]
+#[must_use]
+pub fn look(cells: &impl Cells, position: u64) -> Cell {
+    let word = cells.entry(position).load(Ordering::Acquire); // PAIR order-entry
+    let lap = lap(cells, position);
+    match (word >> 48) as u16 {
+        found if found == lap => Cell::Present(Entry::of(word)),
+        found if found == lap.wrapping_sub(1) => Cell::Free(word),
+        _ => Cell::Foreign(word),
+    }
+}
+
+/// Why there is no new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAppended {
+    /// A member has not passed the entry that would be overwritten. Nothing was written.
+    Full,
+    /// `is_out` said that this member may not send any more.
+    Out,
+    /// The ring holds a word that no correct member writes.
+    Foreign {
+        /// Where.
+        position: u64,
+        /// Which.
+        word: u64,
+    },
+}
+
+/// Puts an entry at the end; returns its position. `end` is a position from which on this member has not looked yet, and is
+/// moved on. Everything written before is visible to whoever finds the entry.
+///
+/// `is_out` is asked before each exchange. A member that is put out while it is stopped here cannot add an entry any more once
+/// its end is announced: the announcement takes the place that it was about to take, or an earlier one, so its exchange fails.
+///
+/// # Errors
+/// See [`NotAppended`].
+#[inline]
+pub fn append(
+    cells: &impl Cells,
+    end: &mut u64,
+    entry: Entry,
+    is_out: impl Fn() -> bool,
+) -> Result<u64, NotAppended> {
+    loop {
+        let position = *end;
+        match look(cells, position) {
+            Cell::Present(_) => *end = position + 1,
+            Cell::Foreign(_) if is_out() => return Err(NotAppended::Out),
+            Cell::Foreign(word) => return Err(NotAppended::Foreign { position, word }),
+            Cell::Free(seen) => {
+                if position >= cells.limit().load(Ordering::Acquire) {
+                    return Err(NotAppended::Full); // PAIR order-limit
+                }
+                if is_out() {
+                    return Err(NotAppended::Out);
+                }
+                let word = entry.word(lap(cells, position));
+                let exchange =
+                    cells.entry(position).compare_exchange(seen, word, Ordering::AcqRel, Ordering::Relaxed);
+                if exchange.is_ok() {
+                    // PAIR order-entry: Acquire in `look`
+                    // Often enough that the entry there has not been overwritten.
+                    if position.is_multiple_of(HINT_EVERY.min(cells.capacity() / 4).max(1)) {
+                        cells.hint().store(position, Ordering::Release);
+                    }
+                    *end = position + 1;
+                    return Ok(position);
+                }
+            }
+        }
+    }
+}
+
+/// Entries between two stores of the hint at most.
+const HINT_EVERY: u64 = 64;
+
+/// Moves `end` on to the hint, if that is plausible: it is not far, and the entry there is of its lap.
+pub fn skip_to_hint(cells: &impl Cells, end: &mut u64) {
+    let hint = cells.hint().load(Ordering::Acquire);
+    if hint > *end && hint - *end < cells.capacity() && matches!(look(cells, hint), Cell::Present(_)) {
+        *end = hint;
+    }
+}
+
+/// Lets entries be overwritten that lie a capacity before `lowest_cursor`, the lowest of all present members.
+pub fn raise_limit(cells: &impl Cells, lowest_cursor: u64) {
+    // PAIR order-limit: what members loaded before they stored their cursors comes before what is written below the limit.
+    cells.limit().fetch_max(lowest_cursor.saturating_add(cells.capacity()), Ordering::AcqRel);
+}
+
+/// How a member sleeps: the low two bits of its armed word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// On the armed word.
+    Futex = 1,
+    /// On its doorbell.
+    Doorbell = 2,
+}
+
+/// Announces a sleep; returns the armed word. Afterwards the member looks at the log once more, and only then sleeps.
+#[inline]
+pub fn arm(armed: &AtomicU32, how: Sleep) -> u32 {
+    // Only its member raises the counter in the upper bits.
+    let value = (armed.load(Ordering::Relaxed) | 3).wrapping_add(1) | how as u32;
+    armed.store(value, Ordering::Relaxed);
+    fence(Ordering::SeqCst); // PAIR bus-armed
+    value
+}
+
+/// Ends an announced sleep.
+#[inline]
+pub fn disarm(armed: &AtomicU32) {
+    armed.store(armed.load(Ordering::Relaxed) & !3, Ordering::Relaxed);
+}
+
+/// After an entry was appended: is this member asleep, and how? To be called after [`fence_after_append`].
+#[inline]
+pub fn asleep(armed: &AtomicU32) -> Option<(u32, Sleep)> {
+    let value = armed.load(Ordering::Relaxed);
+    match value & 3 {
+        1 => Some((value, Sleep::Futex)),
+        2 => Some((value, Sleep::Doorbell)),
+        _ => None,
+    }
+}
+
+/// Orders the entry before the loads of armed words.
+#[inline]
+pub fn fence_after_append() {
+    fence(Ordering::SeqCst); // PAIR bus-armed
+}
+
+/// Notes that the sleep that was announced with `value` has been ended by a wake-up. The wake-up comes first, so that a
+/// sender that is stopped in between leaves the member announced, and the next sender wakes it again. This store then makes a
+/// member that has announced and not yet gone to sleep notice.
+#[inline]
+pub fn mark_woken(armed: &AtomicU32, value: u32) -> bool {
+    armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct Heap {
+        entries: Vec<AtomicU64>,
+        hint: AtomicU64,
+        limit: AtomicU64,
+    }
+
+    impl Heap {
+        fn new(capacity: u64) -> Heap {
+            let entries = (0..capacity).map(|_| AtomicU64::new(0)).collect();
+            Heap { entries, hint: AtomicU64::new(0), limit: AtomicU64::new(capacity) }
+        }
+    }
+
+    impl Cells for Heap {
+        fn capacity(&self) -> u64 {
+            self.entries.len() as u64
+        }
+        fn entry(&self, position: u64) -> &AtomicU64 {
+            &self.entries[(position % self.capacity()) as usize]
+        }
+        fn hint(&self) -> &AtomicU64 {
+            &self.hint
+        }
+        fn limit(&self) -> &AtomicU64 {
+            &self.limit
+        }
+    }
+
+    #[test]
+    fn an_entry_comes_back_from_its_word() {
+        for entry in [
+            Entry { sender: 0, destination: BROADCAST, place: 0 },
+            Entry { sender: 2045, destination: 1, place: PLACES - 1 },
+        ] {
+            assert_eq!(Entry::of(entry.word(0xabcd)), entry);
+            assert_eq!(entry.word(0xabcd) >> 48, 0xabcd);
+        }
+        assert!(Entry { sender: 0, destination: 0, place: 3 }.follows(PLACES - 5));
+        assert!(!Entry { sender: 0, destination: 0, place: 3 }.follows(3));
+        assert!(!Entry { sender: 0, destination: 0, place: 3 }.follows(4));
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_entry_until_its_limit_is_raised() {
+        let heap = Heap::new(8);
+        let (mut end, entry) = (0, Entry { sender: 1, destination: 2, place: 3 });
+        for position in 0..8 {
+            assert_eq!(append(&heap, &mut end, entry, || false), Ok(position));
+        }
+        assert_eq!(append(&heap, &mut end, entry, || false), Err(NotAppended::Full));
+        raise_limit(&heap, 1);
+        assert_eq!(append(&heap, &mut end, entry, || false), Ok(8));
+        assert_eq!(append(&heap, &mut end, entry, || false), Err(NotAppended::Full));
+    }
+
+    #[test]
+    fn laps_wrap_after_sixteen_bits_and_go_on() {
+        let heap = Heap::new(2);
+        let (mut end, entry) = (0, Entry { sender: 1, destination: 2, place: 3 });
+        for position in 0..300_000 {
+            assert_eq!(append(&heap, &mut end, entry, || false), Ok(position));
+            assert_eq!(look(&heap, position), Cell::Present(entry));
+            raise_limit(&heap, position + 1);
+        }
+    }
+
+    #[test]
+    fn a_word_of_another_lap_is_foreign() {
+        let heap = Heap::new(8);
+        heap.entry(0).store(0x1234_0000_0000_0000, Ordering::Relaxed);
+        let entry = Entry { sender: 1, destination: 2, place: 3 };
+        assert!(matches!(
+            append(&heap, &mut 0, entry, || false),
+            Err(NotAppended::Foreign { position: 0, word: 0x1234_0000_0000_0000 })
+        ));
+        assert_eq!(append(&heap, &mut 0, entry, || true), Err(NotAppended::Out));
+    }
+
+    #[test]
+    fn a_hint_that_makes_no_sense_is_ignored() {
+        let heap = Heap::new(8);
+        for hint in [1, 7, 8, u64::MAX] {
+            heap.hint.store(hint, Ordering::Relaxed);
+            let mut end = 0;
+            skip_to_hint(&heap, &mut end);
+            assert_eq!(end, 0, "{hint}");
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! What members promise each other: calls, names, signals, one order, wake-ups.
+#![cfg(not(loom))]
+#![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
+
+mod support;
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use causeway_bus::wire::{Arg, Body, Builder, Header};
+use causeway_bus::{
+    ALLOW_REPLACEMENT, Authority, AuthorityOptions, Connection, ConnectionOptions, DO_NOT_QUEUE, Error,
+    Event, Incoming, Monitor, NameReply, Observed, REPLACE_EXISTING, ReleaseReply, name,
+};
+use support::{Bus, INTERFACE, LONG, PATH, echo, eventually, signal, statistics_of};
+
+const ECHO: &str = "com.example.Echo";
+
+fn text(text: &str) -> Body {
+    Body::default().text(text)
+}
+
+#[test]
+fn a_call_comes_back_with_its_reply_or_its_error() {
+    let bus = Bus::start();
+    let service = echo(&bus.path(), ECHO);
+    let mut client = bus.connect();
+    for round in 0..1000 {
+        let reply = client.call(ECHO, PATH, INTERFACE, "Echo", text(&round.to_string())).unwrap();
+        assert_eq!(reply.text(), Some(round.to_string().as_str()));
+    }
+    let error = client.call(ECHO, PATH, INTERFACE, "Fail", text("")).unwrap_err();
+    assert_eq!(error.to_string(), "com.example.Error.Fail: as you wish");
+    client.call(ECHO, PATH, "org.freedesktop.DBus.Peer", "Ping", Body::default()).unwrap();
+    assert_eq!(client.statistics().calls_open, 0);
+    client.call_without_reply(ECHO, PATH, INTERFACE, "Quit", Body::default()).unwrap();
+    service.join().unwrap();
+}
+
+#[test]
+fn several_calls_are_under_way_at_once_and_end_in_any_order() {
+    let bus = Bus::start();
+    let _service = echo(&bus.path(), ECHO);
+    let mut client = bus.connect();
+    let serials: Vec<u32> = (0..50)
+        .map(|round| client.start_call(ECHO, PATH, INTERFACE, "Echo", text(&round.to_string())).unwrap())
+        .collect();
+    for (round, serial) in serials.iter().enumerate().rev() {
+        let reply = client.finish_call(*serial, LONG).unwrap();
+        assert_eq!(reply.text(), Some(round.to_string().as_str()));
+        assert!(client.is_finished(*serial).unwrap());
+    }
+    assert!(matches!(client.finish_call(serials[0], LONG), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn a_call_to_nobody_fails_at_once_and_one_without_answer_in_time() {
+    let bus = Bus::start();
+    let mut client = bus.connect();
+    for destination in ["com.example.Nobody", ":1.4711"] {
+        let error = client.call(destination, PATH, INTERFACE, "Echo", text("")).unwrap_err();
+        assert_eq!(error.name(), Some(name::SERVICE_UNKNOWN), "{error}");
+    }
+    let mut mute = bus.connect();
+    let callee = mute.unique_name().to_owned();
+    let serial = client.start_call(&callee, PATH, INTERFACE, "Echo", text("")).unwrap();
+    let error = client.finish_call(serial, Duration::from_millis(10)).unwrap_err();
+    assert_eq!(error.name(), Some(name::NO_REPLY), "{error}");
+    // A reply that comes too late is nobody's.
+    let Some(Incoming::Call(call)) = mute.next(Some(LONG)).unwrap() else { panic!("no call") };
+    mute.reply(&call, text("late")).unwrap();
+    assert_eq!(client.next(Some(Duration::from_millis(20))).unwrap(), None);
+    for (path, interface, member) in [("a", "a.b", "M"), ("/", "a", "M"), ("/", "a.b", "a.b")] {
+        assert!(matches!(client.emit(path, interface, member, text("")), Err(Error::Invalid(_))));
+    }
+    let long = vec![0; 1 << 17];
+    let error = client.emit(PATH, INTERFACE, "Long", Body::default().blob(&long)).unwrap_err();
+    assert!(error.to_string().contains("larger outbox"), "{error}");
+}
+
+#[test]
+fn names_queue_and_pass_on_and_their_changes_are_signals_in_the_log() {
+    let bus = Bus::start();
+    let (mut first, mut second, mut watcher) = (bus.connect(), bus.connect(), bus.connect());
+    watcher.add_match(&format!("member='NameOwnerChanged',arg0='{ECHO}'")).unwrap();
+    assert_eq!(first.request_name(ECHO, ALLOW_REPLACEMENT).unwrap(), NameReply::PrimaryOwner);
+    assert_eq!(second.request_name(ECHO, DO_NOT_QUEUE).unwrap(), NameReply::Exists);
+    assert_eq!(second.request_name(ECHO, 0).unwrap(), NameReply::InQueue);
+    assert_eq!(second.request_name(ECHO, REPLACE_EXISTING).unwrap(), NameReply::PrimaryOwner);
+    assert_eq!(watcher.name_owner(ECHO).as_deref(), Some(second.unique_name()));
+    assert_eq!(second.release_name(ECHO).unwrap(), ReleaseReply::Released);
+    let owner = first.unique_name().to_owned();
+    assert!(watcher.list_names().contains(&ECHO.to_owned()) && watcher.list_names().contains(&owner));
+    drop(first);
+    let mut changes = Vec::new();
+    for _ in 0..4 {
+        let message = signal(&mut watcher);
+        let [_, Arg::Text(old), Arg::Text(new)] = message.args()[..] else { panic!("{message:?}") };
+        changes.push((old.to_owned(), new.to_owned()));
+    }
+    let (one, two, none) = (owner, second.unique_name().to_owned(), String::new());
+    let expected = [(none.clone(), one.clone()), (one.clone(), two.clone()), (two, one.clone()), (one, none)];
+    assert_eq!(changes, expected);
+    // Who lost and who got it was told, too.
+    let told: Vec<String> = std::iter::from_fn(|| match second.next(Some(Duration::ZERO)).unwrap() {
+        Some(Incoming::Signal(message)) => Some(message.header().member?.to_owned()),
+        _ => None,
+    })
+    .collect();
+    assert_eq!(told, ["NameAcquired", "NameLost"]);
+    assert!(watcher.name_owner(ECHO).is_none());
+}
+
+#[test]
+fn the_bus_answers_questions_about_itself() {
+    let bus = Bus::start();
+    let mut client = bus.connect();
+    let own = client.unique_name().to_owned();
+    let mut ask = |member: &str, body: Body| {
+        let driver = "org.freedesktop.DBus";
+        client.call(driver, "/org/freedesktop/DBus", driver, member, body)
+    };
+    let pid = ask("GetConnectionUnixProcessID", text(&own)).unwrap();
+    assert_eq!(pid.args(), [Arg::U32(std::process::id())]);
+    assert_eq!(
+        ask("GetNameOwner", text("org.freedesktop.DBus")).unwrap().text(),
+        Some("org.freedesktop.DBus")
+    );
+    assert_eq!(ask("GetId", Body::default()).unwrap().text().unwrap().len(), 32);
+    for (member, body, error) in [
+        ("GetNameOwner", text("a.b"), name::NAME_HAS_NO_OWNER),
+        ("RequestName", text(":1.7"), name::INVALID_ARGS),
+        ("AddMatch", text("what"), name::MATCH_RULE_INVALID),
+        ("RemoveMatch", text("type='signal'"), name::MATCH_RULE_NOT_FOUND),
+        ("NoSuchMethod", text(""), name::UNKNOWN_METHOD),
+        ("RequestName", Body::default(), name::INVALID_ARGS),
+    ] {
+        assert_eq!(ask(member, body).unwrap_err().name(), Some(error), "{member}");
+    }
+}
+
+#[test]
+fn all_members_see_all_signals_in_one_order() {
+    const EACH: usize = 400;
+    for bus in [Bus::start(), Bus::start_small()] {
+        let members = 4;
+        let path = bus.path();
+        let barrier = std::sync::Barrier::new(members);
+        let seen: Vec<Vec<(u64, String)>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..members)
+                .map(|member| {
+                    let (path, barrier) = (&path, &barrier);
+                    scope.spawn(move || {
+                        let options = ConnectionOptions {
+                            outbox_bytes: if member == 0 { 4096 } else { 1 << 18 },
+                            laggard_deadline: LONG,
+                            ..ConnectionOptions::default()
+                        };
+                        let mut connection = Connection::open_with(path, options).unwrap();
+                        connection.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+                        barrier.wait();
+                        for round in 0..EACH {
+                            let body = text(&format!("{member} {round} {}", "x".repeat(round % 200)));
+                            connection.emit(PATH, INTERFACE, "Count", body).unwrap();
+                        }
+                        (0..members * EACH)
+                            .map(|_| {
+                                let message = signal(&mut connection);
+                                (message.position(), message.text().unwrap().to_owned())
+                            })
+                            .collect()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(seen.iter().all(|other| *other == seen[0]), "members saw different orders");
+        for member in 0..members {
+            let of_one: Vec<_> =
+                seen[0].iter().filter(|(_, text)| text.starts_with(&member.to_string())).collect();
+            assert_eq!(of_one.len(), EACH);
+            assert!(
+                of_one
+                    .iter()
+                    .enumerate()
+                    .all(|(round, (_, text))| { text.split(' ').nth(1) == Some(round.to_string().as_str()) })
+            );
+        }
+    }
+}
+
+/// A sends to B, B then to C: C has A's signal first.
+#[test]
+fn what_caused_a_message_comes_before_it() {
+    let bus = Bus::start();
+    let (mut a, mut b, mut c) = (bus.connect(), bus.connect(), bus.connect());
+    for member in [&mut b, &mut c] {
+        member.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    }
+    for _ in 0..500 {
+        a.emit(PATH, INTERFACE, "Cause", text("")).unwrap();
+        assert_eq!(signal(&mut b).header().member, Some("Cause"));
+        b.emit(PATH, INTERFACE, "Effect", text("")).unwrap();
+        assert_eq!(signal(&mut c).header().member, Some("Cause"));
+        assert_eq!(signal(&mut c).header().member, Some("Effect"));
+        assert_eq!(signal(&mut b).header().member, Some("Effect"));
+    }
+}
+
+#[test]
+fn two_members_whose_outboxes_are_full_of_messages_for_each_other_get_on() {
+    let bus = Bus::start_small();
+    let (mut one, mut two) = (bus.connect_small(), bus.connect_small());
+    let names = [one.unique_name().to_owned(), two.unique_name().to_owned()];
+    std::thread::scope(|scope| {
+        for (connection, other) in [(&mut one, &names[1]), (&mut two, &names[0])] {
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    let body = Body::default().blob(&[7; 600]);
+                    connection.call_without_reply(other, PATH, INTERFACE, "Take", body).unwrap();
+                }
+                for _ in 0..500 {
+                    assert!(matches!(connection.next(Some(LONG)).unwrap(), Some(Incoming::Call(_))));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_signal_that_nobody_matches_wakes_nobody() {
+    let bus = Bus::start();
+    let (path, sleepers) = (bus.path(), 20);
+    let monitor = Monitor::open(&path).unwrap();
+    std::thread::scope(|scope| {
+        let names: Vec<String> = (0..sleepers)
+            .map(|_| {
+                let mut sleeper = bus.connect();
+                sleeper.add_match(&format!("interface='{INTERFACE}',member='Wanted'")).unwrap();
+                let name = sleeper.unique_name().to_owned();
+                scope.spawn(move || assert_eq!(signal(&mut sleeper).header().member, Some("Wanted")));
+                name
+            })
+            .collect();
+        let mut sender = bus.connect();
+        let armed = |sender: &Connection| {
+            let order = sender.order_log();
+            (1..=sleepers).all(|slot| order.armed(slot).load(std::sync::atomic::Ordering::Relaxed) & 3 == 1)
+        };
+        eventually("the members do not fall asleep", || armed(&sender));
+        let wakes = || names.iter().map(|name| statistics_of(&monitor, name).wakes).collect::<Vec<_>>();
+        let before = wakes();
+        for _ in 0..100 {
+            sender.emit(PATH, INTERFACE, "Unwanted", text("")).unwrap();
+        }
+        // One that was woken counts that before it sleeps again.
+        eventually("the members do not fall asleep again", || armed(&sender));
+        assert_eq!(wakes(), before);
+        sender.emit(PATH, INTERFACE, "Wanted", text("")).unwrap();
+    });
+}
+
+#[test]
+fn a_rule_for_a_name_follows_its_owner() {
+    let bus = Bus::start();
+    let (mut one, mut two, mut listener) = (bus.connect(), bus.connect(), bus.connect());
+    listener.add_match(&format!("sender='{ECHO}',interface='{INTERFACE}'")).unwrap();
+    for _ in 0..20 {
+        for owner in [&mut one, &mut two] {
+            owner.emit(PATH, INTERFACE, "Before", text("")).unwrap();
+            owner.request_name(ECHO, 0).unwrap();
+            owner.emit(PATH, INTERFACE, "Owned", text("")).unwrap();
+            owner.release_name(ECHO).unwrap();
+            owner.emit(PATH, INTERFACE, "After", text("")).unwrap();
+            assert_eq!(signal(&mut listener).header().member, Some("Owned"));
+        }
+    }
+    listener.remove_match(&format!("interface='{INTERFACE}',sender='{ECHO}'")).unwrap();
+    one.request_name(ECHO, 0).unwrap();
+    one.emit(PATH, INTERFACE, "Owned", text("")).unwrap();
+    assert_eq!(listener.next(Some(Duration::from_millis(20))).unwrap(), None);
+}
+
+#[test]
+fn a_member_in_an_event_loop_is_woken_through_its_descriptor() {
+    let bus = Bus::start();
+    let mut member = bus.connect();
+    member.use_descriptor().unwrap();
+    member.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    let path = bus.path();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut sender = Connection::open(path).unwrap();
+            for round in 0..200 {
+                sender.emit(PATH, INTERFACE, "Count", text(&round.to_string())).unwrap();
+                if round % 3 == 0 {
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            }
+        });
+        let mut seen = 0;
+        while seen < 200 {
+            while let Some(incoming) = member.next_now().unwrap() {
+                let Incoming::Signal(message) = incoming else { panic!("{incoming:?}") };
+                assert_eq!(message.text(), Some(seen.to_string().as_str()));
+                seen += 1;
+            }
+            if seen < 200 && member.prepare_to_wait() {
+                let ready = causeway_os::process::poll(&[member.as_fd()], Some(LONG)).unwrap();
+                assert!(ready[0], "nothing rang after {seen} signals");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_monitor_sees_everything_or_says_what_it_lost() {
+    let bus = Bus::start_small();
+    let mut monitor = Monitor::open(bus.path()).unwrap();
+    let mut filtered =
+        Monitor::open(bus.path()).unwrap().filter(format!("interface='{INTERFACE}'").parse().unwrap());
+    let _service = echo(&bus.path(), ECHO);
+    let mut client = bus.connect();
+    client.call(ECHO, PATH, INTERFACE, "Echo", text("seen")).unwrap();
+    let mut kinds = Vec::new();
+    while let Some(Observed::Message(message)) = monitor.next(Some(Duration::from_millis(50))).unwrap() {
+        kinds.push(message.header().member.map(str::to_owned));
+    }
+    assert!(
+        kinds.contains(&Some("NameOwnerChanged".into())) && kinds.contains(&Some("Echo".into())),
+        "{kinds:?}"
+    );
+    assert_eq!(kinds.last(), Some(&None), "the reply comes last");
+    match filtered.next(Some(LONG)).unwrap() {
+        Some(Observed::Message(message)) => assert_eq!(message.text(), Some("seen")),
+        other => panic!("{other:?}"),
+    }
+    // Many laps of the log later.
+    let before = monitor.messages();
+    for _ in 0..300 {
+        client.emit(PATH, INTERFACE, "Flood", text("")).unwrap();
+    }
+    let (mut lost, mut seen) = (0, 0);
+    while let Some(observed) = monitor.next(Some(Duration::from_millis(50))).unwrap() {
+        match observed {
+            Observed::Lost { messages } => lost += messages,
+            Observed::Message(_) => seen += 1,
+        }
+    }
+    assert_eq!(lost + seen, monitor.messages() - before, "{lost} lost and {seen} seen");
+    assert!(lost > 0);
+}
+
+#[test]
+fn a_client_of_the_gateway_is_a_connection_like_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bus");
+    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
+    authority.serve_at(&path).unwrap();
+    let client = authority.add_client(7, 8).unwrap();
+    authority.request_name(client, ECHO, 0).unwrap();
+    authority.add_match(client, "member='Hello'").unwrap();
+    let member = std::thread::spawn(move || {
+        let mut member = Connection::open(path).unwrap();
+        member.add_match("member='FromClient'").unwrap();
+        member.emit(PATH, INTERFACE, "Hello", text("")).unwrap();
+        let reply = member.call(ECHO, PATH, INTERFACE, "Echo", text("question")).unwrap();
+        assert_eq!(reply.text(), Some("answer"));
+        assert_eq!(signal(&mut member).header().sender, Some(":1.2"));
+        assert!(matches!(
+            member.call(ECHO, PATH, INTERFACE, "Leave", text("")),
+            Err(Error::Method { name, .. }) if name == name::NO_REPLY
+        ));
+        member
+            .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "Special", text(""))
+            .unwrap()
+            .text()
+            .unwrap()
+            .to_owned()
+    });
+    let (mut signals, mut is_over) = (0, false);
+    while !is_over {
+        causeway_os::process::poll(&[authority.as_fd()], Some(Duration::from_millis(5))).unwrap();
+        for event in authority.dispatch().unwrap() {
+            match event {
+                Event::Message { to: Some(to), sender, bytes, .. } => {
+                    assert_eq!(to, client);
+                    let call = Header::parse(&bytes).unwrap();
+                    if call.member == Some("Leave") {
+                        authority.remove_client(client);
+                    } else if call.member == Some("Echo") {
+                        let (from, to) = (format!(":1.{client}"), format!(":1.{sender}"));
+                        let reply =
+                            Builder::reply(call.serial).sender(&from).destination(&to).body(text("answer"));
+                        authority.send_as(client, reply.build(1).unwrap()).unwrap();
+                        let signal = Builder::signal(PATH, INTERFACE, "FromClient").sender(&from);
+                        authority.send_as(client, signal.build(2).unwrap()).unwrap();
+                        let wrong =
+                            Builder::signal(PATH, INTERFACE, "Forged").sender(":1.99").build(3).unwrap();
+                        assert!(matches!(authority.send_as(client, wrong), Err(Error::Invalid(_))));
+                    }
+                }
+                Event::Message { to: None, bytes, .. } => {
+                    signals += usize::from(Header::parse(&bytes).unwrap().member == Some("Hello"));
+                }
+                Event::DriverCall { caller, bytes } => {
+                    authority.reply_as_driver(caller, &bytes, text("special"))
+                }
+                Event::Left { .. } => is_over = true,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((member.join().unwrap().as_str(), signals), ("special", 1));
+}
+
+#[test]
+fn a_second_bus_at_the_same_path_is_refused_and_a_full_bus_says_so() {
+    let bus = Bus::start_with(AuthorityOptions { members: 3, ..AuthorityOptions::default() });
+    let mut second = Authority::create(AuthorityOptions::default()).unwrap();
+    let refused = second.serve_at(bus.path()).unwrap_err().to_string();
+    assert!(refused.contains("another process serves"), "{refused}");
+    let (mut one, two) = (bus.connect(), bus.connect());
+    let refused = Connection::open(bus.path()).unwrap_err().to_string();
+    assert!(refused.contains("all 3 places"), "{refused}");
+    drop(two);
+    // Its place is free when all have read that it left. The other does not, and is put out for that.
+    eventually("the place does not become free", || Connection::open(bus.path()).is_ok());
+    eventually("the member that does not read stays", || {
+        matches!(one.next(Some(Duration::ZERO)), Err(Error::Disconnected(_)))
+    });
+}
+
+/// More members than there are slots come and go while one sleeps.
+#[test]
+fn places_are_used_again_and_numbers_are_not() {
+    let bus = Bus::start_with(AuthorityOptions { members: 8, ..AuthorityOptions::default() });
+    let _service = echo(&bus.path(), ECHO);
+    let mut last = 0;
+    for round in 0..60 {
+        let mut visitor = bus.connect();
+        let number: u64 = visitor.unique_name()[3..].parse().unwrap();
+        assert!(number > last, "{number} after {last}");
+        last = number;
+        let reply = visitor.call(ECHO, PATH, INTERFACE, "Echo", text("x")).unwrap();
+        assert_eq!(reply.text(), Some("x"), "{round}");
+    }
+}
+
+#[test]
+fn a_thousand_members_sleep_beside_a_call() {
+    let options = AuthorityOptions { members: 1100, clients: 0, ..AuthorityOptions::default() };
+    let (soft, hard) = causeway_os::limits::nofile();
+    if hard < 8192 || causeway_os::limits::raise_nofile().is_err() {
+        eprintln!("skipped: 8192 open files are needed, {soft} ({hard}) are allowed");
+        return;
+    }
+    let bus = Bus::start_with(options);
+    let small = || ConnectionOptions { outbox_bytes: 4096, ..ConnectionOptions::default() };
+    let mut idle: Vec<Connection> =
+        (0..1000).map(|_| Connection::open_with(bus.path(), small()).unwrap()).collect();
+    let _service = echo(&bus.path(), ECHO);
+    let mut client = bus.connect();
+    assert_eq!(client.list_names().len(), 1004);
+    for _ in 0..100 {
+        client.call(ECHO, PATH, INTERFACE, "Echo", text("x")).unwrap();
+    }
+    assert!(idle.iter_mut().all(|member| member.statistics().wakes == 0), "an idle member was woken");
+}

@@ -1,0 +1,125 @@
+//! A bus for a test: its authority in a thread of the test.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use causeway_bus::{
+    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Message, Monitor, Statistics,
+};
+
+/// Long enough for any machine; a test that needs it has failed.
+pub const LONG: Duration = Duration::from_secs(60);
+pub const PATH: &str = "/com/example";
+pub const INTERFACE: &str = "com.example.Test";
+
+/// A bus that ends with the test.
+pub struct Bus {
+    dir: tempfile::TempDir,
+    stop: OwnedFd,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Bus {
+    pub fn start() -> Bus {
+        Bus::start_with(AuthorityOptions::default())
+    }
+
+    /// A bus whose order log is short, so that it is full all the time.
+    pub fn start_small() -> Bus {
+        Bus::start_with(AuthorityOptions {
+            order_entries: 32,
+            laggard_deadline: LONG,
+            ..AuthorityOptions::default()
+        })
+    }
+
+    pub fn start_with(options: AuthorityOptions) -> Bus {
+        let dir = tempfile::tempdir().unwrap();
+        let mut authority = Authority::create(options).unwrap();
+        authority.serve_at(dir.path().join("bus")).unwrap();
+        let (stop, theirs) = rustix::pipe::pipe().unwrap();
+        let thread = std::thread::spawn(move || authority.run(stop.as_fd()));
+        Bus { dir, stop: theirs, thread: Some(thread) }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("bus")
+    }
+
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
+    }
+
+    /// A member that waits for laggards as long as it takes, with an outbox of 4 KiB.
+    pub fn connect_small(&self) -> Connection {
+        let options =
+            ConnectionOptions { outbox_bytes: 4096, laggard_deadline: LONG, ..ConnectionOptions::default() };
+        Connection::open_with(self.path(), options).unwrap()
+    }
+
+    /// How `run` of the authority ended, if it did by itself.
+    pub fn ended(&mut self) -> Result<(), Error> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        rustix::io::write(&self.stop, b"x").ok();
+        if let Some(thread) = self.thread.take() {
+            // A test that has failed already must not abort.
+            let ended = thread.join();
+            assert!(
+                std::thread::panicking() || ended.is_ok_and(|result| result.is_ok()),
+                "the authority failed"
+            );
+        }
+    }
+}
+
+/// Calls `done` until it returns true; fails with `what` after [`LONG`].
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// The next signal.
+pub fn signal(connection: &mut Connection) -> Message {
+    loop {
+        match connection.next(Some(LONG)).unwrap() {
+            Some(Incoming::Signal(message)) => return message,
+            Some(_) => {}
+            None => panic!("no signal came"),
+        }
+    }
+}
+
+/// Answers calls in a thread until the bus ends or `Quit` is called: `Echo` with its text, `Fail` with an error.
+pub fn echo(path: &Path, name: &'static str) -> JoinHandle<()> {
+    let mut service = Connection::open(path).unwrap();
+    service.request_name(name, 0).unwrap();
+    std::thread::spawn(move || {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let result = service.serve(&stop, |call| match call.header().member {
+            Some("Echo") => Ok(causeway_bus::wire::Body::default().text(call.text().unwrap_or_default())),
+            Some("Quit") => {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                Ok(causeway_bus::wire::Body::default())
+            }
+            _ => Err(("com.example.Error.Fail".into(), "as you wish".into())),
+        });
+        assert!(matches!(result, Ok(()) | Err(Error::AuthorityGone)), "{result:?}");
+    })
+}
+
+/// Statistics of the member with a unique name.
+pub fn statistics_of(monitor: &Monitor, unique: &str) -> Statistics {
+    let found = monitor.members().into_iter().find(|(peer, ..)| format!(":1.{}", peer.id) == unique);
+    found.unwrap_or_else(|| panic!("{unique} is not there")).2
+}
