@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use crate::bus::{Bus, DRIVER, Unmatched};
+use crate::bus::{Bus, DRIVER, Found, Unmatched};
 use crate::capture::Packet;
 use crate::lint::{self, Finding};
 use crate::symbols::Sym;
@@ -187,7 +187,7 @@ impl Analyser {
         self.members.add((header.kind, method[1], method[2]), bytes);
         self.habits.sent(sender, seen.time_ns);
         let found = self.deliver(&seen);
-        let recipients = found.len();
+        let recipients = found.connections.len();
         let work = self.load(&seen, recipients);
         let since_start_ns = packet.time_ns.saturating_sub(first_ns);
         self.buckets.add(header.kind, since_start_ns);
@@ -198,8 +198,8 @@ impl Analyser {
         self.receivers.clear();
         let unmatched = match work {
             Work::Broadcast | Work::DriverSignal => {
-                self.receivers.extend(found.iter().map(|sym| sym.0));
-                self.bus.rules.unmatched(interface, recipients as u64)
+                self.receivers.extend(found.connections.iter().map(|sym| sym.0));
+                self.bus.rules.unmatched(interface, found.matched)
             }
             _ => {
                 self.receivers.push(if work == Work::Relay { destination.0 } else { sender.0 });
@@ -358,13 +358,13 @@ impl Analyser {
         }
     }
 
-    /// The connections that got it because of their rules.
-    fn deliver(&mut self, seen: &Seen<'_>) -> Vec<Sym> {
-        let found = self.bus.recipient_symbols(&seen.header, seen.body);
+    /// The connections that got it because of their rules, and how many rules those are.
+    fn deliver(&mut self, seen: &Seen<'_>) -> Found {
+        let found = self.bus.found(&seen.header, seen.body);
         if seen.header.is_broadcast() {
-            self.recipients.broadcast(seen.interface, seen.member, &found, seen.bytes);
+            self.recipients.broadcast(seen.interface, seen.member, &found.connections, seen.bytes);
         } else {
-            self.recipients.single(seen.destination == self.driver, found.len());
+            self.recipients.single(seen.destination == self.driver, found.connections.len());
         }
         found
     }
