@@ -108,7 +108,10 @@ type Curve = BTreeMap<u64, Price>;
 /// Everything that a record says of one broker.
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
+    /// Of a message that finds the broker asleep for a moment, as each of a round trip does.
     relayed: Curve,
+    /// Of one among others that follow each other.
+    streamed: Curve,
     /// By number of recipients.
     broadcast: BTreeMap<u64, Curve>,
     /// Calls to the broker, rules, names and connections: one price for each case.
@@ -157,6 +160,7 @@ impl Curves {
             "roundtrip" if !others(&[]) => {
                 self.relayed.insert(case.payload_bytes, price.scaled(1.0 / MESSAGES_OF_ROUND_TRIP));
             }
+            "stream" if !others(&[]) => drop(self.streamed.insert(case.payload_bytes, price)),
             "fan-out" if !others(&["receivers", "rules", "rules-by"]) => {
                 let receivers: Option<u64> = axis("receivers").map_or(Some(10), |count| count.parse().ok());
                 let rules: Option<u64> = axis("rules").map_or(Some(0), |count| count.parse().ok());
@@ -190,6 +194,7 @@ impl Curves {
     fn gap(&self) -> Option<&'static str> {
         let lacks = [
             (self.relayed.is_empty(), "round trips"),
+            (self.streamed.is_empty(), "streams of calls that want no reply"),
             (
                 self.broadcast.values().filter(|curve| !curve.is_empty()).count() < 2,
                 "signals to two numbers of receivers",
@@ -204,10 +209,11 @@ impl Curves {
         lacks.into_iter().find_map(|(lacks, what)| lacks.then_some(what))
     }
 
-    /// What one message costs in CPU time where message follows message: as it was in the loops of the curves.
+    /// What one message costs in CPU time where message follows message. One that is relayed finds the broker awake; other work has its price in
+    /// loops in which the broker sleeps for a moment before each.
     pub(crate) fn busy(&self, work: Work, body_bytes: u64, recipients: u64, rules: &Unmatched) -> Quantity {
         let price = match work {
-            Work::Relay => at(&self.relayed, body_bytes),
+            Work::Relay => at(&self.streamed, body_bytes),
             Work::Broadcast => self.sent_to(body_bytes, recipients),
             // What is told of has its own price, with the telling.
             Work::DriverSignal => self
@@ -224,7 +230,15 @@ impl Curves {
         of_rules.fold(price.expect("curves have no gaps").cpu_ns, Quantity::plus)
     }
 
-    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker asleep: CPU time, and all of the switches.
+    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker asleep for a moment.
+    pub(crate) fn after_sleep(&self, work: Work, body_bytes: u64) -> Quantity {
+        match (work, at(&self.relayed, body_bytes), at(&self.streamed, body_bytes)) {
+            (Work::Relay, Some(asleep), Some(busy)) => asleep.cpu_ns.beyond(busy.cpu_ns),
+            _ => Quantity::ZERO,
+        }
+    }
+
+    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker at rest: CPU time, and all of the switches.
     pub(crate) fn waking(&self, work: Work, recipients: u64) -> Price {
         let nobody = self.at_rest[&Work::Broadcast];
         let one = self.at_rest[&Work::Relay];

@@ -353,6 +353,9 @@ pub(super) fn curves(record: &Record<'_>) -> Section {
     };
     let calls =
         of_sizes("a call and its reply", &|broker, bytes| case("roundtrip", broker, bytes, "same-cpu", &[]));
+    let streams = of_sizes("one of many calls that want no reply", &|broker, bytes| {
+        case("stream", broker, bytes, "same-cpu", &[])
+    });
     let signals = ["1", "10"].map(|receivers| {
         of_sizes(&format!("a signal to {receivers}"), &|broker, bytes| {
             case("fan-out", broker, bytes, "same-cpu", &[("receivers", receivers)])
@@ -374,7 +377,7 @@ pub(super) fn curves(record: &Record<'_>) -> Section {
                 (format!("{rules} by {by}"), by_broker(&of))
             })
         }));
-    let mut tables = vec![calls];
+    let mut tables = vec![calls, streams];
     tables.extend(signals);
     tables.push(table("a call to the broker itself".into(), "call", of_driver.to_vec()));
     tables.push(table(

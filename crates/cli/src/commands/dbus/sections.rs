@@ -33,16 +33,22 @@ pub fn document(
 /// What the traffic costs each broker.
 fn cost(costs: &BTreeMap<String, Cost>) -> Option<Section> {
     let rows: Vec<(&String, &Cost)> = costs.iter().collect();
-    let about = [
-        "CPU time of each broker where message follows message, and its parts; then CPU time and context switches at the times of the capture, where \
-         a message that comes when all before it are done finds the broker asleep. The prices are those of the record.",
-        "Asleep before each message, as no speed exceeds, the brokers take these switches:",
+    let ms = |ns: f64| format!("{:.1}", ns / 1e6);
+    let bounds = rows.iter().map(|(name, cost)| {
+        let [least, most] = cost.cpu_ns_bounds.map(ms);
+        let switches = grouped(cost.switches_at_most.round() as u64);
+        format!("{name} {least} to {most} ms and {switches} switches at most")
+    });
+    let about = vec![
+        "CPU time of each broker as fast as causes allow, if programs take no time, and its parts; then CPU time and context switches at the times of \
+         the capture, where a message that comes when all before it are done finds the broker asleep. The prices are those of the record."
+            .to_owned(),
+        format!(
+            "From a broker that is never asleep when a message for one connection comes to one that always is: {}.",
+            bounds.collect::<Vec<_>>().join(", ")
+        ),
     ];
-    let most =
-        rows.iter().map(|(name, cost)| format!("{name} {}", grouped(cost.switches_at_most.round() as u64)));
-    let about = vec![about[0].to_owned(), format!("{} {}.", about[1], most.collect::<Vec<_>>().join(", "))];
     let row = |(name, cost): &(&String, &Cost)| {
-        let ms = |ns: f64| format!("{:.1}", ns / 1e6);
         let share = |works: &[Work]| {
             let of = cost.parts.iter().filter(|part| works.contains(&part.work));
             let part: f64 = of.map(|part| part.cpu_ns).sum();
