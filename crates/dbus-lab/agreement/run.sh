@@ -26,7 +26,7 @@ programs=
 # The programs first: they call until they are ended, and one whose broker is gone says so.
 end() {
     # shellcheck disable=SC2086
-    [ -z "$programs" ] || { kill $programs && wait $programs; } 2> /dev/null || true
+    [ -z "$programs" ] || { kill $programs; wait $programs; } 2> /dev/null || true
     [ -z "$daemon" ] || kill "$daemon" 2> /dev/null || true
     rm -rf "$work"
 }
