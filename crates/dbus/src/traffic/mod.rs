@@ -3,11 +3,12 @@
 mod calls;
 mod facts;
 mod habits;
-mod loads;
 mod recipients;
 mod tally;
+mod work;
 
 pub use facts::*;
+pub use work::{Handled, Load, Work};
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -20,9 +21,9 @@ use crate::symbols::Sym;
 use crate::wire::{Arg, Args, Fault, Header, Kind};
 use calls::{Calls as CallTable, MethodKey};
 use habits::{Call, Habits as HabitTable};
-use loads::Loads;
 use recipients::Recipients as RecipientTable;
 use tally::{Buckets, Sizes, Sum, Tally, greatest};
+use work::Loads;
 
 /// Most messages of the window that [`Facts::sequence`] shows.
 pub const MOST_STEPS: usize = 300;
@@ -188,13 +189,12 @@ impl Analyser {
         self.habits.sent(sender, seen.time_ns);
         let found = self.deliver(&seen);
         let recipients = found.connections.len();
-        let work = self.load(&seen, recipients);
         let since_start_ns = packet.time_ns.saturating_sub(first_ns);
         self.buckets.add(header.kind, since_start_ns);
         if self.options.window_ns.contains(&since_start_ns) && self.steps.len() < MOST_STEPS {
             self.step(&seen, method, since_start_ns, recipients);
         }
-        let work = work?;
+        let work = Work::of(&header, sender == self.driver, destination == self.driver)?;
         self.receivers.clear();
         let unmatched = match work {
             Work::Broadcast | Work::DriverSignal => {
@@ -206,10 +206,12 @@ impl Analyser {
                 Unmatched::default()
             }
         };
+        let body_bytes = header.body_bytes as u64;
+        self.loads.add(work, body_bytes, self.receivers.len() as u64);
         Some(Handled {
             time_ns: packet.time_ns,
             work,
-            body_bytes: header.body_bytes as u64,
+            body_bytes,
             unmatched,
             sender: if work == Work::DriverSignal { 0 } else { sender.0 },
             receivers: &self.receivers,
@@ -367,24 +369,6 @@ impl Analyser {
             self.recipients.single(seen.destination == self.driver, found.connections.len());
         }
         found
-    }
-
-    /// What the broker did for a message, unless that belongs to another one.
-    fn load(&mut self, seen: &Seen<'_>, recipients: usize) -> Option<Work> {
-        let (is_of_driver, is_broadcast) = (seen.sender == self.driver, seen.header.is_broadcast());
-        let work = match seen.header.member {
-            _ if is_of_driver && is_broadcast => Work::DriverSignal,
-            _ if is_of_driver => return None,
-            _ if is_broadcast => Work::Broadcast,
-            _ if seen.destination != self.driver => Work::Relay,
-            Some("Hello") => Work::Connection,
-            Some("AddMatch" | "RemoveMatch") => Work::MatchRule,
-            Some("RequestName" | "ReleaseName") => Work::Name,
-            _ => Work::DriverCall,
-        };
-        let recipients = if is_broadcast { recipients as u64 } else { 1 };
-        self.loads.add(work, seen.header.body_bytes as u64, recipients);
-        Some(work)
     }
 
     fn step(&mut self, seen: &Seen<'_>, method: MethodKey, time_ns: u64, recipients: usize) {
