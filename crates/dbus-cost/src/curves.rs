@@ -226,7 +226,8 @@ impl Curves {
         };
         let counts = [rules.without_arguments, rules.with_arguments, rules.other_interface];
         let of_rules = self.comparisons.iter().zip(counts).filter(|(_, count)| *count > 0);
-        let of_rules = of_rules.filter_map(|(curve, count)| Some(at(curve, count)?.cpu_ns.beyond(Quantity::ZERO)));
+        let of_rules =
+            of_rules.filter_map(|(curve, count)| Some(at(curve, count)?.cpu_ns.beyond(Quantity::ZERO)));
         of_rules.fold(price.expect("curves have no gaps").cpu_ns, Quantity::plus)
     }
 

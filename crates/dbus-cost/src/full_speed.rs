@@ -242,7 +242,11 @@ mod tests {
         let (rule, signal): (Told<'_>, Told<'_>) = ((3, Work::MatchRule, &[3]), (1, Work::Broadcast, &[3]));
         assert_eq!(sleeps(&[rule, signal]), 2);
         assert_eq!(sleeps(&[signal, rule]), 2);
-        assert_eq!(sleeps(&[signal, rule, call]), 1, "the call comes with the signal, and the rule meanwhile");
+        assert_eq!(
+            sleeps(&[signal, rule, call]),
+            1,
+            "the call comes with the signal, and the rule meanwhile"
+        );
         let name: [Told<'_>; 3] = [(1, Work::Name, &[1]), (0, Work::DriverSignal, &[2]), relay(2, &[1])];
         assert_eq!(sleeps(&name), 2, "the second connection waits for what the driver tells");
     }

@@ -120,7 +120,10 @@ fn missing(host: &Host) {
         std::fs::create_dir_all(&folder).unwrap();
         let program = std::env::current_exe().unwrap();
         let ended = Command::new(program).args(["--exact", MISSING]).env(FOLDER, &folder).output().unwrap();
-        assert!(ended.status.success() && String::from_utf8_lossy(&ended.stdout).contains("1 passed"), "{ended:?}");
+        assert!(
+            ended.status.success() && String::from_utf8_lossy(&ended.stdout).contains("1 passed"),
+            "{ended:?}"
+        );
         return;
     }
     for client in CLIENTS {

@@ -164,6 +164,9 @@ mod tests {
         let lock = include_str!("../../../../Cargo.lock");
         let locked = lock.split("[[package]]").find(|package| package.contains("\nname = \"zbus\"\n"));
         let locked = locked.expect("zbus is locked");
-        assert!(locked.contains(&format!("\nversion = \"{VERSION}\"\n")), "{VERSION}, and in the lock file{locked}");
+        assert!(
+            locked.contains(&format!("\nversion = \"{VERSION}\"\n")),
+            "{VERSION}, and in the lock file{locked}"
+        );
     }
 }

@@ -188,11 +188,10 @@ impl Analyser {
         self.members.add((header.kind, method[1], method[2]), bytes);
         self.habits.sent(sender, seen.time_ns);
         let found = self.deliver(&seen);
-        let recipients = found.connections.len();
         let since_start_ns = packet.time_ns.saturating_sub(first_ns);
         self.buckets.add(header.kind, since_start_ns);
         if self.options.window_ns.contains(&since_start_ns) && self.steps.len() < MOST_STEPS {
-            self.step(&seen, method, since_start_ns, recipients);
+            self.step(&seen, method, since_start_ns, found.connections.len());
         }
         let work = Work::of(&header, sender == self.driver, destination == self.driver)?;
         self.receivers.clear();
