@@ -43,23 +43,30 @@ impl Quantity {
         Quantity { value: self.value + other.value, low: self.low + other.low, high: self.high + other.high }
     }
 
-    /// What it exceeds a figure by; nothing where it does not.
-    fn beyond(self, figure: f64) -> Quantity {
-        let beyond = |of: f64| (of - figure).max(0.0);
-        Quantity { value: beyond(self.value), low: beyond(self.low), high: beyond(self.high) }
+    /// What it exceeds another by, as if both erred to opposite sides; nothing where it does not.
+    pub(crate) fn beyond(self, other: Quantity) -> Quantity {
+        let beyond = |of: f64, other: f64| (of - other).max(0.0);
+        Quantity {
+            value: beyond(self.value, other.value),
+            low: beyond(self.low, other.high),
+            high: beyond(self.high, other.low),
+        }
     }
 
     fn scaled(self, by: f64) -> Quantity {
         Quantity { value: self.value * by, low: self.low * by, high: self.high * by }
     }
 
-    /// Part way to another.
+    /// Part way to another, or past either: the one that is subtracted then errs to the opposite side.
     fn towards(self, other: Quantity, part: f64) -> Quantity {
-        let between = |from: f64, to: f64| from + (to - from) * part;
+        let shares = [(self, 1.0 - part), (other, part)];
+        let sum = |end: fn(&Quantity, bool) -> f64| -> f64 {
+            shares.iter().map(|(of, share)| share * end(of, *share < 0.0)).sum()
+        };
         Quantity {
-            value: between(self.value, other.value),
-            low: between(self.low, other.low),
-            high: between(self.high, other.high),
+            value: sum(|of, _| of.value),
+            low: sum(|of, is_subtracted| if is_subtracted { of.high } else { of.low }),
+            high: sum(|of, is_subtracted| if is_subtracted { of.low } else { of.high }),
         }
     }
 
@@ -101,7 +108,10 @@ type Curve = BTreeMap<u64, Price>;
 /// Everything that a record says of one broker.
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
+    /// Of a message that finds the broker asleep for a moment, as each of a round trip does.
     relayed: Curve,
+    /// Of one among others that follow each other.
+    streamed: Curve,
     /// By number of recipients.
     broadcast: BTreeMap<u64, Curve>,
     /// Calls to the broker, rules, names and connections: one price for each case.
@@ -150,6 +160,7 @@ impl Curves {
             "roundtrip" if !others(&[]) => {
                 self.relayed.insert(case.payload_bytes, price.scaled(1.0 / MESSAGES_OF_ROUND_TRIP));
             }
+            "stream" if !others(&[]) => drop(self.streamed.insert(case.payload_bytes, price)),
             "fan-out" if !others(&["receivers", "rules", "rules-by"]) => {
                 let receivers: Option<u64> = axis("receivers").map_or(Some(10), |count| count.parse().ok());
                 let rules: Option<u64> = axis("rules").map_or(Some(0), |count| count.parse().ok());
@@ -183,6 +194,7 @@ impl Curves {
     fn gap(&self) -> Option<&'static str> {
         let lacks = [
             (self.relayed.is_empty(), "round trips"),
+            (self.streamed.is_empty(), "streams of calls that want no reply"),
             (
                 self.broadcast.values().filter(|curve| !curve.is_empty()).count() < 2,
                 "signals to two numbers of receivers",
@@ -197,18 +209,16 @@ impl Curves {
         lacks.into_iter().find_map(|(lacks, what)| lacks.then_some(what))
     }
 
-    /// What one message costs in CPU time where message follows message: as it was in the loops of the curves.
+    /// What one message costs in CPU time where message follows message. One that is relayed finds the broker awake; other work has its price in
+    /// loops in which the broker sleeps for a moment before each.
     pub(crate) fn busy(&self, work: Work, body_bytes: u64, recipients: u64, rules: &Unmatched) -> Quantity {
         let price = match work {
-            Work::Relay => at(&self.relayed, body_bytes),
+            Work::Relay => at(&self.streamed, body_bytes),
             Work::Broadcast => self.sent_to(body_bytes, recipients),
             // What is told of has its own price, with the telling.
-            Work::DriverSignal => self.sent_to(body_bytes, recipients).map(|to_all| Price {
-                cpu_ns: to_all
-                    .cpu_ns
-                    .beyond(self.sent_to(body_bytes, 0).map_or(0.0, |to_none| to_none.cpu_ns.value)),
-                ..to_all
-            }),
+            Work::DriverSignal => self
+                .each_recipient(body_bytes)
+                .map(|each| Price { cpu_ns: each.scaled(recipients as f64), ..Price::ZERO }),
             Work::DriverCall | Work::MatchRule | Work::Name | Work::Connection => {
                 let all: Vec<Quantity> = self.alone[&work].iter().map(|price| price.cpu_ns).collect();
                 Quantity::mean(&all).map(|cpu_ns| Price { cpu_ns, ..Price::ZERO })
@@ -216,11 +226,20 @@ impl Curves {
         };
         let counts = [rules.without_arguments, rules.with_arguments, rules.other_interface];
         let of_rules = self.comparisons.iter().zip(counts).filter(|(_, count)| *count > 0);
-        let of_rules = of_rules.filter_map(|(curve, count)| Some(at(curve, count)?.cpu_ns.beyond(0.0)));
+        let of_rules =
+            of_rules.filter_map(|(curve, count)| Some(at(curve, count)?.cpu_ns.beyond(Quantity::ZERO)));
         of_rules.fold(price.expect("curves have no gaps").cpu_ns, Quantity::plus)
     }
 
-    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker asleep: CPU time, and all of the switches.
+    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker asleep for a moment.
+    pub(crate) fn after_sleep(&self, work: Work, body_bytes: u64) -> Quantity {
+        match (work, at(&self.relayed, body_bytes), at(&self.streamed, body_bytes)) {
+            (Work::Relay, Some(asleep), Some(busy)) => asleep.cpu_ns.beyond(busy.cpu_ns),
+            _ => Quantity::ZERO,
+        }
+    }
+
+    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker at rest: CPU time, and all of the switches.
     pub(crate) fn waking(&self, work: Work, recipients: u64) -> Price {
         let nobody = self.at_rest[&Work::Broadcast];
         let one = self.at_rest[&Work::Relay];
@@ -228,8 +247,8 @@ impl Curves {
         let each = recipients as f64;
         let to = |base: Price| {
             let further = Price {
-                cpu_ns: one.cpu_ns.beyond(nobody.cpu_ns.value),
-                switches: one.switches.beyond(nobody.switches.value),
+                cpu_ns: one.cpu_ns.beyond(nobody.cpu_ns),
+                switches: one.switches.beyond(nobody.switches),
             };
             let further = further.scaled(each);
             Price { cpu_ns: base.cpu_ns.plus(further.cpu_ns), switches: base.switches.plus(further.switches) }
@@ -241,21 +260,31 @@ impl Curves {
             _ => self.at_rest[&work],
         };
         let busy = self.busy(work, 0, recipients, &Unmatched::default());
-        Price { cpu_ns: at_rest.cpu_ns.beyond(busy.value), switches: at_rest.switches }
+        Price { cpu_ns: at_rest.cpu_ns.beyond(busy), switches: at_rest.switches }
     }
 
     fn sent_to(&self, body_bytes: u64, recipients: u64) -> Option<Price> {
+        let ([fewest, most], low, high) = self.fewest_and_most(body_bytes)?;
+        // Each further recipient costs the same.
+        Some(low.towards(high, (recipients as f64 - fewest) / (most - fewest)))
+    }
+
+    /// CPU time that a further recipient of a broadcast adds.
+    fn each_recipient(&self, body_bytes: u64) -> Option<Quantity> {
+        let ([fewest, most], low, high) = self.fewest_and_most(body_bytes)?;
+        Some(high.cpu_ns.beyond(low.cpu_ns).scaled(1.0 / (most - fewest)))
+    }
+
+    /// The least and the greatest number of recipients that were measured, and the price of a broadcast to each.
+    fn fewest_and_most(&self, body_bytes: u64) -> Option<([f64; 2], Price, Price)> {
         let ((fewest, least), (most, greatest)) =
             (self.broadcast.first_key_value()?, self.broadcast.last_key_value()?);
-        let (low, high) = (at(least, body_bytes)?, at(greatest, body_bytes)?);
-        // Each further recipient costs the same.
-        let part = (recipients as f64 - *fewest as f64) / (*most as f64 - *fewest as f64);
-        Some(low.towards(high, part))
+        Some(([*fewest as f64, *most as f64], at(least, body_bytes)?, at(greatest, body_bytes)?))
     }
 
     /// CPU time beyond that of the same broadcast without rules that do not match.
     fn comparisons_with(&self, class: usize) -> Curve {
-        let without = |bytes: u64| self.sent_to(bytes, 1).map_or(0.0, |price| price.cpu_ns.value);
+        let without = |bytes: u64| self.sent_to(bytes, 1).map_or(Quantity::ZERO, |price| price.cpu_ns);
         let beyond = |(count, (bytes, price)): (&u64, &(u64, Price))| {
             (*count, Price { cpu_ns: price.cpu_ns.beyond(without(*bytes)), ..Price::ZERO })
         };
@@ -302,4 +331,28 @@ fn price(summary: &Summary, runs: &[&PerOp]) -> Option<Price> {
         cpu_ns: quantity(|of| of.cpu_ns),
         switches: quantity(|of| of.voluntary_switches + of.involuntary_switches),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_has_the_uncertainty_of_both_and_is_not_below_nothing() {
+        let (ten, four) =
+            (Quantity { value: 10.0, low: 9.0, high: 12.0 }, Quantity { value: 4.0, low: 3.0, high: 6.0 });
+        assert_eq!(ten.beyond(four), Quantity { value: 6.0, low: 3.0, high: 9.0 });
+        assert_eq!(four.beyond(ten), Quantity::ZERO);
+        let eight = Quantity { value: 8.0, low: 5.0, high: 11.0 };
+        assert_eq!(ten.beyond(eight), Quantity { value: 2.0, low: 0.0, high: 7.0 });
+    }
+
+    #[test]
+    fn a_line_between_two_intervals_is_wider_outside_of_them() {
+        let (from, to) =
+            (Quantity { value: 10.0, low: 9.0, high: 11.0 }, Quantity { value: 20.0, low: 18.0, high: 24.0 });
+        assert_eq!(from.towards(to, 0.5), Quantity { value: 15.0, low: 13.5, high: 17.5 });
+        assert_eq!(from.towards(to, 2.0), Quantity { value: 30.0, low: 25.0, high: 39.0 });
+        assert_eq!(from.towards(to, -1.0), Quantity { value: 0.0, low: -6.0, high: 4.0 });
+    }
 }

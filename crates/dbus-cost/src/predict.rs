@@ -2,7 +2,8 @@
 //!
 //! The broker is a queue with one server, and messages arrive at the times of the capture: the waiting time of each follows from that of the
 //! one before (Lindley 1952, "The theory of queues with a single server"). A message that finds the queue empty finds the broker asleep,
-//! and pays for its waking. No message arrives before its sender has received what was sent to it earlier in the capture.
+//! and pays for its waking. No message arrives before its sender has received what was sent to it earlier in the capture. A replay as fast as
+//! causes allow is the same queue without the times of the capture (`full_speed`).
 
 use std::collections::HashMap;
 
@@ -10,14 +11,19 @@ use serde::Serialize;
 use weighbridge_dbus::traffic::{Handled, Work};
 
 use crate::curves::{Curves, Price, Quantity};
+use crate::full_speed::FullSpeed;
 
 /// What the traffic costs one broker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// CPU time where message follows message, in nanoseconds: a replay as fast as causes allow.
+    /// CPU time as fast as causes allow, in nanoseconds, if programs take no time.
     pub cpu_ns: f64,
     /// From the intervals of all prices, as if all erred to the same side.
     pub cpu_ns_ci95: [f64; 2],
+    /// Messages that find the broker asleep then. Programs that take time let it sleep more often.
+    pub sleeps: u64,
+    /// CPU time if no message that is relayed finds the broker asleep, and if each does.
+    pub cpu_ns_bounds: [f64; 2],
     /// Context switches if the broker sleeps before each message: no speed takes more.
     pub switches_at_most: f64,
     /// The same traffic at the times of the capture.
@@ -48,7 +54,7 @@ pub struct Part {
     pub work: Work,
     /// Messages, calls or connections.
     pub messages: u64,
-    /// CPU time for all of them, in nanoseconds, where message follows message.
+    /// CPU time for all of them, in nanoseconds, as fast as causes allow.
     pub cpu_ns: f64,
 }
 
@@ -57,6 +63,9 @@ pub struct Part {
 pub struct Predictor<'c> {
     curves: &'c Curves,
     busy: Quantity,
+    /// What it adds if each message finds the broker asleep for a moment.
+    all_asleep: Quantity,
+    full_speed: FullSpeed,
     paced: Quantity,
     switches: Quantity,
     switches_at_most: f64,
@@ -84,6 +93,8 @@ impl<'c> Predictor<'c> {
         Predictor {
             curves,
             busy: Quantity::ZERO,
+            all_asleep: Quantity::ZERO,
+            full_speed: FullSpeed::default(),
             paced: Quantity::ZERO,
             switches: Quantity::ZERO,
             switches_at_most: 0.0,
@@ -100,6 +111,9 @@ impl<'c> Predictor<'c> {
         let waking = self.curves.waking(handled.work, recipients);
         self.switches_at_most += waking.switches.value;
         self.busy = self.busy.plus(busy);
+        let after_sleep = self.curves.after_sleep(handled.work, handled.body_bytes);
+        self.all_asleep = self.all_asleep.plus(after_sleep);
+        self.full_speed.take(handled, after_sleep);
         let is_woken = self.queue.take(handled, busy.value, waking.cpu_ns.value);
         let waking = if is_woken { waking } else { Price::ZERO };
         self.wake_ups += u64::from(is_woken && handled.work != Work::DriverSignal);
@@ -120,9 +134,17 @@ impl<'c> Predictor<'c> {
     #[must_use]
     pub fn finish(mut self) -> Cost {
         self.parts.sort_by_key(|part| part.work);
+        let sleeps = self.full_speed.finish();
+        // Only they differ in price.
+        if let Some(relayed) = self.parts.iter_mut().find(|part| part.work == Work::Relay) {
+            relayed.cpu_ns += sleeps.cpu_ns.value;
+        }
+        let cpu_ns = self.busy.plus(sleeps.cpu_ns);
         Cost {
-            cpu_ns: self.busy.value,
-            cpu_ns_ci95: [self.busy.low, self.busy.high],
+            cpu_ns: cpu_ns.value,
+            cpu_ns_ci95: [cpu_ns.low, cpu_ns.high],
+            sleeps: sleeps.messages,
+            cpu_ns_bounds: [self.busy.value, self.busy.plus(self.all_asleep).value],
             switches_at_most: self.switches_at_most,
             at_recorded_speed: Paced {
                 cpu_ns: self.paced.value,
@@ -170,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A broker that takes 2 µs and 2 ns a byte for a message, 3 µs for each recipient of a broadcast besides 4 µs, 10 µs for a call to
+    /// A broker that takes 2 µs and 2 ns a byte for a message, 1 µs more after a moment's sleep, 3 µs for each recipient of a broadcast besides 4 µs, 10 µs for a call to
     /// itself, 20 µs for a change of rules, 30 µs for one of names, 50 µs for a connection, and 10 ns for each rule that it compares. At
     /// rest everything takes 5 µs more, and one switch; a recipient wakes it once more.
     fn record() -> Vec<Line> {
@@ -185,7 +207,8 @@ mod tests {
         let mut lines = Vec::new();
         for bytes in [1, 1000, 100_000] {
             let relayed = 2000.0 + 2.0 * bytes as f64;
-            lines.push(line(case("roundtrip", bytes), 2.0 * relayed, 2.0));
+            lines.push(line(case("roundtrip", bytes), 2.0 * (relayed + 1000.0), 2.0));
+            lines.push(line(case("stream", bytes), relayed, 0.1));
             lines.push(line(case("fan-out", bytes).with("receivers", "1"), 7000.0, 1.0));
             lines.push(line(case("fan-out", bytes), 34_000.0, 1.0));
         }
@@ -230,8 +253,8 @@ mod tests {
     #[test]
     fn a_known_broker_is_predicted_between_and_beyond_the_sizes_that_were_measured() {
         for (work, body_bytes, recipients, cpu_ns) in [
-            (Work::Relay, 500, 1, 3000.0),
-            (Work::Relay, 200_000, 1, 402_000.0),
+            (Work::Relay, 500, 1, 4000.0),
+            (Work::Relay, 200_000, 1, 403_000.0),
             (Work::Broadcast, 200, 0, 4000.0),
             (Work::Broadcast, 200, 5, 19_000.0),
             (Work::Broadcast, 200, 100, 304_000.0),
@@ -284,6 +307,19 @@ mod tests {
     }
 
     #[test]
+    fn at_full_speed_a_message_pays_for_a_sleep_if_nothing_else_is_on_its_way() {
+        let relayed = |sender, receiver| Handled { sender, ..handled(Work::Relay, 500, receiver) };
+        let in_turn = cost([relayed(1, &[2]), relayed(2, &[1]), relayed(1, &[2])]);
+        assert_eq!((in_turn.sleeps, in_turn.cpu_ns.round()), (3, 12_000.0), "{in_turn:?}");
+        let together = cost([relayed(1, &[2]), relayed(1, &[2]), relayed(1, &[2])]);
+        assert_eq!((together.sleeps, together.cpu_ns.round()), (1, 10_000.0), "{together:?}");
+        for of in [in_turn, together] {
+            assert_eq!(of.cpu_ns_bounds.map(f64::round), [9000.0, 12_000.0]);
+            assert_eq!(of.parts[0].cpu_ns, of.cpu_ns);
+        }
+    }
+
+    #[test]
     fn what_the_driver_tells_wakes_only_those_that_want_it() {
         let call = handled(Work::Name, 0, &[1]);
         let told = Handled { sender: 0, ..handled(Work::DriverSignal, 0, &[2, 3, 4]) };
@@ -303,8 +339,9 @@ mod tests {
         };
         let has = |case: &CaseId, name: &str, value: &str| case.axes.get(name).is_some_and(|is| is == value);
         type Which<'w> = &'w dyn Fn(&CaseId) -> bool;
-        let cases: [(Which<'_>, &str); 7] = [
+        let cases: [(Which<'_>, &str); 8] = [
             (&|case| case.pattern == "roundtrip", "round trips"),
+            (&|case| case.pattern == "stream", "streams"),
             (&|case| case.pattern == "fan-out", "receivers"),
             (&|case| case.pattern == "solo", "calls to the broker"),
             (&|case| has(case, "call", "connect"), "connections that come and go"),

@@ -21,14 +21,20 @@ for program in cc dbus-daemon jq taskset mkfifo; do
 done
 work=$(mktemp -d)
 name="weighbridge-agreement-$$"
-pids=
-# shellcheck disable=SC2086
-trap '[ -z "$pids" ] || kill $pids 2> /dev/null; rm -rf "$work"' EXIT
+daemon=
+programs=
+# The programs first: they call until they are ended, and one whose broker is gone says so.
+end() {
+    # shellcheck disable=SC2086
+    [ -z "$programs" ] || { kill $programs; wait $programs; } 2> /dev/null || true
+    [ -z "$daemon" ] || kill "$daemon" 2> /dev/null || true
+    rm -rf "$work"
+}
+trap end EXIT
 trap 'exit 130' INT TERM
 cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')
 taskset -c "$cpu" dbus-daemon --session --nofork --nopidfile --address="unix:abstract=$name" 2> /dev/null &
 daemon=$!
-pids=$daemon
 until grep -q "@$name" /proc/net/unix; do
     kill -0 "$daemon" 2> /dev/null || { echo "error: dbus-daemon does not start" >&2; exit 2; }
     sleep 0.05
@@ -37,7 +43,7 @@ done
 cc -O2 -o "$work/sockets" "$here/sockets.c"
 mkfifo "$work/sockets.in" "$work/sockets.out"
 "$work/sockets" "$name" $bytes "$cpu" "$daemon" < "$work/sockets.in" > "$work/sockets.out" &
-pids="$pids $!"
+programs="$programs $!"
 exec 3> "$work/sockets.in" 4< "$work/sockets.out"
 sides="raw sockets"
 if pkg-config --exists dbus-1 2> /dev/null; then
@@ -45,7 +51,7 @@ if pkg-config --exists dbus-1 2> /dev/null; then
     cc -O2 $(pkg-config --cflags dbus-1) -o "$work/libdbus" "$here/libdbus.c" $(pkg-config --libs dbus-1)
     mkfifo "$work/libdbus.in" "$work/libdbus.out"
     "$work/libdbus" "unix:abstract=$name" $bytes "$cpu" "$daemon" < "$work/libdbus.in" > "$work/libdbus.out" &
-    pids="$pids $!"
+    programs="$programs $!"
     exec 5> "$work/libdbus.in" 6< "$work/libdbus.out"
     sides="$sides libdbus"
     for client in ${CLIENTS:-libdbus}; do

@@ -99,7 +99,8 @@ static unsigned char *receive(int fd, int type, size_t *len) {
                 if (there >= *len) break;
             }
             ssize_t got = recv(fd, buffer + there, sizeof buffer - there, 0);
-            if (got <= 0) fail("recv");
+            if (got < 0) fail("recv");
+            if (got == 0) { fprintf(stderr, "the broker closed the connection\n"); exit(1); }
             there += got;
         }
         used = *len;

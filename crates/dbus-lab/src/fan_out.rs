@@ -163,7 +163,7 @@ fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
                 "{switches:.1} context switches a signal on one CPU, where the broker, {receivers} receivers and the sender need {least}"
             ));
         // Threads of a library switch among themselves.
-        } else if switches > 1.5 * least && Client::of(params).is_raw() {
+        } else if switches > 1.5 * least && !Client::of(params).has_threads() {
             anomalies.push(format!(
                 "{switches:.1} context switches a signal on one CPU, where {least} suffice: receivers run before the broker has sent to all \
                  of them"

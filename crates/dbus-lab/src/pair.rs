@@ -98,7 +98,7 @@ fn check(case: &Prepared, per_op: &PerOp) -> Vec<String> {
     if case.pattern.id == "roundtrip" && is_on_one_cpu && params.payload_bytes <= ONE_PIECE_BYTES {
         let per_hop = switches / HOPS;
         // Threads of a library switch among themselves.
-        let most = if Client::of(params).is_raw() { MOST_PER_HOP } else { f64::INFINITY };
+        let most = if Client::of(params).has_threads() { f64::INFINITY } else { MOST_PER_HOP };
         if !(0.9..=most).contains(&per_hop) {
             anomalies.push(format!(
                 "{per_hop:.2} context switches per hop on one CPU, where one suffices (client, broker, server, broker, client) and \

@@ -86,7 +86,7 @@ const CURVE: &[u64] = &[1, 256, 4096, 65_536, 1_048_576];
 
 const CURVES: Suite = Suite {
     name: "dbus-curves",
-    about: "what a broker spends on calls and signals by size, on calls to itself, connections, names and match rules, busy and at rest: the \
+    about: "what a broker spends on calls, streams and signals by size, on calls to itself, connections, names and match rules, busy and at rest: the \
             curves of a cost model",
     timing: TIMING,
     budget: Duration::from_secs(480),
@@ -95,6 +95,8 @@ const CURVES: Suite = Suite {
     in_turn: true,
     groups: &[
         Group::of(&["roundtrip"], BROKERS, Sizes::These(CURVE), ONE_CPU),
+        // A broker that has several messages to take when it wakes: up to 64 of 4 KiB, as many as fit 256 KiB of larger ones.
+        Group::of(&["stream"], BROKERS, Sizes::These(CURVE), ONE_CPU),
         Group::of(&["fan-out"], BROKERS, Sizes::These(CURVE), ONE_CPU).with(&[("receivers", &["1", "10"])]),
         Group::of(&["solo"], BROKERS, Sizes::These(&[0]), ONE_CPU)
             .with(&[("call", &["GetId", "NameHasOwner", "GetNameOwner", "match", "name", "connect"])]),

@@ -381,8 +381,8 @@ fn what_the_broker_did_is_said_of_each_message_with_the_rules_that_it_compares()
     };
     assert_eq!(
         did(&signal("a.B")),
-        Some((Work::Broadcast, 1, unmatched(2, 1, 1), 7)),
-        "one connection gets it"
+        Some((Work::Broadcast, 1, unmatched(1, 1, 1), 7)),
+        "one connection gets it, by a rule that it has twice"
     );
     assert_eq!(did(&signal("a.D")), Some((Work::Broadcast, 0, unmatched(1, 0, 4), 7)));
     assert_eq!(
@@ -393,4 +393,33 @@ fn what_the_broker_did_is_said_of_each_message_with_the_rules_that_it_compares()
     assert_eq!(did(&signal("a.D")), Some((Work::Broadcast, 0, unmatched(1, 0, 3), 7)));
     assert!(did(&driver(changed.body(left))).is_some());
     assert_eq!(did(&signal("a.B")), done(Work::Broadcast, 0), "its rules went with the connection");
+}
+
+/// Classes of rules have different prices, so a rule that matches is missing in its own class only: `NameOwnerChanged` with a name each.
+#[test]
+fn rules_that_match_are_counted_in_their_class_whoever_has_them() {
+    let mut analyser = Analyser::new(Options::default());
+    let mut unmatched = |message: &Builder<'_>| {
+        let bytes = message.build(5).unwrap();
+        let packet = Packet { time_ns: 0, original_bytes: bytes.len(), bytes: &bytes };
+        let handled = analyser.push(&packet)?;
+        let unmatched = handled.unmatched;
+        Some((handled.receivers.len(), unmatched.without_arguments, unmatched.with_arguments))
+    };
+    for number in 0..100 {
+        let path = format!("type='signal',interface='a.B',path='/other/n{number}'");
+        unmatched(&to_driver(":1.1", "AddMatch").body(Body::default().text(&path)));
+    }
+    let by_name = "type='signal',interface='a.B',arg0='name'";
+    for number in 0..10 {
+        let connection = format!(":1.{}", 2 + number);
+        unmatched(&to_driver(&connection, "AddMatch").body(Body::default().text(by_name)));
+    }
+    let told = |name| Builder::signal("/a", "a.B", "Changed").sender(":1.1").body(Body::default().text(name));
+    assert_eq!(unmatched(&told("name")), Some((10, 100, 0)));
+    assert_eq!(unmatched(&told("other")), Some((0, 100, 10)));
+    // A second rule of a connection that matches, of the other class.
+    unmatched(&to_driver(":1.2", "AddMatch").body(Body::default().text("interface='a.B',member='Changed'")));
+    assert_eq!(unmatched(&told("name")), Some((10, 100, 0)));
+    assert_eq!(unmatched(&told("other")), Some((1, 100, 10)));
 }

@@ -198,6 +198,7 @@ fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
     assert!(said.contains("make some with: weighbridge run --suite dbus-curves"), "{said}");
     let cases = [
         "roundtrip/dbus-daemon/1/same-cpu",
+        "stream/dbus-daemon/1/same-cpu",
         "fan-out/dbus-daemon/1/same-cpu/receivers=1",
         "fan-out/dbus-daemon/1/same-cpu",
         "solo/dbus-daemon/0/same-cpu",

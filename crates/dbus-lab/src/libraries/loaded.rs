@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -36,8 +37,30 @@ struct Functions {
     close: unsafe extern "C" fn(*mut Opaque),
 }
 
+/// Why a shared object is of no use.
+enum Unusable {
+    Unloadable(libloading::Error),
+    /// It has the interface of this number.
+    OtherAbi(c_uint),
+}
+
+impl From<libloading::Error> for Unusable {
+    fn from(error: libloading::Error) -> Unusable {
+        Unusable::Unloadable(error)
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Unloadable(error) => write!(f, "it cannot be loaded: {error}"),
+            Unusable::OtherAbi(abi) => write!(f, "its interface has the number {abi} in place of {ABI}"),
+        }
+    }
+}
+
 impl Functions {
-    fn load(object: &Path) -> Result<Functions, libloading::Error> {
+    fn load(object: &Path) -> Result<Functions, Unusable> {
         // SAFETY: loading runs what the libraries run when they are loaded, which is theirs to keep sound; see the top of this file.
         let library: &'static Library = Box::leak(Box::new(unsafe { Library::new(object)? }));
         /// A function by its name.
@@ -49,8 +72,9 @@ impl Functions {
         }
         let abi: unsafe extern "C" fn() -> c_uint = function!("client_abi");
         // SAFETY: the one function whose type never changes.
-        if unsafe { abi() } != ABI {
-            return Err(libloading::Error::DlSymUnknown);
+        let abi = unsafe { abi() };
+        if abi != ABI {
+            return Err(Unusable::OtherAbi(abi));
         }
         Ok(Functions {
             version: function!("client_version"),
@@ -77,9 +101,9 @@ impl Loaded {
     /// # Errors
     /// The shared object cannot be loaded or is one of another version, or what the library says.
     pub fn connect(object: &Path, address: &str, role: Role, partner: &str) -> io::Result<Loaded> {
-        let functions = Functions::load(object).map_err(|error| {
+        let functions = Functions::load(object).map_err(|why| {
             io::Error::other(format!(
-                "{} cannot be loaded ({error}); build it anew with crates/dbus-lab/clients/build.sh",
+                "{} is of no use ({why}); build it anew with crates/dbus-lab/clients/build.sh",
                 object.display()
             ))
         })?;
@@ -176,14 +200,34 @@ impl Drop for Loaded {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    fn refusal(object: &Path) -> String {
+        match Loaded::connect(object, "unix:path=/", Role::Caller, "") {
+            Ok(_) => panic!("it was loaded"),
+            Err(error) => error.to_string(),
+        }
+    }
 
     #[test]
     fn a_file_that_is_no_library_is_refused_with_the_way_out() {
-        let words = match Loaded::connect(Path::new("/proc/self/maps"), "unix:path=/", Role::Caller, "") {
-            Ok(_) => panic!("it was loaded"),
-            Err(error) => error.to_string(),
-        };
+        let words = refusal(Path::new("/proc/self/maps"));
         assert!(words.contains("/proc/self/maps") && words.contains("build.sh"), "{words}");
+    }
+
+    #[test]
+    fn a_library_of_another_interface_is_refused_with_both_numbers() {
+        let folder = std::env::temp_dir().join(format!("weighbridge-abi-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let (source, object) = (folder.join("other.c"), folder.join("other.so"));
+        std::fs::write(&source, "unsigned client_abi(void) { return 4711; }\n").unwrap();
+        let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&object, &source]).status();
+        let words = built.is_ok_and(|built| built.success()).then(|| refusal(&object));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let words = words.expect("cc makes a shared object");
+        let numbers = format!("the number 4711 in place of {ABI}");
+        assert!(words.contains(&numbers) && words.contains("build.sh"), "{words}");
     }
 }

@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// Does the library work in threads of its own beside the calling one?
-    fn has_threads(self) -> bool {
+    pub fn has_threads(self) -> bool {
         self == Client::Gdbus
     }
 

@@ -154,3 +154,19 @@ impl Connected for Zbus {
         reply.map(drop).map_err(|error| self.failure(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_lock_file() {
+        let lock = include_str!("../../../../Cargo.lock");
+        let locked = lock.split("[[package]]").find(|package| package.contains("\nname = \"zbus\"\n"));
+        let locked = locked.expect("zbus is locked");
+        assert!(
+            locked.contains(&format!("\nversion = \"{VERSION}\"\n")),
+            "{VERSION}, and in the lock file{locked}"
+        );
+    }
+}

@@ -10,7 +10,7 @@ mod driver;
 mod rulebook;
 
 pub use rulebook::Unmatched;
-pub(crate) use rulebook::{RuleId, Rulebook, Use};
+pub(crate) use rulebook::{Found, RuleId, Rulebook, Use};
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -107,14 +107,15 @@ impl Bus {
     /// those with a matching rule; of any other message, those that eavesdrop. Its destination is not among them for being
     /// the destination. Call it after [`observe`](Bus::observe) of the same message.
     pub fn recipients(&mut self, header: &Header<'_>, body: &[u8]) -> Vec<&str> {
-        let found = self.recipient_symbols(header, body);
-        found.into_iter().map(|sym| self.names.symbols.text(sym)).collect()
+        let found = self.found(header, body);
+        found.connections.into_iter().map(|sym| self.names.symbols.text(sym)).collect()
     }
 
-    pub(crate) fn recipient_symbols(&mut self, header: &Header<'_>, body: &[u8]) -> Vec<Sym> {
+    /// [`recipients`](Bus::recipients) as numbers, and how many rules match.
+    pub(crate) fn found(&mut self, header: &Header<'_>, body: &[u8]) -> Found {
         self.broadcasts += u64::from(header.is_broadcast());
         if !header.is_broadcast() && !self.rules.has_eavesdroppers() {
-            return Vec::new();
+            return Found::default();
         }
         let args: Vec<Arg<'_>> = match self.rules.arg_count() {
             0 => Vec::new(),

@@ -53,6 +53,15 @@ pub(crate) struct Use {
     matched_before: u64,
 }
 
+/// Whom rules give a message, and how many rules do.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Each once, in order.
+    pub connections: Vec<Sym>,
+    /// Rules that match, each as many times as it is held: without and with conditions on arguments.
+    pub matched: [u64; 2],
+}
+
 /// Match rules in force that a broadcast does not match. A connection that has a rule twice has two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unmatched {
@@ -155,14 +164,14 @@ impl Rulebook {
         }
     }
 
-    pub fn recipients(&mut self, header: &Header<'_>, args: &[Arg<'_>], names: &Names) -> Vec<Sym> {
+    pub fn recipients(&mut self, header: &Header<'_>, args: &[Arg<'_>], names: &Names) -> Found {
         let symbol = |text: Option<&str>| text.and_then(|text| names.symbols.get(text)).unwrap_or(Sym::NONE);
         let arg0 = match args.first() {
             Some(Arg::Text(text)) => Some(*text),
             _ => None,
         };
         let message = [symbol(header.interface), symbol(header.member), symbol(header.path), symbol(arg0)];
-        let mut found = Vec::new();
+        let mut found = Found::default();
         for (conditions, rules) in &self.groups {
             let key =
                 std::array::from_fn(|at| if conditions & 1 << at == 0 { Sym::NONE } else { message[at] });
@@ -171,24 +180,29 @@ impl Rulebook {
                 let is_meant = header.is_broadcast() || entry.rule.eavesdrop;
                 if is_meant && entry.rule.matches(header, args, names) {
                     entry.matched += 1;
-                    found.extend(entry.holders.iter().map(|(holder, _)| *holder));
+                    let class = entry.class();
+                    for (holder, times) in &entry.holders {
+                        found.connections.push(*holder);
+                        found.matched[class] += u64::from(*times);
+                    }
                 }
             }
         }
-        found.sort_unstable();
-        found.dedup();
+        found.connections.sort_unstable();
+        found.connections.dedup();
         found
     }
 
-    /// Rules in force that a broadcast of this interface does not match, by what they ask for; `matched` are the connections that get it.
-    pub fn unmatched(&self, interface: Sym, matched: u64) -> Unmatched {
+    /// Rules in force that a broadcast of this interface does not match, by what they ask for; `matched` are those that it does.
+    pub fn unmatched(&self, interface: Sym, matched: [u64; 2]) -> Unmatched {
         let of = |interface| self.by_interface.get(&interface).copied().unwrap_or([0; 2]);
         let same = if interface == Sym::NONE { [0; 2] } else { of(interface) };
         let any = of(Sym::NONE);
         let [without, with] = [any[0] + same[0], any[1] + same[1]];
         Unmatched {
-            without_arguments: without.saturating_sub(matched),
-            with_arguments: with.saturating_sub(matched.saturating_sub(without)),
+            // A rule that matches names this interface or none, so it is among them.
+            without_arguments: without - matched[0],
+            with_arguments: with - matched[1],
             other_interface: self.in_force - without - with,
         }
     }

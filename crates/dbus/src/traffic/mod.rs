@@ -3,26 +3,27 @@
 mod calls;
 mod facts;
 mod habits;
-mod loads;
 mod recipients;
 mod tally;
+mod work;
 
 pub use facts::*;
+pub use work::{Handled, Load, Work};
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use crate::bus::{Bus, DRIVER, Unmatched};
+use crate::bus::{Bus, DRIVER, Found, Unmatched};
 use crate::capture::Packet;
 use crate::lint::{self, Finding};
 use crate::symbols::Sym;
 use crate::wire::{Arg, Args, Fault, Header, Kind};
 use calls::{Calls as CallTable, MethodKey};
 use habits::{Call, Habits as HabitTable};
-use loads::Loads;
 use recipients::Recipients as RecipientTable;
 use tally::{Buckets, Sizes, Sum, Tally, greatest};
+use work::Loads;
 
 /// Most messages of the window that [`Facts::sequence`] shows.
 pub const MOST_STEPS: usize = 300;
@@ -187,29 +188,29 @@ impl Analyser {
         self.members.add((header.kind, method[1], method[2]), bytes);
         self.habits.sent(sender, seen.time_ns);
         let found = self.deliver(&seen);
-        let recipients = found.len();
-        let work = self.load(&seen, recipients);
         let since_start_ns = packet.time_ns.saturating_sub(first_ns);
         self.buckets.add(header.kind, since_start_ns);
         if self.options.window_ns.contains(&since_start_ns) && self.steps.len() < MOST_STEPS {
-            self.step(&seen, method, since_start_ns, recipients);
+            self.step(&seen, method, since_start_ns, found.connections.len());
         }
-        let work = work?;
+        let work = Work::of(&header, sender == self.driver, destination == self.driver)?;
         self.receivers.clear();
         let unmatched = match work {
             Work::Broadcast | Work::DriverSignal => {
-                self.receivers.extend(found.iter().map(|sym| sym.0));
-                self.bus.rules.unmatched(interface, recipients as u64)
+                self.receivers.extend(found.connections.iter().map(|sym| sym.0));
+                self.bus.rules.unmatched(interface, found.matched)
             }
             _ => {
                 self.receivers.push(if work == Work::Relay { destination.0 } else { sender.0 });
                 Unmatched::default()
             }
         };
+        let body_bytes = header.body_bytes as u64;
+        self.loads.add(work, body_bytes, self.receivers.len() as u64);
         Some(Handled {
             time_ns: packet.time_ns,
             work,
-            body_bytes: header.body_bytes as u64,
+            body_bytes,
             unmatched,
             sender: if work == Work::DriverSignal { 0 } else { sender.0 },
             receivers: &self.receivers,
@@ -358,33 +359,15 @@ impl Analyser {
         }
     }
 
-    /// The connections that got it because of their rules.
-    fn deliver(&mut self, seen: &Seen<'_>) -> Vec<Sym> {
-        let found = self.bus.recipient_symbols(&seen.header, seen.body);
+    /// The connections that got it because of their rules, and how many rules those are.
+    fn deliver(&mut self, seen: &Seen<'_>) -> Found {
+        let found = self.bus.found(&seen.header, seen.body);
         if seen.header.is_broadcast() {
-            self.recipients.broadcast(seen.interface, seen.member, &found, seen.bytes);
+            self.recipients.broadcast(seen.interface, seen.member, &found.connections, seen.bytes);
         } else {
-            self.recipients.single(seen.destination == self.driver, found.len());
+            self.recipients.single(seen.destination == self.driver, found.connections.len());
         }
         found
-    }
-
-    /// What the broker did for a message, unless that belongs to another one.
-    fn load(&mut self, seen: &Seen<'_>, recipients: usize) -> Option<Work> {
-        let (is_of_driver, is_broadcast) = (seen.sender == self.driver, seen.header.is_broadcast());
-        let work = match seen.header.member {
-            _ if is_of_driver && is_broadcast => Work::DriverSignal,
-            _ if is_of_driver => return None,
-            _ if is_broadcast => Work::Broadcast,
-            _ if seen.destination != self.driver => Work::Relay,
-            Some("Hello") => Work::Connection,
-            Some("AddMatch" | "RemoveMatch") => Work::MatchRule,
-            Some("RequestName" | "ReleaseName") => Work::Name,
-            _ => Work::DriverCall,
-        };
-        let recipients = if is_broadcast { recipients as u64 } else { 1 };
-        self.loads.add(work, seen.header.body_bytes as u64, recipients);
-        Some(work)
     }
 
     fn step(&mut self, seen: &Seen<'_>, method: MethodKey, time_ns: u64, recipients: usize) {

@@ -3,6 +3,7 @@
 mod analyse;
 mod capture;
 mod chart;
+mod costs;
 mod document;
 mod exam;
 mod lint;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use weighbridge_dbus::lint::{Finding, Level};
-use weighbridge_dbus::traffic::{Facts, Habits, Work};
+use weighbridge_dbus::traffic::{Facts, Habits};
 use weighbridge_dbus_cost::Cost;
 
+use super::costs;
 use super::document::{Document, Section, Table, plain};
 use super::lint::who;
 use super::read::Source;
@@ -26,63 +27,8 @@ pub fn document(
     sections.extend(habits(&facts.habits, top));
     sections.push(recipients(facts));
     sections.extend([signals(facts, top), woken(facts, top), rules(findings, top)].into_iter().flatten());
-    sections.extend(cost(costs));
+    sections.extend(costs::section(costs));
     Document { title: format!("D-Bus traffic of {}", files.join(", ")), lead: lead(facts), sections }
-}
-
-/// What the traffic costs each broker.
-fn cost(costs: &BTreeMap<String, Cost>) -> Option<Section> {
-    let rows: Vec<(&String, &Cost)> = costs.iter().collect();
-    let about = [
-        "CPU time of each broker where message follows message, and its parts; then CPU time and context switches at the times of the capture, where \
-         a message that comes when all before it are done finds the broker asleep. The prices are those of the record.",
-        "Asleep before each message, as no speed exceeds, the brokers take these switches:",
-    ];
-    let most =
-        rows.iter().map(|(name, cost)| format!("{name} {}", grouped(cost.switches_at_most.round() as u64)));
-    let about = vec![about[0].to_owned(), format!("{} {}.", about[1], most.collect::<Vec<_>>().join(", "))];
-    let row = |(name, cost): &(&String, &Cost)| {
-        let ms = |ns: f64| format!("{:.1}", ns / 1e6);
-        let share = |works: &[Work]| {
-            let of = cost.parts.iter().filter(|part| works.contains(&part.work));
-            let part: f64 = of.map(|part| part.cpu_ns).sum();
-            format!("{:.0} %", 100.0 * part / cost.cpu_ns.max(1.0))
-        };
-        let paced = &cost.at_recorded_speed;
-        vec![
-            (*name).clone(),
-            ms(cost.cpu_ns),
-            // One run of each curve has no interval.
-            match cost.cpu_ns_ci95 {
-                [low, high] if low < high => format!("{} to {}", ms(low), ms(high)),
-                _ => "–".into(),
-            },
-            share(&[Work::Connection, Work::Name]),
-            share(&[Work::DriverCall]),
-            share(&[Work::MatchRule]),
-            share(&[Work::Relay]),
-            share(&[Work::Broadcast, Work::DriverSignal]),
-            ms(paced.cpu_ns),
-            grouped(paced.switches.round() as u64),
-        ]
-    };
-    let head = [
-        "broker",
-        "CPU ms",
-        "interval",
-        "connections, names",
-        "driver calls",
-        "match rules",
-        "relayed",
-        "broadcasts",
-        "CPU ms as recorded",
-        "switches as recorded",
-    ];
-    (!rows.is_empty()).then(|| Section {
-        heading: "Cost",
-        about,
-        table: Some(Table::new(&head, 1, rows.len(), &rows, row)),
-    })
 }
 
 fn lead(facts: &Facts) -> Vec<String> {

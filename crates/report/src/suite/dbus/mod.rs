@@ -1,5 +1,8 @@
 //! D-Bus through brokers: what was published of dbus-daemon in 2010 and 2011 beside three brokers of today, and the curves of a cost model.
 
+mod curves;
+
+pub(super) use curves::curves;
 use weighbridge_record::CaseId;
 
 use super::published::{DBUS_2011, Row, rows};
@@ -320,79 +323,6 @@ pub(super) fn tracker(record: &Record<'_>) -> Section {
                 "8 rows were 6,905 bytes in 2010, so a row is taken for 863 bytes; 100,000 of them exceed what a message may hold.".into(),
                 RAW.into(),
                 NOT_A_RACE.into(),
-            ],
-            skips(record),
-        ]
-        .concat(),
-    }
-}
-
-const CURVE: [u64; 5] = [1, 256, 4096, 65_536, 1_048_576];
-const CALLS: [&str; 6] = ["GetId", "NameHasOwner", "GetNameOwner", "match", "name", "connect"];
-const AT_REST: [&str; 6] = ["GetNameOwner", "match", "name", "connect", "relay", "signal"];
-const RULES: [&str; 2] = ["500", "4000"];
-const RULES_BY: [&str; 3] = ["path", "interface", "arg0"];
-
-pub(super) fn curves(record: &Record<'_>) -> Section {
-    let cell = |id: CaseId| {
-        let found = found(record, &id);
-        of_broker(found)
-            .map_or(found.blank(), |(cpu, switches)| format!("{} · {}", significant(cpu), count(switches)))
-    };
-    let by_broker = |make: &dyn Fn(&str) -> CaseId| BROKERS.map(|broker| cell(make(broker)));
-    let table = |title: String, label: &str, rows: Vec<(String, [String; 3])>| Table {
-        title: format!("{title}: CPU time of the broker, µs · its context switches"),
-        heads: heads([label].into_iter().chain(BROKERS)),
-        rows: rows.into_iter().map(|(head, cells)| std::iter::once(head).chain(cells).collect()).collect(),
-        labels: 1,
-        after: Vec::new(),
-    };
-    let of_sizes = |title: &str, make: &dyn Fn(&str, u64) -> CaseId| {
-        let rows = CURVE.iter().map(|bytes| (size(*bytes), by_broker(&|broker| make(broker, *bytes))));
-        table(title.into(), "payload", rows.collect())
-    };
-    let calls =
-        of_sizes("a call and its reply", &|broker, bytes| case("roundtrip", broker, bytes, "same-cpu", &[]));
-    let signals = ["1", "10"].map(|receivers| {
-        of_sizes(&format!("a signal to {receivers}"), &|broker, bytes| {
-            case("fan-out", broker, bytes, "same-cpu", &[("receivers", receivers)])
-        })
-    });
-    let of_driver = CALLS.map(|call| {
-        (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "same-cpu", &[("call", call)])))
-    });
-    let at_rest = AT_REST.map(|call| {
-        let axes = [("call", call), ("pause-us", "1000")];
-        (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "free", &axes)))
-    });
-    let without = |broker: &str| case("fan-out", broker, SIGNAL_BYTES, "same-cpu", &[("receivers", "1")]);
-    let rules =
-        std::iter::once(("none".to_owned(), by_broker(&without))).chain(RULES_BY.iter().flat_map(|by| {
-            RULES.map(|rules| {
-                let axes = [("receivers", "1"), ("rules", rules), ("rules-by", *by)];
-                let of = |broker: &str| case("fan-out", broker, SIGNAL_BYTES, "same-cpu", &axes);
-                (format!("{rules} by {by}"), by_broker(&of))
-            })
-        }));
-    let mut tables = vec![calls];
-    tables.extend(signals);
-    tables.push(table("a call to the broker itself".into(), "call", of_driver.to_vec()));
-    tables.push(table(
-        "one at a time, after 1 ms in which nothing happens".into(),
-        "operation",
-        at_rest.to_vec(),
-    ));
-    tables.push(table("a signal to 1, with rules that match nothing".into(), "rules", rules.collect()));
-    Section {
-        title: "What brokers spend".into(),
-        about: vec![record.machine()],
-        tables,
-        notes: [
-            vec![
-                "On one CPU with all roles, but one at a time on any CPU. CPU time is that of the broker's process, medians over the runs; the record has its parts, and what the ends spend.".into(),
-                "match: AddMatch and RemoveMatch in turn, the mean of both; name: RequestName and ReleaseName likewise. connect: a connection is made, \
-                 authenticated, says Hello and is closed. relay: a message to the client itself; signal: a broadcast to nobody."
-                    .into(),
             ],
             skips(record),
         ]
