@@ -99,7 +99,13 @@ fn session(mechanisms: &[Mechanism], seed: u64, noise: f64) -> Measured {
         ]));
         groups.push(group(vec![(id("self", name, 65536), to_itself(20.0 * COPY_NS))]));
     }
-    Measured { groups, hub_ns: BTreeMap::from([(hub(), hub_ns)]) }
+    let sets = SETS * groups.len();
+    Measured { groups, hub_sets_ns: BTreeMap::from([(hub(), noisy(hub_ns, sets, noise, &mut random))]) }
+}
+
+/// What something costs in each set.
+fn noisy(ns: f64, sets: usize, noise: f64, random: &mut Resampler) -> Vec<f64> {
+    (0..sets).map(|_| ns * (noise * random.normal()).exp()).collect()
 }
 
 fn solved(mechanisms: &[Mechanism], seed: u64, noise: f64, changes: &[Change]) -> Solution {
@@ -200,6 +206,42 @@ fn prices_repeat_within_their_joint_intervals() {
     }
     let share = f64::from(agreed as u32) / f64::from(all as u32);
     assert!((0.94..=0.99).contains(&share), "{agreed} of {all}");
+}
+
+/// Cases in another place take turns with a hub of their own. The ratio of two hubs that are known within some percent is in the intervals of
+/// what is computed from both.
+#[test]
+fn two_hubs_are_as_uncertain_as_their_sets() {
+    const SESSIONS: u64 = 60;
+    let other_hub = hub().with("idle", "busy");
+    let mut subjects = subjects(&MECHANISMS);
+    subjects.iter_mut().skip(1).for_each(|subject| subject.is_asked = false);
+    let mut covered = [0; 2];
+    for seed in 0..SESSIONS {
+        let mut measured = session(&MECHANISMS, 5000 + seed, 0.002);
+        let hub_ns = 4.0 * CALL_NS + 900.0 + 2.0 * (SWITCH_NS + BLOCK_AND_WAKE_NS);
+        for group in &mut measured.groups {
+            if group.cases.iter().any(|case| case.pattern == "roundtrip") {
+                group.hub = Some(other_hub.clone());
+            }
+        }
+        let mut random = Resampler::new(9000 + seed);
+        measured.hub_sets_ns = [hub(), other_hub.clone()]
+            .into_iter()
+            .map(|hub| (hub, noisy(hub_ns, 2 * SETS, 0.05, &mut random)))
+            .collect();
+        let solution = explain(&measured, &subjects, &[], seed).unwrap();
+        let ends = [
+            (price(&solution, names::BLOCK_AND_WAKE).ci95.unwrap(), BLOCK_AND_WAKE_NS),
+            (price(&solution, names::SWITCHES).ci95.unwrap(), SWITCH_NS),
+        ];
+        for (covered, ([low, high], wanted)) in covered.iter_mut().zip(ends) {
+            *covered += u64::from(low <= wanted && wanted <= high);
+        }
+    }
+    for covered in covered {
+        assert!((53..=SESSIONS).contains(&covered), "{covered} of {SESSIONS}");
+    }
 }
 
 #[test]

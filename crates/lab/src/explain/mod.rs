@@ -226,15 +226,15 @@ impl Session<'_, '_> {
     }
 
     fn into_explained(self, ended: Ended, plan: &Plan) -> Explained {
-        let hub_ns: BTreeMap<CaseId, f64> = self
+        let hub_sets_ns: BTreeMap<CaseId, Vec<f64>> = self
             .hub_sets
             .iter()
-            .filter_map(|(hub, sets)| Some((hub.clone(), hub_session(sets)?.median_ns)))
+            .filter_map(|(hub, sets)| Some((hub.clone(), hub_session(sets)?.set_medians_ns)))
             .collect();
         // What has far fewer sets than the rest, because they failed, would have an interval that is too narrow.
         let most = self.groups.iter().map(|open| open.sets.len()).max().unwrap_or(0);
         let has_enough = |open: &Open| !open.sets.is_empty() && 2 * open.sets.len() >= most;
-        let has_hub = |open: &Open| open.hub.as_ref().is_none_or(|hub| hub_ns.contains_key(hub));
+        let has_hub = |open: &Open| open.hub.as_ref().is_none_or(|hub| hub_sets_ns.contains_key(hub));
         let groups: Vec<Group> = self
             .groups
             .into_iter()
@@ -253,6 +253,6 @@ impl Session<'_, '_> {
             not_counted: self.not_counted,
         };
         let subjects = plan.subjects(&counts, &has_cost);
-        Explained { ended, measured: Measured { groups, hub_ns }, subjects }
+        Explained { ended, measured: Measured { groups, hub_sets_ns }, subjects }
     }
 }
