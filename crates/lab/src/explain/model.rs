@@ -92,7 +92,10 @@ struct Target {
 pub(super) struct Counts {
     pub(super) per_op: BTreeMap<CaseId, PerOp>,
     pub(super) calls: BTreeMap<CaseId, SystemCalls>,
-    pub(super) not_counted: Option<String>,
+    /// Why the system calls of a case were not counted.
+    pub(super) not_counted: BTreeMap<CaseId, String>,
+    /// The same of cases that are in neither.
+    pub(super) otherwise: &'static str,
 }
 
 impl Plan {
@@ -276,10 +279,13 @@ impl Plan {
                 "what the halt of idle CPUs adds is not told apart: idle=busy could not be measured".into(),
             );
         }
-        if !counts.calls.contains_key(like) {
-            let why = counts.not_counted.clone().unwrap_or_else(|| "that was not asked for".into());
+        let own = to_itself(id, id.payload_bytes);
+        let mut counted = [like].into_iter().chain(measured.contains(&own).then_some(&own));
+        if let Some(case) = counted.find(|case| !counts.calls.contains_key(case)) {
+            let why = counts.not_counted.get(case).map_or(counts.otherwise, String::as_str);
+            let of = if case == id { String::new() } else { format!(" of {case}") };
             remarks.push(format!(
-                "system calls were not counted: {why}; they are in own work and in the unexplained part"
+                "system calls{of} were not counted: {why}; they are in own work and in the unexplained part"
             ));
         }
         let is_apart = !target.case.params.same_cpu() && id.placement != "free";
@@ -294,8 +300,9 @@ impl Plan {
                 .push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: hops(id) * id.payload_bytes as f64 });
         }
         let at_payload = self.payloads.iter().filter_map(|bytes| {
-            let own = to_itself(id, *bytes);
-            measured.contains(&own).then(|| {
+            // What the mechanism does itself must be known with both payloads, or it would be the difference of the two.
+            let own = [*bytes, id.payload_bytes].map(|bytes| to_itself(id, bytes));
+            own.iter().all(|own| measured.contains(own)).then(|| {
                 let parts = parts(target, like, *bytes, counts, measured, &mut Vec::new());
                 let halts = direct.iter().filter(|part| part.name == names::HALTS).cloned();
                 (*bytes, parts.into_iter().chain(halts).collect())
