@@ -4,7 +4,6 @@ use weighbridge_record::CaseId;
 use weighbridge_stats::nnls::robust;
 
 use crate::measured::Costs;
-use crate::names;
 use crate::subject::Subject;
 
 /// A relative residual beyond this counts less: the case has something that the model does not describe.
@@ -43,11 +42,7 @@ impl Columns {
 
     /// What the columns are called.
     pub(crate) fn names(&self) -> Vec<String> {
-        let name = |names: &Vec<&'static str>| match names[..] {
-            [names::BLOCK, names::WAKE] => names::BLOCK_AND_WAKE.to_owned(),
-            _ => names.join(" and "),
-        };
-        self.columns.iter().map(name).collect()
+        self.columns.iter().map(|names| names.join(" and ")).collect()
     }
 
     /// The counts of a case; of columns that are one the first.

@@ -30,7 +30,7 @@ pub fn difference(case: &CaseId, a: Side<'_>, b: Side<'_>, prices: &[Price]) -> 
     let count = |side: Side<'_>, name: &str| match name {
         names::SYSTEM_CALLS => calls(side),
         names::SWITCHES => Some(side.per_op.voluntary_switches + side.per_op.involuntary_switches),
-        names::BLOCK | names::WAKE | names::BLOCK_AND_WAKE => Some(side.per_op.voluntary_switches),
+        names::BLOCK_AND_WAKE => Some(side.per_op.voluntary_switches),
         names::PAGE_FAULTS => Some(side.per_op.minor_faults),
         _ => None,
     };

@@ -29,15 +29,13 @@ pub mod names {
     pub const COPIES: &str = "copies";
     /// What the mechanism does besides when one role has both ends.
     pub const OWN_WORK: &str = "own work";
-    /// Calls that a role makes only because it waits or is waited for.
+    /// Calls that a role makes only because it waits or is waited for, those of futex left out.
     pub const FURTHER_CALLS: &str = "calls to wait and wake";
+    /// Calls of futex that a role makes only because it waits or is waited for.
+    pub const FUTEX_CALLS: &str = "futex calls";
     /// From one task to another.
     pub const SWITCHES: &str = "switches";
-    /// To go to sleep.
-    pub const BLOCK: &str = "block";
-    /// To wake a task that sleeps.
-    pub const WAKE: &str = "wake";
-    /// Both, where no case tells them apart.
+    /// To go to sleep and to be woken, which always occur together.
     pub const BLOCK_AND_WAKE: &str = "block and wake";
     /// First touches of a page.
     pub const PAGE_FAULTS: &str = "page faults";
@@ -49,11 +47,12 @@ pub mod names {
     pub const HALTS: &str = "halts";
 
     /// All that an explanation can have.
-    pub const ALL: [&str; 10] = [
+    pub const ALL: [&str; 11] = [
         SYSTEM_CALLS,
         COPIES,
         OWN_WORK,
         FURTHER_CALLS,
+        FUTEX_CALLS,
         SWITCHES,
         BLOCK_AND_WAKE,
         PAGE_FAULTS,

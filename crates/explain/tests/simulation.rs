@@ -67,7 +67,7 @@ fn subjects(mechanisms: &[Mechanism]) -> Vec<Subject> {
         is_asked: true,
         unit: "ns/roundtrip".into(),
         direct: direct(*mechanism, 4096),
-        fitted: vec![Fitted { name: names::BLOCK, count: 2.0 }, Fitted { name: names::WAKE, count: 2.0 }],
+        fitted: vec![Fitted { name: names::BLOCK_AND_WAKE, count: 2.0 }],
         at_payload: BTreeMap::from([(65536, direct(*mechanism, 65536))]),
         ..Subject::default()
     };
@@ -109,7 +109,7 @@ fn noisy(ns: f64, sets: usize, noise: f64, random: &mut Resampler) -> Vec<f64> {
 }
 
 fn solved(mechanisms: &[Mechanism], seed: u64, noise: f64, changes: &[Change]) -> Solution {
-    explain(&session(mechanisms, seed, noise), &subjects(mechanisms), changes, seed).unwrap()
+    explain(&session(mechanisms, seed, noise), &subjects(mechanisms), changes, seed)
 }
 
 fn of<'a>(solution: &'a Solution, mechanism: &str) -> &'a Explanation {
@@ -195,7 +195,7 @@ fn prices_repeat_within_their_joint_intervals() {
         let [one, other] = [2 * seed, 2 * seed + 1].map(|seed| {
             let mut subjects = subjects(&MECHANISMS);
             subjects.iter_mut().skip(1).for_each(|subject| subject.is_asked = false);
-            explain(&session(&MECHANISMS, 1000 + seed, 0.01), &subjects, &[], seed).unwrap()
+            explain(&session(&MECHANISMS, 1000 + seed, 0.01), &subjects, &[], seed)
         });
         for price in &one.prices {
             let same = |other: &&Price| (&other.name, &other.of) == (&price.name, &price.of);
@@ -230,7 +230,7 @@ fn two_hubs_are_as_uncertain_as_their_sets() {
             .into_iter()
             .map(|hub| (hub, noisy(hub_ns, 2 * SETS, 0.05, &mut random)))
             .collect();
-        let solution = explain(&measured, &subjects, &[], seed).unwrap();
+        let solution = explain(&measured, &subjects, &[], seed);
         let ends = [
             (price(&solution, names::BLOCK_AND_WAKE).ci95.unwrap(), BLOCK_AND_WAKE_NS),
             (price(&solution, names::SWITCHES).ci95.unwrap(), SWITCH_NS),
@@ -283,17 +283,39 @@ fn what_if_questions_are_answered_by_the_same_prices() {
         found.remarks
     );
     assert!(found.what_if[3].remarks[0].contains("as here: system calls"), "{:?}", found.what_if[3]);
-    let wrong = change("halts-1", Vec::new());
-    let why = explain(&session(&MECHANISMS, 1, 0.0), &subjects(&MECHANISMS), &[wrong], 1).unwrap_err();
-    assert!(why.contains("no part is called `halts`") && why.contains("switches"), "{why}");
+    let kept = &found.what_if[2].remarks[0];
+    assert_eq!(kept, "as with the present payload: switches, block and wake, the unexplained part");
+}
+
+#[test]
+fn a_part_that_only_some_cases_have_is_answered_for_these() {
+    let change = |text: &str| Change {
+        text: text.into(),
+        asked: Asked::parse(text).unwrap(),
+        prices: Vec::new(),
+    };
+    let mut subjects = subjects(&MECHANISMS);
+    let halt = direct(MECHANISMS[0], 4096).remove(3);
+    subjects[0].direct.push(Direct { name: names::HALTS, ..halt });
+    let changes = [change("halts-1"), change("cache-lines-1")];
+    let solution = explain(&session(&MECHANISMS, 1, 0.0), &subjects, &changes, 1);
+    let answers = |name: &str| of(&solution, name).what_if.iter().map(|of| of.change.as_str()).collect::<Vec<_>>();
+    assert_eq!((answers("pipe"), answers("fifo")), (vec!["halts-1"], vec![]));
+    let remarks = of(&solution, "fifo").remarks.join("; ");
+    assert!(remarks.contains("halts-1 has no answer: no part is called `halts`; the parts are system-calls"));
+    let [why] = &solution.unanswered[..] else { panic!("{:?}", solution.unanswered) };
+    assert!(why.contains("cache-lines-1") && why.contains("no part is called `cache-lines`"), "{why}");
 }
 
 #[test]
 fn without_other_mechanisms_nothing_is_fitted_and_that_is_said() {
-    let solution = solved(&MECHANISMS[..1], 1, 0.001, &[]);
+    let asked = Asked::parse("block-1").unwrap();
+    let change = Change { text: "block-1".into(), asked, prices: Vec::new() };
+    let solution = solved(&MECHANISMS[..1], 1, 0.001, &[change]);
     let found = of(&solution, "pipe");
     assert!(found.parts.iter().all(|part| !part.is_fitted));
     is_near(found.unexplained_ns, 2.0 * BLOCK_AND_WAKE_NS, 50.0);
     assert_eq!(found.verdict, "not explained");
     assert!(found.remarks[0].contains("block and wake"), "{:?}", found.remarks);
+    assert!(found.what_if.is_empty() && found.remarks[1].contains("its price could not be fitted"), "{found:?}");
 }

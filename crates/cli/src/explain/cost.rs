@@ -73,7 +73,7 @@ pub fn explicable(cases: &[Prepared], host: &Host) -> (Vec<Prepared>, Vec<Skippe
     (fit, skipped)
 }
 
-/// Measures and explains the cases. Tells every line to `sink`. Second, why a what-if question has no answer.
+/// Measures and explains the cases. Tells every line to `sink`. Second, why no case answers a what-if question.
 ///
 /// # Errors
 /// Those of `sink`; the signals that end the program cannot be read.
@@ -99,11 +99,8 @@ pub fn explain(
         cases,
     };
     let found = explain::run(&request, coordinator, interrupt, sink)?;
-    let solution = match explained(&found.measured, &found.subjects, changes, seed) {
-        Ok(solution) => solution,
-        Err(why) => return Ok((found.ended, Some(why))),
-    };
+    let solution = explained(&found.measured, &found.subjects, changes, seed);
     let explanations = solution.explanations.into_iter().map(|of| Line::Explanation(Box::new(of)));
     solution.prices.into_iter().map(Line::Price).chain(explanations).try_for_each(|line| sink.line(line))?;
-    Ok((found.ended, None))
+    Ok((found.ended, (!solution.unanswered.is_empty()).then(|| solution.unanswered.join("; "))))
 }
