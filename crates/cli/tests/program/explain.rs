@@ -105,6 +105,43 @@ fn what_cannot_be_explained_says_why_and_what_can() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("missing.jsonl"));
 }
 
+#[test]
+fn an_option_of_a_question_that_is_not_answered_is_refused_with_the_question() {
+    let folder = folder();
+    let many = ["roundtrip/pipe/1/free", "roundtrip/fifo/1/free", "roundtrip/unix-stream/1/free"];
+    std::fs::write(folder.path().join("stacks"), "mine").unwrap();
+    for (args, wanted) in [
+        (&[&many[..], &["--folded", "s"]].concat()[..], "--folded has no effect, because the question `kernel`"),
+        (&[&many[..], &["--rounds", "2"]].concat(), "of 3 cases unless it is named"),
+        (&[many[0], "--only", "cost", "--rounds", "2"], "--only kernel"),
+        (&[many[0], "--only", "kernel", "--what-if", "switches-1"], "--what-if has no effect"),
+        (&[many[0], "--only", "kernel", "--sets", "6"], "--only cost"),
+        (&[many[0], "--only", "kernel", "--budget", "9s"], "the question `cost`"),
+        (&["--only", "cost", "--a", many[0], "--b", many[1]], "--a with --b has no effect"),
+        (&["solo/getppid/0/same-cpu", "--what-if", "switches-1"], "none of the selected cases has an answer"),
+        (&[PLAIN, "--only", "timeline", "--timeline", "--trace-out", "t"], "--trace-out has no effect"),
+        (&[many[0], "--only", "kernel", "--folded", "stacks"], "`stacks` exists already"),
+    ] {
+        let output = weighbridge(folder.path()).arg("explain").args(args).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && stderr.contains(wanted), "{args:?}: {stderr}");
+    }
+    assert_eq!(crate::files(folder.path()), ["stacks"], "nothing was measured");
+}
+
+#[test]
+fn the_header_says_what_was_asked() {
+    let folder = folder();
+    let args = [PLAIN, "--sets", "6", "--no-system-calls", "--out", "e.jsonl", "--html", "none", "--quiet"];
+    let (code, _, stderr) = explain(folder.path(), &args);
+    assert_eq!(code, 0, "{stderr}");
+    let lines = valid_record(folder.path().join("e.jsonl")).lines;
+    let [Line::Header(header), ..] = &lines[..] else { panic!("{lines:?}") };
+    let setting = |name: &str| header.settings.get(name).map(String::as_str);
+    let found = ["only", "sets", "rounds", "no-system-calls", "timeline"].map(setting);
+    assert_eq!(found, [Some("cost"), Some("6"), Some("8"), Some("yes"), None]);
+}
+
 /// Real processes, without a claim about their speed: everything that is counted has its part, and the parts and the rest are the cost.
 #[test]
 fn a_real_round_trip_has_all_its_parts() {
