@@ -282,6 +282,7 @@ impl<'a> Model<'a> {
             unexplained_ns_ci95: ends(&|parts| parts.unexplained_ns),
             unexplained_share: share(here),
             unexplained_share_ci95: share_ci95,
+            parts_over_cost: Some(1.0 - share(here)),
             verdict: verdict(share_ci95).into(),
             fitted_from,
             what_if,
