@@ -18,7 +18,7 @@ mod what_if;
 pub use difference::{Side, difference, place_of};
 pub use measured::{Costs, Group, Measured};
 pub use solve::{MOST_UNEXPLAINED, Solution, explain};
-pub use subject::{Direct, Fitted, Formula, Subject};
+pub use subject::{Count, Direct, Fitted, Formula, Subject};
 pub use what_if::{Asked, Change, part_named};
 
 /// Names of the parts that counts of both sides of a comparison are known of.
@@ -39,6 +39,9 @@ pub mod names {
     pub const BLOCK_AND_WAKE: &str = "block and wake";
     /// First touches of a page.
     pub const PAGE_FAULTS: &str = "page faults";
+    /// That work is slower where two processes do it in turn than where one does all of it: each finds caches and branch predictors as the
+    /// other left them.
+    pub const COLD_CACHES: &str = "cold caches";
     /// From one CPU to the other.
     pub const CACHE_LINES: &str = "cache lines";
     /// Bytes of the payload that one CPU wrote and another reads.
@@ -47,7 +50,7 @@ pub mod names {
     pub const HALTS: &str = "halts";
 
     /// All that an explanation can have.
-    pub const ALL: [&str; 11] = [
+    pub const ALL: [&str; 12] = [
         SYSTEM_CALLS,
         COPIES,
         OWN_WORK,
@@ -55,6 +58,7 @@ pub mod names {
         FUTEX_CALLS,
         SWITCHES,
         BLOCK_AND_WAKE,
+        COLD_CACHES,
         PAGE_FAULTS,
         CACHE_LINES,
         BYTES_BETWEEN_CPUS,

@@ -66,6 +66,7 @@ type IntervalOf<'a> = &'a dyn Fn(&dyn Fn(&Numbers) -> f64) -> Option<[f64; 2]>;
 /// Everything about the subjects that does not depend on chance.
 struct Model<'a> {
     subjects: &'a [Subject],
+    costs: &'a Costs,
     changes: &'a [Change],
     columns: Vec<Columns>,
     asked: Vec<Named<'a>>,
@@ -93,6 +94,8 @@ struct Numbers {
 #[derive(Default)]
 struct Parts {
     ns: f64,
+    /// Of each part, those that are measured first.
+    counts: Vec<f64>,
     /// Price and nanoseconds of each part, those that are measured first. A price that could not be fitted is none, and its part 0.
     parts: Vec<(Option<f64>, f64)>,
     unexplained_ns: f64,
@@ -100,9 +103,9 @@ struct Parts {
 }
 
 impl<'a> Model<'a> {
-    fn new(subjects: &'a [Subject], changes: &'a [Change], costs: &Costs) -> Model<'a> {
+    fn new(subjects: &'a [Subject], changes: &'a [Change], costs: &'a Costs) -> Model<'a> {
         let places: BTreeSet<&str> = subjects.iter().map(|subject| subject.place.as_str()).collect();
-        let columns: Vec<Columns> = places.iter().map(|place| Columns::of(place, subjects)).collect();
+        let columns: Vec<Columns> = places.iter().map(|place| Columns::of(place, subjects, costs)).collect();
         let is_measured =
             |subject: &&Subject| costs.contains_key(subject.id()) && subject.direct_ns(costs).is_some();
         let asked: Vec<Named<'_>> = subjects
@@ -133,7 +136,7 @@ impl<'a> Model<'a> {
             let known = all.iter().enumerate().filter(|(_, price)| price.is_some());
             prices.extend(known.map(|(column, _)| Priced::Fitted { columns: index, column }));
         }
-        Model { subjects, changes, columns, asked, prices }
+        Model { subjects, costs, changes, columns, asked, prices }
     }
 
     /// Why no case has the part that a question is about, for each such question.
@@ -180,7 +183,9 @@ impl<'a> Model<'a> {
             parts.push((Some(price), part.count * price));
         }
         let fitted = columns.prices(self.subjects, Some(subject.id()), costs);
-        for (price, count) in fitted.into_iter().zip(columns.counts(subject)) {
+        let counts: Vec<f64> =
+            subject.direct.iter().map(|part| part.count).chain(columns.counts(subject, costs)).collect();
+        for (price, count) in fitted.into_iter().zip(&counts[subject.direct.len()..]) {
             parts.push((price, price.map_or(0.0, |price| count * price)));
         }
         let unexplained_ns = ns - parts.iter().map(|(_, ns)| ns).sum::<f64>();
@@ -196,23 +201,19 @@ impl<'a> Model<'a> {
                 other.zip(now).map_or(f64::NAN, |(other, now)| ns + other - now)
             }
             Asked::Prices(_) => {
-                let count = |index: usize| match subject.direct.get(index) {
-                    Some(part) => part.count,
-                    None => columns.counts(subject)[index - subject.direct.len()],
-                };
                 let mut changed = ns;
                 for (index, name) in names.iter().enumerate() {
                     let of = subject.direct.get(index).and_then(|part| part.of.as_ref());
                     let price = foreign(change, scatter, name, of, &subject.place);
                     if let Some((price, own)) = price.zip(parts[index].0) {
-                        changed += count(index) * (price - own);
+                        changed += counts[index] * (price - own);
                     }
                 }
                 changed
             }
         };
         let changed_ns = self.changes.iter().zip(scatter).map(changed).collect();
-        Some(Parts { ns, parts, unexplained_ns, changed_ns })
+        Some(Parts { ns, counts, parts, unexplained_ns, changed_ns })
     }
 
     fn explanation(
@@ -231,10 +232,9 @@ impl<'a> Model<'a> {
         let share = |parts: &Parts| parts.unexplained_ns / parts.ns;
         let share_ci95 = ends(&share);
         let mut remarks = subject.remarks.clone();
-        let counts: Vec<f64> =
-            subject.direct.iter().map(|part| part.count).chain(columns.counts(subject)).collect();
         let mut parts = Vec::new();
-        for (at, (name, count)) in self.names(asked).into_iter().zip(counts).enumerate() {
+        for (at, (name, count)) in self.names(asked).into_iter().zip(here.counts.iter().copied()).enumerate()
+        {
             let is_fitted = at >= subject.direct.len();
             let (Some(price_ns), ns) = here.parts[at] else {
                 if count > 0.0 {
@@ -251,9 +251,10 @@ impl<'a> Model<'a> {
             parts.push(ExplainedPart { name, count, price_ns, is_fitted, ns, ci95 });
         }
         let fitted_from: Vec<CaseId> = match parts.iter().any(|part| part.is_fitted) {
-            true => {
-                columns.cases(self.subjects, Some(subject.id())).map(|other| other.id().clone()).collect()
-            }
+            true => columns
+                .cases(self.subjects, Some(subject.id()), self.costs)
+                .map(|other| other.id().clone())
+                .collect(),
             false => Vec::new(),
         };
         let unanswered = (0..self.changes.len()).filter(|change| !here.changed_ns[*change].is_finite());
@@ -297,7 +298,8 @@ impl<'a> Model<'a> {
     fn no_answer(&self, asked: &Named<'_>, question: &Asked) -> String {
         match question {
             Asked::Count { part, .. } => match self.part_of(asked, part) {
-                Ok(_) => "its price could not be fitted, because no other mechanism was measured that has it".into(),
+                Ok(_) => "its price could not be fitted, because no other mechanism was measured that has it"
+                    .into(),
                 Err(why) => why,
             },
             Asked::Payload(bytes) => format!(
@@ -371,7 +373,7 @@ impl<'a> Model<'a> {
                         ns,
                         ci95,
                         fitted_from: columns
-                            .cases(self.subjects, None)
+                            .cases(self.subjects, None, self.costs)
                             .map(|case| case.id().clone())
                             .collect(),
                     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weighbridge_explain::{
-    Asked, Change, Direct, Fitted, Formula, Group, Measured, Solution, Subject, explain, names,
+    Asked, Change, Count, Direct, Fitted, Formula, Group, Measured, Solution, Subject, explain, names,
 };
 use weighbridge_record::{CaseId, Explanation, Price};
 use weighbridge_stats::resample::Resampler;
@@ -67,7 +67,7 @@ fn subjects(mechanisms: &[Mechanism]) -> Vec<Subject> {
         is_asked: true,
         unit: "ns/roundtrip".into(),
         direct: direct(*mechanism, 4096),
-        fitted: vec![Fitted { name: names::BLOCK_AND_WAKE, count: 2.0 }],
+        fitted: vec![Fitted { name: names::BLOCK_AND_WAKE, count: Count::Times(2.0) }],
         at_payload: BTreeMap::from([(65536, direct(*mechanism, 65536))]),
         ..Subject::default()
     };
@@ -122,6 +122,29 @@ fn price<'a>(solution: &'a Solution, name: &str) -> &'a Price {
 
 fn is_near(found: f64, wanted: f64, tolerance: f64) {
     assert!((found - wanted).abs() <= tolerance, "{found} instead of {wanted}");
+}
+
+/// Work that takes 15 % more where two processes do it in turn.
+#[test]
+fn work_in_turn_has_a_surcharge_of_its_own() {
+    const WORK: &[&str] = &[names::SYSTEM_CALLS, names::OWN_WORK];
+    let slower =
+        |Mechanism(name, calls, own_ns, _)| Mechanism(name, calls, own_ns, 0.15 * (calls * CALL_NS + own_ns));
+    let mechanisms = MECHANISMS.map(slower);
+    let mut subjects = subjects(&mechanisms);
+    for subject in &mut subjects {
+        subject.fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK) });
+    }
+    let solution = explain(&session(&mechanisms, 5, 0.0), &subjects, &[], 5);
+    is_near(price(&solution, names::COLD_CACHES).ns, 0.15, 1e-6);
+    is_near(price(&solution, names::BLOCK_AND_WAKE).ns, BLOCK_AND_WAKE_NS, 1e-2);
+    for Mechanism(name, calls, own_ns, surcharge_ns) in mechanisms {
+        let found = of(&solution, name);
+        let part = found.parts.iter().find(|part| part.name == names::COLD_CACHES).unwrap();
+        is_near(part.count, calls * CALL_NS + own_ns, 1e-6);
+        is_near(part.ns, surcharge_ns, 1e-2);
+        is_near(found.unexplained_ns, 0.0, 0.1);
+    }
 }
 
 #[test]
@@ -289,17 +312,15 @@ fn what_if_questions_are_answered_by_the_same_prices() {
 
 #[test]
 fn a_part_that_only_some_cases_have_is_answered_for_these() {
-    let change = |text: &str| Change {
-        text: text.into(),
-        asked: Asked::parse(text).unwrap(),
-        prices: Vec::new(),
-    };
+    let change =
+        |text: &str| Change { text: text.into(), asked: Asked::parse(text).unwrap(), prices: Vec::new() };
     let mut subjects = subjects(&MECHANISMS);
     let halt = direct(MECHANISMS[0], 4096).remove(3);
     subjects[0].direct.push(Direct { name: names::HALTS, ..halt });
     let changes = [change("halts-1"), change("cache-lines-1")];
     let solution = explain(&session(&MECHANISMS, 1, 0.0), &subjects, &changes, 1);
-    let answers = |name: &str| of(&solution, name).what_if.iter().map(|of| of.change.as_str()).collect::<Vec<_>>();
+    let answers =
+        |name: &str| of(&solution, name).what_if.iter().map(|of| of.change.as_str()).collect::<Vec<_>>();
     assert_eq!((answers("pipe"), answers("fifo")), (vec!["halts-1"], vec![]));
     let remarks = of(&solution, "fifo").remarks.join("; ");
     assert!(remarks.contains("halts-1 has no answer: no part is called `halts`; the parts are system-calls"));
@@ -317,5 +338,8 @@ fn without_other_mechanisms_nothing_is_fitted_and_that_is_said() {
     is_near(found.unexplained_ns, 2.0 * BLOCK_AND_WAKE_NS, 50.0);
     assert_eq!(found.verdict, "not explained");
     assert!(found.remarks[0].contains("block and wake"), "{:?}", found.remarks);
-    assert!(found.what_if.is_empty() && found.remarks[1].contains("its price could not be fitted"), "{found:?}");
+    assert!(
+        found.what_if.is_empty() && found.remarks[1].contains("its price could not be fitted"),
+        "{found:?}"
+    );
 }

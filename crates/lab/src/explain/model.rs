@@ -5,7 +5,7 @@ mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weighbridge_explain::{Direct, Fitted, Formula, Subject, names, place_of};
+use weighbridge_explain::{Count, Direct, Fitted, Formula, Subject, names, place_of};
 use weighbridge_record::{CaseId, Skipped};
 
 use crate::axis::{Choice, Idle};
@@ -21,6 +21,8 @@ use parts::{cache_line, hops, solo, to_itself, yields};
 const REFERENCES: [&str; 6] = ["pipe", "fifo", "unix-stream", "unix-seqpacket", "mq-posix", "ring-futex"];
 /// With so many mechanisms of one place no further ones are needed: each is explained from five others.
 const ENOUGH: usize = 6;
+/// Work that is slower where two processes do it in turn.
+const WORK: &[&str] = &[names::SYSTEM_CALLS, names::OWN_WORK, names::FURTHER_CALLS, names::FUTEX_CALLS];
 /// A count below this is noise.
 const LEAST: f64 = 0.02;
 
@@ -226,9 +228,11 @@ impl Plan {
             Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
                 let of = |case: &Prepared| case.params.id.clone();
                 let why = format!("its hub cannot run here: {why}");
-                self.skipped.extend(
-                    real.iter().map(|case| Skipped { case: of(case), step: "fit".into(), why: why.clone() }),
-                );
+                self.skipped.extend(real.iter().map(|case| Skipped {
+                    case: of(case),
+                    step: "fit".into(),
+                    why: why.clone(),
+                }));
             }
         }
     }
@@ -276,11 +280,13 @@ impl Plan {
         let is_apart = !target.case.params.same_cpu() && id.placement != "free";
         let mut fitted = Vec::new();
         if per_op.voluntary_switches > LEAST && !target.case.target.caps.has(Caps::HARNESS) {
-            fitted.push(Fitted { name: names::BLOCK_AND_WAKE, count: per_op.voluntary_switches });
+            fitted
+                .push(Fitted { name: names::BLOCK_AND_WAKE, count: Count::Times(per_op.voluntary_switches) });
+            fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK) });
         }
         if is_apart && id.payload_bytes > 64 {
-            fitted
-                .push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: hops(id) * id.payload_bytes as f64 });
+            let bytes = hops(id) * id.payload_bytes as f64;
+            fitted.push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: Count::Times(bytes) });
         }
         let at_payload = self.payloads.iter().filter_map(|bytes| {
             // What the mechanism does itself must be known with both payloads, or it would be the difference of the two.

@@ -72,6 +72,8 @@ pub(super) fn parts(
         true => f64::from(case.target.copies()) * hops(id),
         false => 0.0,
     };
+    // Rates of memory operations are costs of a byte.
+    let bytes = payload_bytes as f64;
     let size = if payload_bytes == 1 { "1 byte".to_owned() } else { format!("{payload_bytes} bytes") };
     add(names::SYSTEM_CALLS, None, "a trivial system call: solo/getppid", calls, Formula::of(entry.clone()));
     add(
@@ -79,7 +81,7 @@ pub(super) fn parts(
         Some(size.clone()),
         "one copy of the payload between two buffers that are used again: solo/memcpy",
         copies,
-        Formula::of(copy.clone()),
+        Formula::times(bytes, copy.clone()),
     );
     if measured.contains(&own) {
         let mut price = Formula::of(own.clone());
@@ -87,7 +89,7 @@ pub(super) fn parts(
             price = price.less(calls, entry.clone());
         }
         if copies > LEAST {
-            price = price.less(copies, copy);
+            price = price.less(copies * bytes, copy);
         }
         let of = match own.axes.is_empty() {
             true => format!("{}, {size}", id.mechanism),
