@@ -4,7 +4,6 @@ use weighbridge_record::CaseId;
 use weighbridge_stats::nnls::robust;
 
 use crate::measured::Costs;
-use crate::names;
 use crate::subject::Subject;
 
 /// A relative residual beyond this counts less: the case has something that the model does not describe.
@@ -22,14 +21,14 @@ pub(crate) struct Columns {
 
 impl Columns {
     /// Those of the cases of a place.
-    pub(crate) fn of(place: &str, subjects: &[Subject]) -> Columns {
+    pub(crate) fn of(place: &str, subjects: &[Subject], costs: &Costs) -> Columns {
         let here = || subjects.iter().filter(|subject| subject.place == place);
         let mut columns: Vec<(Vec<&'static str>, Vec<f64>)> = Vec::new();
         for name in here().flat_map(|subject| subject.fitted.iter().map(|fitted| fitted.name)) {
             if columns.iter().any(|(names, _)| names.contains(&name)) {
                 continue;
             }
-            let counts: Vec<f64> = here().map(|subject| count(subject, name)).collect();
+            let counts: Vec<f64> = here().map(|subject| count(subject, name, costs)).collect();
             if counts.iter().all(|count| *count == 0.0) {
                 continue;
             }
@@ -43,16 +42,12 @@ impl Columns {
 
     /// What the columns are called.
     pub(crate) fn names(&self) -> Vec<String> {
-        let name = |names: &Vec<&'static str>| match names[..] {
-            [names::BLOCK, names::WAKE] => names::BLOCK_AND_WAKE.to_owned(),
-            _ => names.join(" and "),
-        };
-        self.columns.iter().map(name).collect()
+        self.columns.iter().map(|names| names.join(" and ")).collect()
     }
 
     /// The counts of a case; of columns that are one the first.
-    pub(crate) fn counts(&self, subject: &Subject) -> Vec<f64> {
-        self.columns.iter().map(|names| count(subject, names[0])).collect()
+    pub(crate) fn counts(&self, subject: &Subject, costs: &Costs) -> Vec<f64> {
+        self.columns.iter().map(|names| count(subject, names[0], costs)).collect()
     }
 
     /// The cases from which the prices are fitted, those of a mechanism left out.
@@ -60,11 +55,12 @@ impl Columns {
         &'a self,
         subjects: &'a [Subject],
         left_out: Option<&'a CaseId>,
+        costs: &'a Costs,
     ) -> impl Iterator<Item = &'a Subject> + 'a {
         let is_other = move |subject: &&Subject| {
             left_out.is_none_or(|left_out| left_out.mechanism != subject.id().mechanism)
         };
-        let counts = |subject: &&Subject| self.counts(subject).iter().any(|count| *count > 0.0);
+        let counts = |subject: &&Subject| self.counts(subject, costs).iter().any(|count| *count > 0.0);
         subjects.iter().filter(|subject| subject.place == self.place).filter(is_other).filter(counts)
     }
 
@@ -77,12 +73,13 @@ impl Columns {
     ) -> Vec<Option<f64>> {
         let mut rows = Vec::new();
         let mut right = Vec::new();
-        for subject in self.cases(subjects, left_out) {
+        for subject in self.cases(subjects, left_out, costs) {
             let (Some(cost), Some(direct)) = (costs.get(subject.id()), subject.direct_ns(costs)) else {
                 continue;
             };
             // In microseconds, so that all numbers are near 1.
-            rows.push(self.counts(subject).iter().map(|count| 1000.0 * count / cost).collect::<Vec<f64>>());
+            let counts = self.counts(subject, costs);
+            rows.push(counts.iter().map(|count| 1000.0 * count / cost).collect::<Vec<f64>>());
             right.push((cost - direct) / cost);
         }
         let has = |column: usize| rows.iter().any(|row| row[column] > 0.0);
@@ -95,8 +92,9 @@ impl Columns {
     }
 }
 
-fn count(subject: &Subject, name: &str) -> f64 {
-    subject.fitted.iter().filter(|fitted| fitted.name == name).map(|fitted| fitted.count).sum()
+fn count(subject: &Subject, name: &str, costs: &Costs) -> f64 {
+    let of = subject.fitted.iter().filter(|fitted| fitted.name == name);
+    of.map(|fitted| fitted.count(subject, costs)).sum()
 }
 
 fn cosine(one: &[f64], other: &[f64]) -> f64 {

@@ -18,7 +18,7 @@ mod what_if;
 pub use difference::{Side, difference, place_of};
 pub use measured::{Costs, Group, Measured};
 pub use solve::{MOST_UNEXPLAINED, Solution, explain};
-pub use subject::{Direct, Fitted, Formula, Subject};
+pub use subject::{Count, Direct, Fitted, Formula, Subject};
 pub use what_if::{Asked, Change, part_named};
 
 /// Names of the parts that counts of both sides of a comparison are known of.
@@ -29,18 +29,19 @@ pub mod names {
     pub const COPIES: &str = "copies";
     /// What the mechanism does besides when one role has both ends.
     pub const OWN_WORK: &str = "own work";
-    /// Calls that a role makes only because it waits or is waited for.
+    /// Calls that a role makes only because it waits or is waited for, those of futex left out.
     pub const FURTHER_CALLS: &str = "calls to wait and wake";
+    /// Calls of futex that a role makes only because it waits or is waited for.
+    pub const FUTEX_CALLS: &str = "futex calls";
     /// From one task to another.
     pub const SWITCHES: &str = "switches";
-    /// To go to sleep.
-    pub const BLOCK: &str = "block";
-    /// To wake a task that sleeps.
-    pub const WAKE: &str = "wake";
-    /// Both, where no case tells them apart.
+    /// To go to sleep and to be woken, which always occur together.
     pub const BLOCK_AND_WAKE: &str = "block and wake";
     /// First touches of a page.
     pub const PAGE_FAULTS: &str = "page faults";
+    /// That work is slower where two processes do it in turn than where one does all of it: each finds caches and branch predictors as the
+    /// other left them.
+    pub const COLD_CACHES: &str = "cold caches";
     /// From one CPU to the other.
     pub const CACHE_LINES: &str = "cache lines";
     /// Bytes of the payload that one CPU wrote and another reads.
@@ -49,13 +50,15 @@ pub mod names {
     pub const HALTS: &str = "halts";
 
     /// All that an explanation can have.
-    pub const ALL: [&str; 10] = [
+    pub const ALL: [&str; 12] = [
         SYSTEM_CALLS,
         COPIES,
         OWN_WORK,
         FURTHER_CALLS,
+        FUTEX_CALLS,
         SWITCHES,
         BLOCK_AND_WAKE,
+        COLD_CACHES,
         PAGE_FAULTS,
         CACHE_LINES,
         BYTES_BETWEEN_CPUS,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weighbridge_record::CaseId;
+use weighbridge_stats::order::median;
 use weighbridge_stats::resample::Resampler;
 use weighbridge_stats::signed_rank::hodges_lehmann;
 
@@ -22,34 +23,44 @@ pub struct Group {
 pub struct Measured {
     /// Cases by the sets in which they were measured; no case is in two of them.
     pub groups: Vec<Group>,
-    /// What each hub cost over the whole session, in nanoseconds.
-    pub hub_ns: BTreeMap<CaseId, f64>,
+    /// What each hub cost in each of its sets, of all groups that took turns with it, in nanoseconds.
+    pub hub_sets_ns: BTreeMap<CaseId, Vec<f64>>,
 }
 
 /// Nanoseconds of an operation of each case.
 pub type Costs = BTreeMap<CaseId, f64>;
 
 impl Measured {
-    /// The costs: of each case the Hodges–Lehmann estimate of its ratio to the hub, times the hub's cost. Cases without a set have none.
+    /// The costs: of each case the Hodges–Lehmann estimate of its ratio to the hub, times the median of the hub's sets. Cases without a
+    /// set have none.
     ///
     /// # Panics
-    /// If a set has not a ratio for each case, or a hub has no cost.
+    /// If a set has not a ratio for each case, or a hub has no set.
     pub fn costs(&self) -> Costs {
-        self.costs_of(|sets| sets.iter().collect())
+        let hub_ns = self.hub_sets_ns.iter().map(|(hub, sets)| (hub, median(sets))).collect();
+        self.costs_of(&hub_ns, |sets| sets.iter().collect())
     }
 
-    /// The costs that other sets of the same kind would have given.
+    /// The costs that other sets of the same kind would have given. The sets of the hubs are drawn too: a case and its parts may have taken turns
+    /// with different hubs, whose ratio is then as uncertain as both.
     ///
     /// # Panics
     /// As [`costs`](Measured::costs).
     pub fn drawn(&self, random: &mut Resampler) -> Costs {
-        self.costs_of(|sets| random.drawn(sets))
+        let mut drawn_ns =
+            |sets: &[f64]| median(&random.drawn(sets).into_iter().copied().collect::<Vec<_>>());
+        let hub_ns = self.hub_sets_ns.iter().map(|(hub, sets)| (hub, drawn_ns(sets))).collect();
+        self.costs_of(&hub_ns, |sets| random.drawn(sets))
     }
 
-    fn costs_of<'a>(&'a self, mut sets: impl FnMut(&'a [Vec<f64>]) -> Vec<&'a Vec<f64>>) -> Costs {
+    fn costs_of<'a>(
+        &'a self,
+        hub_ns: &BTreeMap<&CaseId, f64>,
+        mut sets: impl FnMut(&'a [Vec<f64>]) -> Vec<&'a Vec<f64>>,
+    ) -> Costs {
         let mut costs = Costs::new();
         for group in self.groups.iter().filter(|group| !group.sets.is_empty()) {
-            let hub_ns = group.hub.as_ref().map_or(1.0, |hub| self.hub_ns[hub]);
+            let hub_ns = group.hub.as_ref().map_or(1.0, |hub| hub_ns[hub]);
             let sets = sets(&group.sets);
             for (index, case) in group.cases.iter().enumerate() {
                 let logs: Vec<f64> = sets.iter().map(|set| set[index]).collect();

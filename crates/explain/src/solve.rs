@@ -7,6 +7,7 @@ use weighbridge_stats::resample::{self, Resampler};
 
 use crate::columns::Columns;
 use crate::measured::{Costs, Measured};
+use crate::names;
 use crate::subject::{Direct, Subject, total_ns};
 use crate::what_if::{Asked, Change, part_named};
 
@@ -22,23 +23,18 @@ pub struct Solution {
     pub prices: Vec<Price>,
     /// One for each case that was asked for and measured.
     pub explanations: Vec<Explanation>,
+    /// What-if questions about a part that none of these cases has, a sentence each.
+    pub unanswered: Vec<String>,
 }
 
-/// Explains the cases that are asked for. `changes` are what-if questions, which are answered for each of them.
-///
-/// # Errors
-/// A sentence, where a question names a part that a case does not have.
+/// Explains the cases that are asked for. `changes` are what-if questions, which are answered for each case that can answer them; the others have
+/// a remark.
 ///
 /// # Panics
-/// If a set has not a ratio for each of its cases.
-pub fn explain(
-    measured: &Measured,
-    subjects: &[Subject],
-    changes: &[Change],
-    seed: u64,
-) -> Result<Solution, String> {
+/// If a set has not a ratio for each of its cases, or a hub has no set.
+pub fn explain(measured: &Measured, subjects: &[Subject], changes: &[Change], seed: u64) -> Solution {
     let costs = measured.costs();
-    let model = Model::new(subjects, changes, &costs)?;
+    let model = Model::new(subjects, changes, &costs);
     let mut random = Resampler::new(seed);
     let no_scatter: Vec<Vec<f64>> = changes.iter().map(|change| vec![0.0; change.prices.len()]).collect();
     let found = model.evaluate(&costs, &no_scatter).expect("the model was made for these costs");
@@ -62,7 +58,7 @@ pub fn explain(
         .enumerate()
         .map(|(index, asked)| model.explanation(index, asked, &found, measured, &interval))
         .collect();
-    Ok(Solution { prices: model.prices(&found, &interval), explanations })
+    Solution { prices: model.prices(&found, &interval), explanations, unanswered: model.unanswered() }
 }
 
 type IntervalOf<'a> = &'a dyn Fn(&dyn Fn(&Numbers) -> f64) -> Option<[f64; 2]>;
@@ -70,6 +66,7 @@ type IntervalOf<'a> = &'a dyn Fn(&dyn Fn(&Numbers) -> f64) -> Option<[f64; 2]>;
 /// Everything about the subjects that does not depend on chance.
 struct Model<'a> {
     subjects: &'a [Subject],
+    costs: &'a Costs,
     changes: &'a [Change],
     columns: Vec<Columns>,
     asked: Vec<Named<'a>>,
@@ -97,16 +94,18 @@ struct Numbers {
 #[derive(Default)]
 struct Parts {
     ns: f64,
-    /// Price and nanoseconds of each part, those that are measured first.
-    parts: Vec<(f64, f64)>,
+    /// Of each part, those that are measured first.
+    counts: Vec<f64>,
+    /// Price and nanoseconds of each part, those that are measured first. A price that could not be fitted is none, and its part 0.
+    parts: Vec<(Option<f64>, f64)>,
     unexplained_ns: f64,
     changed_ns: Vec<f64>,
 }
 
 impl<'a> Model<'a> {
-    fn new(subjects: &'a [Subject], changes: &'a [Change], costs: &Costs) -> Result<Model<'a>, String> {
+    fn new(subjects: &'a [Subject], changes: &'a [Change], costs: &'a Costs) -> Model<'a> {
         let places: BTreeSet<&str> = subjects.iter().map(|subject| subject.place.as_str()).collect();
-        let columns: Vec<Columns> = places.iter().map(|place| Columns::of(place, subjects)).collect();
+        let columns: Vec<Columns> = places.iter().map(|place| Columns::of(place, subjects, costs)).collect();
         let is_measured =
             |subject: &&Subject| costs.contains_key(subject.id()) && subject.direct_ns(costs).is_some();
         let asked: Vec<Named<'_>> = subjects
@@ -137,15 +136,18 @@ impl<'a> Model<'a> {
             let known = all.iter().enumerate().filter(|(_, price)| price.is_some());
             prices.extend(known.map(|(column, _)| Priced::Fitted { columns: index, column }));
         }
-        let model = Model { subjects, changes, columns, asked, prices };
-        for change in changes {
-            if let Asked::Count { part, .. } = &change.asked {
-                for asked in &model.asked {
-                    model.part_of(asked, part).map_err(|why| format!("{}: {why}", asked.subject.id()))?;
-                }
-            }
-        }
-        Ok(model)
+        Model { subjects, costs, changes, columns, asked, prices }
+    }
+
+    /// Why no case has the part that a question is about, for each such question.
+    fn unanswered(&self) -> Vec<String> {
+        let why = |change: &Change| {
+            let Asked::Count { part, .. } = &change.asked else { return None };
+            let mut refused = self.asked.iter().map(|asked| self.part_of(asked, part).err());
+            let first = refused.next()??;
+            refused.all(|why| why.is_some()).then(|| format!("{} has no answer: {first}", change.text))
+        };
+        self.changes.iter().filter_map(why).collect()
     }
 
     fn names(&self, asked: &Named<'_>) -> Vec<String> {
@@ -175,21 +177,23 @@ impl<'a> Model<'a> {
         let Named { subject, columns } = asked;
         let columns = &self.columns[*columns];
         let ns = *costs.get(subject.id())?;
-        let mut parts: Vec<(f64, f64)> = Vec::new();
+        let mut parts: Vec<(Option<f64>, f64)> = Vec::new();
         for part in &subject.direct {
             let price = part.price.ns(costs)?;
-            parts.push((price, part.count * price));
+            parts.push((Some(price), part.count * price));
         }
         let fitted = columns.prices(self.subjects, Some(subject.id()), costs);
-        for (price, count) in fitted.into_iter().zip(columns.counts(subject)) {
-            let price = price.unwrap_or(0.0);
-            parts.push((price, count * price));
+        let counts: Vec<f64> =
+            subject.direct.iter().map(|part| part.count).chain(columns.counts(subject, costs)).collect();
+        for (price, count) in fitted.into_iter().zip(&counts[subject.direct.len()..]) {
+            parts.push((price, price.map_or(0.0, |price| count * price)));
         }
         let unexplained_ns = ns - parts.iter().map(|(_, ns)| ns).sum::<f64>();
         let names = self.names(asked);
         let changed = |(change, scatter): (&Change, &Vec<f64>)| match &change.asked {
             Asked::Count { part, by } => {
-                self.part_of(asked, part).map_or(f64::NAN, |index| ns + by * parts[index].0)
+                let price = self.part_of(asked, part).ok().and_then(|index| parts[index].0);
+                price.map_or(f64::NAN, |price| ns + by * price)
             }
             Asked::Payload(bytes) => {
                 let other = subject.at_payload.get(bytes).and_then(|other| total_ns(other, costs));
@@ -197,22 +201,19 @@ impl<'a> Model<'a> {
                 other.zip(now).map_or(f64::NAN, |(other, now)| ns + other - now)
             }
             Asked::Prices(_) => {
-                let count = |index: usize| match subject.direct.get(index) {
-                    Some(part) => part.count,
-                    None => columns.counts(subject)[index - subject.direct.len()],
-                };
                 let mut changed = ns;
                 for (index, name) in names.iter().enumerate() {
                     let of = subject.direct.get(index).and_then(|part| part.of.as_ref());
-                    if let Some(price) = foreign(change, scatter, name, of, &subject.place) {
-                        changed += count(index) * (price - parts[index].0);
+                    let price = foreign(change, scatter, name, of, &subject.place);
+                    if let Some((price, own)) = price.zip(parts[index].0) {
+                        changed += counts[index] * (price - own);
                     }
                 }
                 changed
             }
         };
         let changed_ns = self.changes.iter().zip(scatter).map(changed).collect();
-        Some(Parts { ns, parts, unexplained_ns, changed_ns })
+        Some(Parts { ns, counts, parts, unexplained_ns, changed_ns })
     }
 
     fn explanation(
@@ -230,38 +231,36 @@ impl<'a> Model<'a> {
         let here = &found.asked[index];
         let share = |parts: &Parts| parts.unexplained_ns / parts.ns;
         let share_ci95 = ends(&share);
-        let fitted = columns.prices(self.subjects, Some(subject.id()), &measured.costs());
         let mut remarks = subject.remarks.clone();
-        let counts: Vec<f64> =
-            subject.direct.iter().map(|part| part.count).chain(columns.counts(subject)).collect();
         let mut parts = Vec::new();
-        for (at, (name, count)) in self.names(asked).into_iter().zip(counts).enumerate() {
+        for (at, (name, count)) in self.names(asked).into_iter().zip(here.counts.iter().copied()).enumerate()
+        {
             let is_fitted = at >= subject.direct.len();
-            if is_fitted && fitted[at - subject.direct.len()].is_none() {
+            let (Some(price_ns), ns) = here.parts[at] else {
                 if count > 0.0 {
                     remarks.push(format!(
                         "no other mechanism was measured from which the price of {name} could be fitted; it is in the unexplained part"
                     ));
                 }
                 continue;
-            }
+            };
             if count == 0.0 {
                 continue;
             }
-            let (price_ns, ns) = here.parts[at];
             let ci95 = ends(&|parts| parts.parts[at].1);
             parts.push(ExplainedPart { name, count, price_ns, is_fitted, ns, ci95 });
         }
         let fitted_from: Vec<CaseId> = match parts.iter().any(|part| part.is_fitted) {
-            true => {
-                columns.cases(self.subjects, Some(subject.id())).map(|other| other.id().clone()).collect()
-            }
+            true => columns
+                .cases(self.subjects, Some(subject.id()), self.costs)
+                .map(|other| other.id().clone())
+                .collect(),
             false => Vec::new(),
         };
         let unanswered = (0..self.changes.len()).filter(|change| !here.changed_ns[*change].is_finite());
         remarks.extend(unanswered.map(|change| {
-            let text = &self.changes[change].text;
-            format!("{text} has no answer: what the mechanism does itself could not be measured there")
+            let Change { text, asked: question, .. } = &self.changes[change];
+            format!("{text} has no answer: {}", self.no_answer(asked, question))
         }));
         let what_if = (0..self.changes.len())
             .filter(|change| here.changed_ns[*change].is_finite())
@@ -271,7 +270,7 @@ impl<'a> Model<'a> {
                 ci95: ends(&|parts| parts.changed_ns[change]),
                 factor: here.changed_ns[change] / here.ns,
                 factor_ci95: ends(&|parts| parts.changed_ns[change] / parts.ns),
-                remarks: self.left_out(asked, &self.changes[change]),
+                remarks: self.left_out(asked, here, &self.changes[change]),
             })
             .collect();
         Explanation {
@@ -284,6 +283,7 @@ impl<'a> Model<'a> {
             unexplained_ns_ci95: ends(&|parts| parts.unexplained_ns),
             unexplained_share: share(here),
             unexplained_share_ci95: share_ci95,
+            parts_over_cost: Some(1.0 - share(here)),
             verdict: verdict(share_ci95).into(),
             fitted_from,
             what_if,
@@ -294,19 +294,46 @@ impl<'a> Model<'a> {
         }
     }
 
+    /// Why a question has no answer.
+    fn no_answer(&self, asked: &Named<'_>, question: &Asked) -> String {
+        match question {
+            Asked::Count { part, .. } => match self.part_of(asked, part) {
+                Ok(_) => "its price could not be fitted, because no other mechanism was measured that has it"
+                    .into(),
+                Err(why) => why,
+            },
+            Asked::Payload(bytes) => format!(
+                "what {} does itself with {bytes} bytes, or with {}, could not be measured",
+                asked.subject.id().mechanism,
+                asked.subject.id().payload_bytes
+            ),
+            Asked::Prices(_) => "a price is no number".into(),
+        }
+    }
+
     /// What a change does not touch although it may.
-    fn left_out(&self, asked: &Named<'_>, change: &Change) -> Vec<String> {
+    fn left_out(&self, asked: &Named<'_>, here: &Parts, change: &Change) -> Vec<String> {
         let no_scatter = vec![0.0; change.prices.len()];
         match &change.asked {
             Asked::Count { .. } => Vec::new(),
             Asked::Payload(_) => {
-                vec!["switches, wakes and the unexplained part are those of the present payload".into()]
+                let changes = [names::SYSTEM_CALLS, names::COPIES, names::OWN_WORK];
+                let mut kept: Vec<String> =
+                    self.names(asked).into_iter().filter(|name| !changes.contains(&name.as_str())).collect();
+                if asked.subject.id().placement != "same-cpu" {
+                    kept.push(names::BYTES_BETWEEN_CPUS.into());
+                }
+                kept.push("the unexplained part".into());
+                let mut seen = BTreeSet::new();
+                kept.retain(|name| seen.insert(name.clone()));
+                vec![format!("as with the present payload: {}", kept.join(", "))]
             }
             Asked::Prices(_) => {
                 let subject = asked.subject;
                 let is_foreign = |(index, name): &(usize, String)| {
                     let of = subject.direct.get(*index).and_then(|part| part.of.as_ref());
-                    foreign(change, &no_scatter, name, of, &subject.place).is_some()
+                    let is_priced = here.parts[*index].0.is_some();
+                    is_priced && foreign(change, &no_scatter, name, of, &subject.place).is_some()
                 };
                 let kept: Vec<String> = self
                     .names(asked)
@@ -346,7 +373,7 @@ impl<'a> Model<'a> {
                         ns,
                         ci95,
                         fitted_from: columns
-                            .cases(self.subjects, None)
+                            .cases(self.subjects, None, self.costs)
                             .map(|case| case.id().clone())
                             .collect(),
                     }

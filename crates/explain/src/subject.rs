@@ -16,6 +16,11 @@ impl Formula {
         Formula(vec![(1.0, case)])
     }
 
+    /// So many times the cost of one case.
+    pub fn times(times: f64, case: CaseId) -> Formula {
+        Formula(vec![(times, case)])
+    }
+
     /// Less so many times the cost of another case.
     #[must_use]
     pub fn less(mut self, times: f64, case: CaseId) -> Formula {
@@ -50,7 +55,16 @@ pub struct Fitted {
     /// What it is.
     pub name: &'static str,
     /// How many per operation.
-    pub count: f64,
+    pub count: Count,
+}
+
+/// How many there are of something whose price is fitted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Count {
+    /// So many per operation.
+    Times(f64),
+    /// One for each nanosecond of these parts, whose prices are measured.
+    NsOf(&'static [&'static str]),
 }
 
 /// A case to be explained, or one from which prices are fitted.
@@ -90,6 +104,19 @@ impl Subject {
     /// Nanoseconds of all parts with measured prices; `None` where a price was not measured.
     pub(crate) fn direct_ns(&self, costs: &Costs) -> Option<f64> {
         total_ns(&self.direct, costs)
+    }
+}
+
+impl Fitted {
+    /// How many, where these are the costs; none of a part whose price was not measured.
+    pub(crate) fn count(&self, subject: &Subject, costs: &Costs) -> f64 {
+        match &self.count {
+            Count::Times(times) => *times,
+            Count::NsOf(names) => {
+                let of = subject.direct.iter().filter(|part| names.contains(&part.name));
+                of.filter_map(|part| Some(part.count * part.price.ns(costs)?)).sum::<f64>().max(0.0)
+            }
+        }
     }
 }
 

@@ -64,6 +64,9 @@ pub struct Explanation {
     /// Interval of `unexplained_share`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unexplained_share_ci95: Option<[f64; 2]>,
+    /// All parts over the cost; absent in records that were written before the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts_over_cost: Option<f64>,
     /// `explained`, `not explained` or `not settled`.
     pub verdict: String,
     /// The cases from whose costs prices were fitted, never this one.
@@ -181,6 +184,7 @@ pub(crate) mod tests {
             unexplained_ns_ci95: Some([1.0, 1.0]),
             unexplained_share: 0.3,
             unexplained_share_ci95: Some([0.3, 0.3]),
+            parts_over_cost: Some(0.7),
             verdict: "not explained".into(),
             fitted_from: vec![case.clone()],
             what_if: vec![what_if],

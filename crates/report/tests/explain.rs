@@ -31,6 +31,7 @@ fn explained(mechanism: &str, unexplained_ns: f64) -> Explanation {
         unexplained_ns_ci95: Some([unexplained_ns - 40.0, unexplained_ns + 40.0]),
         unexplained_share: share,
         unexplained_share_ci95: Some([share - 0.01, share + 0.01]),
+        parts_over_cost: Some(1.0 - share),
         verdict: if share.abs() > 0.16 { "not explained" } else { "explained" }.into(),
         fitted_from: vec![CaseId::new("roundtrip", "fifo", 1, "same-cpu")],
         what_if: vec![WhatIf {
@@ -106,6 +107,36 @@ fn many_cases_have_the_share_of_those_that_are_close() {
     let shown = markdown(&report(all));
     // 0, 4.8, 9.1, 13.0 and 16.7 %.
     assert!(shown.contains("3 of 5 cases have an unexplained share within ± 10 %"), "{shown}");
+}
+
+/// A case on two CPUs can have each of the parts; a bar with two of one mark could not be read.
+#[test]
+fn each_part_of_a_bar_has_a_mark_of_its_own() {
+    let mut of = explained("pipe", 1000.0);
+    let part = of.parts[0].clone();
+    of.parts = (0..12).map(|index| ExplainedPart { name: format!("part {index}"), ..part.clone() }).collect();
+    of.ns = 12.0 * part.ns + of.unexplained_ns;
+    let shown = text(&report(vec![of]), Style::default());
+    let legend = shown.split_once("Bars: ").expect("a legend").1.split_once("unexplained").unwrap().0;
+    let legend = legend.split_whitespace().collect::<Vec<_>>().join(" ");
+    let marks: std::collections::BTreeSet<&str> =
+        legend.split(" · ").map(|item| item.trim().split(' ').next().unwrap()).collect();
+    assert_eq!(marks.len(), 13, "{legend}");
+}
+
+#[test]
+fn what_an_answer_leaves_out_is_said_once() {
+    let twice = |mechanism: &str| {
+        let mut of = explained(mechanism, 100.0);
+        let mut other = of.what_if[0].clone();
+        other.change = "switches-2".into();
+        of.what_if.push(other);
+        of
+    };
+    let shown = markdown(&report(vec![twice("pipe"), twice("fifo")]));
+    for said in ["switches-1: something is left out", "switches-2: something is left out"] {
+        assert_eq!(shown.matches(said).count(), 1, "{shown}");
+    }
 }
 
 #[test]

@@ -86,14 +86,22 @@ impl Work {
         };
         let (observed, watched) = (all_for(Question::Kernel), all_for(Question::Timeline));
         timeline::check(&args.timeline, &watched)?;
-        match (costs.is_empty() && observed.is_empty() && watched.is_empty(), skipped.first()) {
-            (true, Some(first)) => Err(Failure::new(match skipped.len() {
-                1 => first.why.clone(),
-                count => format!("none of the {count} selected cases can be explained; {}", first.why),
-            })),
-            (true, None) => Err(Failure::new("no case is selected that can be explained")),
-            (false, _) => Ok(Work { costs, observed, watched, skipped }),
+        args.observation.check()?;
+        if costs.is_empty() && observed.is_empty() && watched.is_empty() {
+            return Err(Failure::new(match &skipped[..] {
+                [] => "no case is selected that can be explained".into(),
+                [only] => only.why.clone(),
+                [first, ..] => {
+                    format!("none of the {} selected cases can be explained; {}", skipped.len(), first.why)
+                }
+            }));
         }
+        args.check(cases.len(), |question| match question {
+            Question::Cost => !costs.is_empty(),
+            Question::Kernel => !observed.is_empty(),
+            Question::Timeline => watched.iter().any(timeline::can_be_watched),
+        })?;
+        Ok(Work { costs, observed, watched, skipped })
     }
 }
 
@@ -215,6 +223,12 @@ fn answer(
     if let Some(why) = unanswered {
         return Err(Failure::new(why));
     }
+    if args.observation.a.is_some() && report.differences.is_empty() && ended == Ended::Complete {
+        return Err(Failure::new(format!(
+            "the two cases are not compared, because one of them could not be observed; `{}` has the reason",
+            record.display()
+        )));
+    }
     match ended {
         Ended::Interrupted => {
             output::say("interrupted: the record is valid, and holds what was measured until then");
@@ -228,17 +242,12 @@ fn answer(
 }
 
 fn settings(typed: &Explain, costs: usize) -> BTreeMap<String, String> {
-    let Explain { selection, how: ExplainArgs { cost, .. } } = typed;
-    let what_if: Vec<&str> = cost.what_if.iter().map(|asked| asked.text.as_str()).collect();
-    let settings = [
-        ("explain", selection.suite.clone().unwrap_or_default()),
-        ("cases", selection.globs.join(",")),
-        ("what-if", what_if.join(",")),
-        ("sets", cost.sets.to_string()),
-        ("budget", format!("{}s", cost.budget(costs).as_secs_f64())),
-    ];
+    let Explain { selection, how } = typed;
+    let settings =
+        [("explain", selection.suite.clone().unwrap_or_default()), ("cases", selection.globs.join(","))];
     let is_set = |(_, value): &(&str, String)| !value.is_empty();
-    settings.into_iter().filter(is_set).map(|(name, value)| (name.to_owned(), value)).collect()
+    let all = settings.into_iter().chain(how.settings(costs));
+    all.filter(is_set).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn rendered(report: &Report, format: ExplainFormat) -> String {

@@ -26,9 +26,9 @@ pub struct CostArgs {
     /// Answer by the same prices what a case would cost otherwise: PART±N, payload=BYTES or prices=RECORD; may be given several times
     #[arg(long, value_name = "QUESTION", value_parser = what_if, help_heading = "What is explained", allow_hyphen_values = true)]
     pub what_if: Vec<WhatIf>,
-    /// Sets of each case at most, 6 to 60; fewer than 5 measured give no intervals
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(6..=60), help_heading = "Precision and time")]
-    pub sets: u16,
+    /// Sets of each case at most, 6 to 60; fewer than 5 measured give no intervals [default: 12]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=60), help_heading = "Precision and time")]
+    pub sets: Option<u16>,
     /// Time for all sets together, as in 30s or 2m [default: 18s, or 5s for each case where that is more]
     #[arg(long, value_name = "TIME", value_parser = values::duration, help_heading = "Precision and time")]
     pub budget: Option<Duration>,
@@ -38,6 +38,11 @@ pub struct CostArgs {
 }
 
 impl CostArgs {
+    /// Sets of each case at most.
+    pub fn sets(&self) -> u16 {
+        self.sets.unwrap_or(12)
+    }
+
     /// Time for the sets of so many cases.
     pub fn budget(&self, cases: usize) -> Duration {
         self.budget.unwrap_or(LEAST_BUDGET.max(BUDGET_OF_CASE * cases as u32))
@@ -73,7 +78,7 @@ pub fn explicable(cases: &[Prepared], host: &Host) -> (Vec<Prepared>, Vec<Skippe
     (fit, skipped)
 }
 
-/// Measures and explains the cases. Tells every line to `sink`. Second, why a what-if question has no answer.
+/// Measures and explains the cases. Tells every line to `sink`. Second, why no case answers a what-if question.
 ///
 /// # Errors
 /// Those of `sink`; the signals that end the program cannot be read.
@@ -92,18 +97,15 @@ pub fn explain(
     });
     let request = Request {
         payloads: payloads.collect(),
-        sets: args.sets.into(),
+        sets: args.sets().into(),
         budget: args.budget(cases.len()),
         count_calls: !args.no_system_calls,
         seed,
         cases,
     };
     let found = explain::run(&request, coordinator, interrupt, sink)?;
-    let solution = match explained(&found.measured, &found.subjects, changes, seed) {
-        Ok(solution) => solution,
-        Err(why) => return Ok((found.ended, Some(why))),
-    };
+    let solution = explained(&found.measured, &found.subjects, changes, seed);
     let explanations = solution.explanations.into_iter().map(|of| Line::Explanation(Box::new(of)));
     solution.prices.into_iter().map(Line::Price).chain(explanations).try_for_each(|line| sink.line(line))?;
-    Ok((found.ended, None))
+    Ok((found.ended, (!solution.unanswered.is_empty()).then(|| solution.unanswered.join("; "))))
 }

@@ -7,7 +7,9 @@ pub mod timeline;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use weighbridge_record::CaseId;
 
+use crate::Failure;
 use crate::values::{self, ExplainFormat, Page};
 
 /// What stands below the options.
@@ -99,5 +101,61 @@ impl ExplainArgs {
             Question::Kernel => cases <= FEW,
             Question::Timeline => false,
         }
+    }
+
+    /// Refuses options of a question that is not answered. `is_answered` says whether there are cases left for it, of so many that were selected.
+    ///
+    /// # Errors
+    /// The first such option, with the question that is missing.
+    pub fn check(&self, cases: usize, is_answered: impl Fn(Question) -> bool) -> Result<(), Failure> {
+        let Self { cost, observation, timeline, .. } = self;
+        let options = [
+            ("--what-if", !cost.what_if.is_empty(), Question::Cost),
+            ("--sets", cost.sets.is_some(), Question::Cost),
+            ("--budget", cost.budget.is_some(), Question::Cost),
+            ("--no-system-calls", cost.no_system_calls, Question::Cost),
+            ("--a with --b", observation.a.is_some(), Question::Kernel),
+            ("--rounds", observation.rounds.is_some(), Question::Kernel),
+            ("--folded", observation.folded.is_some(), Question::Kernel),
+            ("--trace-out", timeline.trace_out.is_some(), Question::Timeline),
+        ];
+        let refused =
+            options.into_iter().find(|(_, is_given, question)| *is_given && !is_answered(*question));
+        let Some((option, _, question)) = refused else { return Ok(()) };
+        let name = question.to_possible_value().expect("no question is hidden").get_name().to_owned();
+        Err(Failure::new(match self.answers(question, cases) {
+            true => format!(
+                "{option} has no effect: none of the selected cases has an answer to the question `{name}`"
+            ),
+            false => format!(
+                "{option} has no effect, because the question `{name}` is not answered{}; name it with --only, as in `--only {name}`",
+                if self.only.is_empty() {
+                    format!(" of {cases} cases unless it is named")
+                } else {
+                    String::new()
+                }
+            ),
+        }))
+    }
+
+    /// What was typed and decides what is measured, for the header of a record.
+    pub fn settings(&self, costs: usize) -> Vec<(&'static str, String)> {
+        let Self { cost, observation, timeline, .. } = self;
+        let what_if: Vec<&str> = cost.what_if.iter().map(|asked| asked.text.as_str()).collect();
+        let only: Vec<String> =
+            self.only.iter().map(|question| format!("{question:?}").to_lowercase()).collect();
+        let case = |case: &Option<CaseId>| case.as_ref().map_or(String::new(), CaseId::to_string);
+        let yes = |is_set: bool| if is_set { "yes".to_owned() } else { String::new() };
+        vec![
+            ("only", only.join(",")),
+            ("a", case(&observation.a)),
+            ("b", case(&observation.b)),
+            ("what-if", what_if.join(",")),
+            ("sets", cost.sets().to_string()),
+            ("budget", format!("{}s", cost.budget(costs).as_secs_f64())),
+            ("no-system-calls", yes(cost.no_system_calls)),
+            ("rounds", observation.rounds().to_string()),
+            ("timeline", yes(timeline.timeline)),
+        ]
     }
 }

@@ -34,15 +34,33 @@ pub struct ObserveArgs {
     /// The case that is compared with that of --a
     #[arg(long, value_name = "CASE", requires = "a")]
     pub b: Option<CaseId>,
-    /// Rounds of an unobserved run and one with each means; fewer than 6 give no interval of the cost of looking
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub rounds: u32,
+    /// Rounds of an unobserved run and one with each means; fewer than 6 give no interval of the cost of looking [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: Option<u32>,
     /// Write all stacks to this file, which must not exist yet, for tools that draw flame graphs
     #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
 }
 
 impl ObserveArgs {
+    /// Rounds of each case.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(8)
+    }
+
+    /// Makes sure of the file for the stacks before anything is measured.
+    ///
+    /// # Errors
+    /// It is there already.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.folded.as_deref().filter(|file| file.exists()) {
+            Some(file) => {
+                Err(Failure::new(format!("--folded: `{}` exists already; name another file", file.display())))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The two cases that are to be compared, if that is asked for.
     ///
     /// # Errors
@@ -120,7 +138,8 @@ fn text(probes: &[Probe]) -> String {
     out
 }
 
-/// Observes the cases one after the other, and compares them where two sides were asked for. Tells every line to `sink`.
+/// Observes the cases one after the other, and compares them where two sides were asked for. Tells every line to `sink`. The stacks of what was
+/// observed are written also where the user ends it.
 ///
 /// # Errors
 /// Those of `sink`; a file cannot be written; the signals that end the program cannot be read.
@@ -133,16 +152,20 @@ pub fn observe(
     sink: &mut dyn Sink,
 ) -> io::Result<Ended> {
     let probes = probes(coordinator.host(), program);
-    let settings = Settings { rounds: args.rounds, ..Settings::new(seed) };
+    let settings = Settings { rounds: args.rounds(), ..Settings::new(seed) };
     if !quiet {
         let takes = expected(&settings, &probes) * cases.len() as u32;
         output::say(&format!("the observation takes about {}", spoken(takes)));
     }
     let mut observer = Observer::new(settings, coordinator, interrupt, &probes);
     let mut all: Vec<Observed> = Vec::new();
+    let mut ended = Ended::Complete;
     for case in cases {
         match observer.observe(case)? {
-            Outcome::Interrupted => return Ok(Ended::Interrupted),
+            Outcome::Interrupted => {
+                ended = Ended::Interrupted;
+                break;
+            }
             Outcome::Failed(skipped) => sink.line(Line::Skipped(skipped))?,
             Outcome::Observed(observed) => {
                 sink.line(Line::Observation(Box::new(observed.observation.clone())))?;
@@ -157,13 +180,13 @@ pub fn observe(
         let sides = [a, b].map(|of| (&of.observation, of.profile.as_ref()));
         sink.line(Line::Difference(Box::new(difference(sides[0], sides[1]))))?;
     }
-    if let Some(path) = &args.folded {
+    if let Some(path) = args.folded.as_ref().filter(|_| !all.is_empty()) {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("the stacks are not in `{}`: {error}", path.display()))
         };
         File::create_new(path).and_then(|mut file| file.write_all(folded(&all).as_bytes())).map_err(named)?;
     }
-    Ok(Ended::Complete)
+    Ok(ended)
 }
 
 /// Lines of folded stacks; with the case first where there are several.

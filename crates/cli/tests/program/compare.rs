@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use weighbridge_record::Line;
+use weighbridge_record::{CaseVerdict, Line, Price, Writer};
 
 use crate::{PROGRAM, files, folder, store, valid_record, weighbridge};
 
@@ -97,6 +97,46 @@ fn a_ci_server_reads_a_regression_as_a_failed_test() {
     );
     let markdown = mock(folder.path(), "latency-ns=100000", &["--format", "markdown"]);
     assert!(markdown.stdout.contains("| equivalent within 2.0 % |"), "{}", markdown.stdout);
+}
+
+/// The verdict of a comparison that knows what a system call costs in a place.
+fn verdict_with_price(folder: &Path, place: &str, args: &[&str]) -> CaseVerdict {
+    let explained =
+        ["explain", "--only", "cost", MOCK, "--sets", "6", "--html", "none", "--quiet", "--out", "e.jsonl"];
+    assert!(weighbridge(folder).args(explained).output().unwrap().status.success());
+    let price = Price {
+        name: "system calls".into(),
+        of: None,
+        place: place.into(),
+        about: "a trivial one".into(),
+        ns: 100.0,
+        ci95: None,
+        fitted_from: Vec::new(),
+    };
+    let mut writer = Writer::create(&folder.join("prices.jsonl")).unwrap();
+    let lines = valid_record(folder.join("e.jsonl")).lines;
+    lines.into_iter().chain([Line::Price(price)]).for_each(|line| writer.write(&line).unwrap());
+    let compared = [args, &["--units", "8..8", "--prices", "prices.jsonl", "--out", "c.jsonl"], &QUIET];
+    let said = compare(folder, &compared.concat());
+    assert!(said.code < 2, "{}", said.stderr);
+    let verdict = |line| if let Line::Verdict(of) = line { Some(*of) } else { None };
+    valid_record(folder.join("c.jsonl")).lines.into_iter().find_map(verdict).expect("one case is compared")
+}
+
+/// A poll before each read is one call more.
+#[test]
+fn a_difference_has_the_prices_of_idle_busy_and_a_place_without_prices_is_said() {
+    let of_mock = ["--b", "latency-ns=1300", MOCK];
+    let remarks = |place| verdict_with_price(folder().path(), place, &of_mock).remarks;
+    assert!(remarks("two-cpus").iter().any(|remark| remark.contains("none of free, but those of two-cpus")));
+    assert_eq!(remarks("free"), Vec::<String>::new());
+    let of_pipe = ["--a", "wait=block", "--b", "wait=poll", "roundtrip/pipe/1/free"];
+    let found = verdict_with_price(folder().path(), "free/idle=busy", &of_pipe);
+    if found.a_system_calls.is_none() {
+        return println!("skipped: system calls cannot be counted here: {:?}", found.remarks);
+    }
+    let [part] = &found.made_of[..] else { panic!("{found:?}") };
+    assert!(part.name == "system calls" && part.b_count > part.a_count && part.ns > 50.0, "{part:?}");
 }
 
 /// How they compare is the machine's business; that the answer has its form and its exit code is ours.

@@ -23,7 +23,7 @@ fn part(of: &Explanation, name: &str) -> f64 {
 
 const WITH_500: &str = "roundtrip/mock/64/free/apart-ns=500";
 const PLAIN: &str = "roundtrip/mock/64/free";
-const DEAR: &str = "roundtrip/mock/64/free/latency-ns=1500";
+const SLOW: &str = "roundtrip/mock/64/free/latency-ns=1500";
 
 /// 500 ns that a message costs only between two roles are the remainder of their case and of no other; 500 ns that it costs always are
 /// work of the mechanism.
@@ -31,7 +31,7 @@ const DEAR: &str = "roundtrip/mock/64/free/latency-ns=1500";
 fn an_injected_cost_is_the_remainder_of_its_case_and_nowhere_else() {
     let folder = folder();
     let record = folder.path().join("e.jsonl");
-    let args = [WITH_500, PLAIN, DEAR, "--out", "e.jsonl", "--what-if", "own-work-0.5"];
+    let args = [WITH_500, PLAIN, SLOW, "--out", "e.jsonl", "--what-if", "own-work-0.5"];
     let (code, stdout, stderr) = explain(folder.path(), &args);
     assert_eq!(code, 0, "{stderr}");
     let all = explanations(&record);
@@ -40,7 +40,7 @@ fn an_injected_cost_is_the_remainder_of_its_case_and_nowhere_else() {
         let id = of.case.to_string();
         let (own_ns, left_ns) = match id.as_str() {
             WITH_500 => (1000.0, 500.0),
-            DEAR => (1500.0, 0.0),
+            SLOW => (1500.0, 0.0),
             _ => (1000.0, 0.0),
         };
         assert!((of.unexplained_ns - left_ns).abs() < 1e-6, "{id}: {} ns left", of.unexplained_ns);
@@ -97,10 +97,52 @@ fn what_cannot_be_explained_says_why_and_what_can() {
         assert_eq!(code, 2, "{args:?}: {stdout}{stderr}");
         assert!(stderr.contains(wanted), "{args:?}: {stderr}");
     }
+    let kept = explanations(&folder.path().join("x.jsonl"));
+    assert!(kept.len() == 1 && kept[0].remarks.iter().any(|remark| remark.contains("halts-1")), "{kept:?}");
     let compared = ["compare", "--b", "latency-ns=2000", PLAIN, "--prices", "missing.jsonl"];
     let output = weighbridge(folder.path()).args(compared).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("missing.jsonl"));
+}
+
+#[test]
+fn an_option_of_a_question_that_is_not_answered_is_refused_with_the_question() {
+    let folder = folder();
+    let many = ["roundtrip/pipe/1/free", "roundtrip/fifo/1/free", "roundtrip/unix-stream/1/free"];
+    std::fs::write(folder.path().join("stacks"), "mine").unwrap();
+    for (args, wanted) in [
+        (
+            &[&many[..], &["--folded", "s"]].concat()[..],
+            "--folded has no effect, because the question `kernel`",
+        ),
+        (&[&many[..], &["--rounds", "2"]].concat(), "of 3 cases unless it is named"),
+        (&[many[0], "--only", "cost", "--rounds", "2"], "--only kernel"),
+        (&[many[0], "--only", "kernel", "--what-if", "switches-1"], "--what-if has no effect"),
+        (&[many[0], "--only", "kernel", "--sets", "6"], "--only cost"),
+        (&[many[0], "--only", "kernel", "--budget", "9s"], "the question `cost`"),
+        (&["--only", "cost", "--a", many[0], "--b", many[1]], "--a with --b has no effect"),
+        (&["solo/getppid/0/same-cpu", "--what-if", "switches-1"], "none of the selected cases has an answer"),
+        (&[PLAIN, "--only", "timeline", "--timeline", "--trace-out", "t"], "--trace-out has no effect"),
+        (&[many[0], "--only", "kernel", "--folded", "stacks"], "`stacks` exists already"),
+    ] {
+        let output = weighbridge(folder.path()).arg("explain").args(args).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && stderr.contains(wanted), "{args:?}: {stderr}");
+    }
+    assert_eq!(crate::files(folder.path()), ["stacks"], "nothing was measured");
+}
+
+#[test]
+fn the_header_says_what_was_asked() {
+    let folder = folder();
+    let args = [PLAIN, "--sets", "6", "--no-system-calls", "--out", "e.jsonl", "--html", "none", "--quiet"];
+    let (code, _, stderr) = explain(folder.path(), &args);
+    assert_eq!(code, 0, "{stderr}");
+    let lines = valid_record(folder.path().join("e.jsonl")).lines;
+    let [Line::Header(header), ..] = &lines[..] else { panic!("{lines:?}") };
+    let setting = |name: &str| header.settings.get(name).map(String::as_str);
+    let found = ["only", "sets", "rounds", "no-system-calls", "timeline"].map(setting);
+    assert_eq!(found, [Some("cost"), Some("6"), Some("8"), Some("yes"), None]);
 }
 
 /// Real processes, without a claim about their speed: everything that is counted has its part, and the parts and the rest are the cost.
@@ -127,7 +169,7 @@ fn a_real_round_trip_has_all_its_parts() {
     assert!(has("own work") && has("switches") && has("block and wake"), "{of:?}");
     assert!(of.fitted_from.iter().all(|case| case.mechanism != "ring-futex"), "{of:?}");
     match &of.system_calls {
-        Some(_) => assert!(has("calls to wait and wake"), "{of:?}"),
+        Some(_) => assert!(has("futex calls"), "{of:?}"),
         None => assert!(of.remarks.iter().any(|remark| remark.contains("system calls were not counted"))),
     }
 }

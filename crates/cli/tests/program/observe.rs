@@ -1,8 +1,9 @@
 //! `weighbridge explain --only kernel`: what it prints and keeps, with whatever can be used to look here.
 
+use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_record::Line;
 
-use crate::{folder, valid_record, weighbridge};
+use crate::{folder, start, text, valid_record, wait_for, weighbridge};
 
 #[test]
 fn each_means_is_listed_with_what_came_of_trying_it() {
@@ -57,6 +58,21 @@ fn a_case_is_observed_and_kept_in_a_record_with_its_page_and_stacks() {
     let is_refused = observed.refused.iter().any(|refused| refused.means == "sampling");
     let has_failed = observed.looks.iter().any(|look| look.means == "sampling" && !look.failures.is_empty());
     assert!(has_profile || is_refused || has_failed, "there are samples, or the reason why there are none");
+}
+
+#[test]
+fn what_was_observed_until_the_user_ends_it_has_its_stacks() {
+    let folder = folder();
+    let cases = ["roundtrip/pipe/1/free", "roundtrip/fifo/1/free", "roundtrip/unix-stream/1/free"];
+    let args = ["explain", "--only", "kernel", "--rounds", "2", "--out", "r.jsonl", "--folded", "stacks"];
+    let mut child = start(folder.path(), &[&args[..], &cases].concat());
+    wait_for("the first observation", || {
+        assert_eq!(child.try_wait().unwrap(), None, "{}", text(folder.path().join("stderr")));
+        text(folder.path().join("r.jsonl")).contains("\"observation\"").then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{}", text(folder.path().join("stderr")));
+    assert!(folder.path().join("stacks").exists());
 }
 
 #[test]

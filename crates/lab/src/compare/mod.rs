@@ -311,7 +311,10 @@ impl<'a> Comparison<'a> {
         let judged: Vec<Judged> = attempted.map(|open| judged(open, &self.sides, &self.looks)).collect();
         let (verdicts, mut claims) = judge(&judged, self.settings.rules);
         for mut verdict in verdicts {
-            verdict.made_of = made_of(&verdict, &self.settings.prices);
+            match made_of(&verdict, &self.settings.prices) {
+                Ok(parts) => verdict.made_of = parts,
+                Err(why) => verdict.remarks.push(why),
+            }
             sink.line(verdict.into())?;
         }
         claims.differences.clone_from(&self.settings.differences);
@@ -324,12 +327,12 @@ pub fn expected_set(timing: Timing) -> Duration {
     Duration::from_nanos(set::expected_ns(timing))
 }
 
-/// The parts of a difference of times whose counts differ.
-fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Vec<MadeOf> {
-    let Some((a, b)) = verdict.a_per_op.as_ref().zip(verdict.b_per_op.as_ref()) else { return Vec::new() };
-    if !verdict.unit.starts_with("ns/") {
-        return Vec::new();
-    }
+/// The parts of a difference of times whose counts differ; a sentence, where the prices are of other places.
+fn made_of(verdict: &CaseVerdict, prices: &[Price]) -> Result<Vec<MadeOf>, String> {
+    let counts = verdict.a_per_op.as_ref().zip(verdict.b_per_op.as_ref());
+    let Some((a, b)) = counts.filter(|_| !prices.is_empty() && verdict.unit.starts_with("ns/")) else {
+        return Ok(Vec::new());
+    };
     let side = |per_op, system_calls| weighbridge_explain::Side { per_op, system_calls };
     let (a, b) = (side(a, verdict.a_system_calls.as_ref()), side(b, verdict.b_system_calls.as_ref()));
     weighbridge_explain::difference(&verdict.case, a, b, prices)

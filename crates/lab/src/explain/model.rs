@@ -1,10 +1,12 @@
 //! Which primitives a round trip is made of, and how many of each: the case itself says its system calls, switches and faults, the target
 //! its copies, and the same mechanism to itself what is left of it without a wait.
 
+mod parts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use weighbridge_explain::{Direct, Fitted, Formula, Subject, names, place_of};
-use weighbridge_record::{CaseId, PerOp, Skipped, SystemCalls};
+use weighbridge_explain::{Count, Direct, Fitted, Formula, Subject, names, place_of};
+use weighbridge_record::{CaseId, Skipped};
 
 use crate::axis::{Choice, Idle};
 use crate::catalogue::{self, Refusal};
@@ -12,14 +14,17 @@ use crate::contract::{Caps, Prepared};
 use crate::host::Host;
 use crate::hub;
 
+pub(super) use parts::Counts;
+use parts::{cache_line, hops, solo, to_itself, yields};
+
 /// Mechanisms from which prices are fitted where too few others are asked for.
 const REFERENCES: [&str; 6] = ["pipe", "fifo", "unix-stream", "unix-seqpacket", "mq-posix", "ring-futex"];
-/// With so many mechanisms of one place no further ones are needed.
-const ENOUGH: usize = 5;
+/// With so many mechanisms of one place no further ones are needed: each is explained from five others.
+const ENOUGH: usize = 6;
+/// Work that is slower where two processes do it in turn.
+const WORK: &[&str] = &[names::SYSTEM_CALLS, names::OWN_WORK, names::FURTHER_CALLS, names::FUTEX_CALLS];
 /// A count below this is noise.
 const LEAST: f64 = 0.02;
-/// Axes that the same mechanism to itself does not have.
-const NOT_TO_ITSELF: [&str; 5] = ["time", "rate", "warm", "idle", "peers"];
 
 /// Why a case cannot be explained; `None` where it can.
 pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
@@ -32,9 +37,7 @@ pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
         };
         return Some(format!("{id} cannot be explained: {what}; {example}"));
     }
-    if !case.target.caps.has(Caps::VIRTUAL_TIME)
-        && let Err(why) = hub::of(case)
-    {
+    if let Err(why) = hub_of(case, host) {
         return Some(format!("{id} cannot be explained: it cannot take turns with a hub: {why}; {example}"));
     }
     match catalogue::prepare(&to_itself(id, id.payload_bytes), host) {
@@ -45,25 +48,16 @@ pub fn refusal(case: &Prepared, host: &Host) -> Option<String> {
     }
 }
 
-/// The same mechanism with both ends in one role.
-fn to_itself(case: &CaseId, payload_bytes: u64) -> CaseId {
-    let placement = if case.placement == "free" { "free" } else { "same-cpu" };
-    let mut id = CaseId::new("self", &case.mechanism, payload_bytes, placement);
-    id.axes = case.axes.clone();
-    id.axes.retain(|axis, _| !NOT_TO_ITSELF.contains(&axis.as_str()));
-    id
-}
-
-fn solo(op: &str, bytes: u64) -> CaseId {
-    CaseId::new("solo", op, bytes, "same-cpu")
-}
-
-fn cache_line(case: &CaseId) -> CaseId {
-    CaseId::new("pingpong", "atomic", 0, &case.placement)
-}
-
-fn yields() -> CaseId {
-    CaseId::new("pingpong", "spin-yield", 0, "same-cpu")
+/// With what a case takes turns; nothing in virtual time, in which nothing disturbs it.
+fn hub_of(case: &Prepared, host: &Host) -> Result<Option<Prepared>, String> {
+    if case.target.caps.has(Caps::VIRTUAL_TIME) {
+        return Ok(None);
+    }
+    let hub = hub::of(case)?;
+    match catalogue::prepare(&hub, host) {
+        Ok(hub) => Ok(Some(hub)),
+        Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => Err(format!("{hub} cannot run here: {why}")),
+    }
 }
 
 /// The case with CPUs that do not halt.
@@ -86,13 +80,6 @@ struct Target {
     is_asked: bool,
     /// Its parts are those of this case, and what the halt of CPUs adds.
     twin: Option<CaseId>,
-}
-
-/// What was counted.
-pub(super) struct Counts {
-    pub(super) per_op: BTreeMap<CaseId, PerOp>,
-    pub(super) calls: BTreeMap<CaseId, SystemCalls>,
-    pub(super) not_counted: Option<String>,
 }
 
 impl Plan {
@@ -124,11 +111,14 @@ impl Plan {
         for (place, like) in places {
             let mut mechanisms: BTreeSet<String> = plan.mechanisms_at(&place);
             for reference in REFERENCES {
-                if mechanisms.len() > ENOUGH || !mechanisms.insert(reference.into()) {
-                    continue;
+                if mechanisms.len() >= ENOUGH {
+                    break;
                 }
                 let id = CaseId { mechanism: reference.into(), ..like.clone() };
-                if let Ok(case) = catalogue::prepare(&id, host) {
+                if !mechanisms.contains(reference)
+                    && let Ok(case) = catalogue::prepare(&id, host)
+                {
+                    mechanisms.insert(reference.into());
                     plan.add_target(case, false, host);
                 }
             }
@@ -160,8 +150,10 @@ impl Plan {
         if twin.is_none() {
             group.extend(self.prepared(&own, host));
         }
-        let hub = self.hub_of(&case, host);
-        self.groups.push((hub, group));
+        match hub_of(&case, host) {
+            Ok(hub) => self.add_group(hub, group),
+            Err(why) => return self.skipped.push(Skipped { case: id, step: "fit".into(), why }),
+        }
         self.explained.push(Target { case, is_asked, twin });
     }
 
@@ -179,18 +171,10 @@ impl Plan {
         }
     }
 
-    /// A small pipe in the same place: it feels the noise of what blocks there.
-    fn hub_of(&mut self, case: &Prepared, host: &Host) -> Option<CaseId> {
-        if case.target.caps.has(Caps::VIRTUAL_TIME) {
-            return None;
-        }
-        let id = &case.params.id;
-        let mut hub = CaseId::new("roundtrip", "pipe", 1, &id.placement);
-        hub.axes.extend(id.axes.get(Idle::AXIS.name).map(|idle| (Idle::AXIS.name.into(), idle.clone())));
-        if !self.hubs.contains_key(&hub) {
-            self.hubs.insert(hub.clone(), catalogue::prepare(&hub, host).ok()?);
-        }
-        Some(hub)
+    fn add_group(&mut self, hub: Option<Prepared>, cases: Vec<Prepared>) {
+        let id = hub.as_ref().map(|hub| hub.params.id.clone());
+        self.hubs.extend(hub.map(|hub| (hub.params.id.clone(), hub)));
+        self.groups.push((id, cases));
     }
 
     fn add_primitives(&mut self, host: &Host) {
@@ -238,11 +222,19 @@ impl Plan {
         // In virtual time alone; all others two by two with the hub of one place, in which a single role is alike.
         let (virtual_time, real): (Vec<_>, Vec<_>) =
             primitives.into_iter().partition(|case| case.target.caps.has(Caps::VIRTUAL_TIME));
-        self.groups.extend(virtual_time.into_iter().map(|case| (None, vec![case])));
-        let like = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
-        let Ok(hub) = catalogue::prepare(&like, host) else { return };
-        self.hubs.insert(like.clone(), hub);
-        self.groups.extend(real.chunks(2).map(|pair| (Some(like.clone()), pair.to_vec())));
+        virtual_time.into_iter().for_each(|case| self.add_group(None, vec![case]));
+        match catalogue::prepare(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), host) {
+            Ok(hub) => real.chunks(2).for_each(|pair| self.add_group(Some(hub.clone()), pair.to_vec())),
+            Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
+                let of = |case: &Prepared| case.params.id.clone();
+                let why = format!("its hub cannot run here: {why}");
+                self.skipped.extend(real.iter().map(|case| Skipped {
+                    case: of(case),
+                    step: "fit".into(),
+                    why: why.clone(),
+                }));
+            }
+        }
     }
 
     /// Are the system calls of this case a part of something?
@@ -266,7 +258,7 @@ impl Plan {
         let like = twin.unwrap_or(id);
         let per_op = counts.per_op.get(like).cloned().unwrap_or_default();
         let mut remarks = Vec::new();
-        let mut direct = parts(target, like, id.payload_bytes, counts, measured, &mut remarks);
+        let mut direct = parts::parts(&target.case, like, id.payload_bytes, counts, measured, &mut remarks);
         if let Some(twin) = twin {
             let price = Formula::of(id.clone()).less(1.0, twin.clone());
             let about = format!("the case less the same with idle=busy, {twin}");
@@ -276,27 +268,31 @@ impl Plan {
                 "what the halt of idle CPUs adds is not told apart: idle=busy could not be measured".into(),
             );
         }
-        if !counts.calls.contains_key(like) {
-            let why = counts.not_counted.clone().unwrap_or_else(|| "that was not asked for".into());
+        let own = to_itself(id, id.payload_bytes);
+        let mut counted = [like].into_iter().chain(measured.contains(&own).then_some(&own));
+        if let Some(case) = counted.find(|case| !counts.calls.contains_key(*case)) {
+            let why = counts.not_counted.get(case).map_or(counts.otherwise, String::as_str);
+            let of = if case == id { String::new() } else { format!(" of {case}") };
             remarks.push(format!(
-                "system calls were not counted: {why}; they are in own work and in the unexplained part"
+                "system calls{of} were not counted: {why}; they are in own work and in the unexplained part"
             ));
         }
         let is_apart = !target.case.params.same_cpu() && id.placement != "free";
         let mut fitted = Vec::new();
         if per_op.voluntary_switches > LEAST && !target.case.target.caps.has(Caps::HARNESS) {
-            fitted.extend(
-                [names::BLOCK, names::WAKE].map(|name| Fitted { name, count: per_op.voluntary_switches }),
-            );
+            fitted
+                .push(Fitted { name: names::BLOCK_AND_WAKE, count: Count::Times(per_op.voluntary_switches) });
+            fitted.push(Fitted { name: names::COLD_CACHES, count: Count::NsOf(WORK) });
         }
         if is_apart && id.payload_bytes > 64 {
-            fitted
-                .push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: hops(id) * id.payload_bytes as f64 });
+            let bytes = hops(id) * id.payload_bytes as f64;
+            fitted.push(Fitted { name: names::BYTES_BETWEEN_CPUS, count: Count::Times(bytes) });
         }
         let at_payload = self.payloads.iter().filter_map(|bytes| {
-            let own = to_itself(id, *bytes);
-            measured.contains(&own).then(|| {
-                let parts = parts(target, like, *bytes, counts, measured, &mut Vec::new());
+            // What the mechanism does itself must be known with both payloads, or it would be the difference of the two.
+            let own = [*bytes, id.payload_bytes].map(|bytes| to_itself(id, bytes));
+            own.iter().all(|own| measured.contains(own)).then(|| {
+                let parts = parts::parts(&target.case, like, *bytes, counts, measured, &mut Vec::new());
                 let halts = direct.iter().filter(|part| part.name == names::HALTS).cloned();
                 (*bytes, parts.into_iter().chain(halts).collect())
             })
@@ -314,114 +310,4 @@ impl Plan {
             remarks,
         }
     }
-}
-
-/// Ways that the payload goes in a round trip.
-fn hops(case: &CaseId) -> f64 {
-    if case.axes.get("direction").is_some_and(|direction| direction == "request") { 1.0 } else { 2.0 }
-}
-
-/// The parts with measured prices, as far as their prices were measured.
-fn parts(
-    target: &Target,
-    like: &CaseId,
-    payload_bytes: u64,
-    counts: &Counts,
-    measured: &BTreeSet<&CaseId>,
-    remarks: &mut Vec<String>,
-) -> Vec<Direct> {
-    let id = &target.case.params.id;
-    let own = to_itself(id, payload_bytes);
-    let (entry, copy) = (solo("getppid", 0), solo("memcpy", payload_bytes));
-    let mut parts: Vec<Direct> = Vec::new();
-    let mut add = |name, of: Option<String>, about: &str, count: f64, price: Formula| {
-        if count > LEAST {
-            parts.push(Direct { name, of, about: about.into(), count, price });
-        }
-    };
-    let calls_to_itself = counts.calls.get(&to_itself(id, id.payload_bytes));
-    let has_entry = measured.contains(&entry);
-    let calls = calls_to_itself.filter(|_| has_entry).map_or(0.0, |calls| calls.per_op);
-    let copies = match measured.contains(&copy) {
-        true => f64::from(target.case.target.copies()) * hops(id),
-        false => 0.0,
-    };
-    let size = if payload_bytes == 1 { "1 byte".to_owned() } else { format!("{payload_bytes} bytes") };
-    add(names::SYSTEM_CALLS, None, "a trivial system call: solo/getppid", calls, Formula::of(entry.clone()));
-    add(
-        names::COPIES,
-        Some(size.clone()),
-        "one copy of the payload between two buffers that are used again: solo/memcpy",
-        copies,
-        Formula::of(copy.clone()),
-    );
-    if measured.contains(&own) {
-        let mut price = Formula::of(own.clone());
-        if calls > LEAST {
-            price = price.less(calls, entry.clone());
-        }
-        if copies > LEAST {
-            price = price.less(copies, copy);
-        }
-        let of = match own.axes.is_empty() {
-            true => format!("{}, {size}", id.mechanism),
-            false => format!("{}, {size}, {}", id.mechanism, axes(&own)),
-        };
-        let about =
-            format!("the round trip of one role with both ends, {own}, less its system calls and copies");
-        add(names::OWN_WORK, Some(of), &about, 1.0, price);
-    } else {
-        remarks.push(format!(
-            "what the mechanism does itself was not measured ({own}); it is in the unexplained part"
-        ));
-    }
-    let further = counts.calls.get(like).zip(calls_to_itself).map(|(all, own)| more_calls(all, own));
-    let (futexes, others) = further.filter(|_| has_entry).unwrap_or((0.0, 0.0));
-    if measured.contains(&solo("futex-wake", 0)) {
-        let about = "FUTEX_WAKE of a word on which no thread sleeps: solo/futex-wake";
-        add(names::FURTHER_CALLS, Some("futex".into()), about, futexes, Formula::of(solo("futex-wake", 0)));
-    }
-    let about = "calls that the mechanism to itself does not make, as a trivial system call: solo/getppid";
-    add(names::FURTHER_CALLS, Some("others".into()), about, others, Formula::of(entry));
-    let of_case = |case: &CaseId| counts.per_op.get(case).cloned().unwrap_or_default();
-    let (per_op, per_op_own) = (of_case(like), of_case(&own));
-    if measured.contains(&yields()) && measured.contains(&solo("sched-yield", 0)) {
-        let switches = per_op.voluntary_switches + per_op.involuntary_switches;
-        let about = "a hop of two processes that yield to each other on one CPU, pingpong/spin-yield, less a yield to nobody, solo/sched-yield";
-        add(names::SWITCHES, None, about, switches, Formula::of(yields()).less(1.0, solo("sched-yield", 0)));
-    }
-    if measured.contains(&solo("first-touch", 0)) {
-        let faults = per_op.minor_faults - per_op_own.minor_faults;
-        let about = "the first write to a page of anonymous memory: solo/first-touch";
-        add(names::PAGE_FAULTS, None, about, faults, Formula::of(solo("first-touch", 0)));
-    }
-    if measured.contains(&cache_line(id)) {
-        let about = "a word from one CPU to the other, where both look at it all the time: pingpong/atomic";
-        add(names::CACHE_LINES, None, about, 2.0, Formula::of(cache_line(id)));
-    }
-    parts
-}
-
-fn axes(id: &CaseId) -> String {
-    id.axes.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
-}
-
-/// Calls beyond those that the mechanism makes to itself: of `futex`, and of all other names.
-fn more_calls(all: &SystemCalls, own: &SystemCalls) -> (f64, f64) {
-    let by_name = |calls: &SystemCalls| {
-        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
-        for (name, count) in calls.roles.iter().flat_map(|role| &role.calls) {
-            *sums.entry(name.clone()).or_default() += count;
-        }
-        sums
-    };
-    let own = by_name(own);
-    let more = |(name, count): (String, f64)| {
-        let more = count - own.get(&name).copied().unwrap_or(0.0);
-        (name, more.max(0.0))
-    };
-    let (futex, others): (Vec<_>, Vec<_>) =
-        by_name(all).into_iter().map(more).partition(|(name, _)| name == "futex");
-    let sum = |calls: Vec<(String, f64)>| calls.into_iter().fold(0.0, |sum, (_, count)| sum + count);
-    (sum(futex), sum(others))
 }

@@ -14,7 +14,8 @@ use super::{Op, OpContext};
 use crate::params::CaseParams;
 use crate::sys;
 
-/// Pages that are written before they are given back in one system call, which is then a small part of each.
+/// Pages that are written before they are given back in one system call. The entry to the kernel is then a small part of each; to free the
+/// pages is work proportional to their number, and is in the figure.
 const PAGES: usize = 64;
 
 /// One write to a page that the process does not have yet.
@@ -35,8 +36,7 @@ impl FirstTouch {
 
 impl Op for FirstTouch {
     const ID: &'static str = "first-touch";
-    const ABOUT: &'static str =
-        "the first write to a page of anonymous memory; 64 pages are given back with one madvise";
+    const ABOUT: &'static str = "the first write to a page of anonymous memory, and its share of the madvise that gives 64 pages back";
 
     fn setup(_context: &OpContext<'_>) -> io::Result<FirstTouch> {
         let page_bytes = page_bytes();

@@ -1,6 +1,6 @@
 //! What costs are made of: a bar for each case, its parts, what it would cost otherwise, and the prices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weighbridge_record::{Explanation, Price};
 
@@ -16,8 +16,8 @@ use crate::words::{many, plain};
 const UNEXPLAINED: &str = "unexplained";
 /// Widths of a bar of text.
 const BAR_WIDTH: f64 = 40.0;
-/// How each kind of piece is drawn in text; the unexplained one has the last.
-const MARKS: [char; 9] = ['█', '▓', '▒', '░', '▚', '◆', '○', '▪', '='];
+/// How each kind of part is drawn in text; there are more than an explanation has kinds, eleven.
+const MARKS: [char; 12] = ['█', '▓', '▒', '░', '▚', '◆', '○', '▪', '=', '+', '●', '◇'];
 const UNEXPLAINED_MARK: char = '?';
 /// More explanations than this have their parts in a fold.
 const FEW: usize = 3;
@@ -105,14 +105,13 @@ fn bar(of: &Explanation, kinds: &[String]) -> String {
 
 fn overview(all: &[&Explanation], kinds: &[String]) -> Table {
     let row = |of: &&Explanation| {
-        let predicted = 1.0 - of.unexplained_share;
         vec![
             Cell::from(of.case.to_string()),
             with_unit(&of.unit, of.ns).into(),
             bar(of, kinds).into(),
             Cell::from(percent(of.unexplained_share)),
             of.unexplained_share_ci95.map_or("–".into(), percents).into(),
-            Cell::from(format!("{predicted:.3}")),
+            of.parts_over_cost.map_or("–".into(), |parts| format!("{parts:.3}").into()),
             plain(&of.verdict).into(),
         ]
     };
@@ -219,7 +218,8 @@ fn what_if(all: &[&Explanation]) -> Vec<Block> {
             answer.remarks.iter().map(|remark| format!("{}: {}", plain(&answer.change), plain(remark)))
         })
         .collect();
-    left_out.dedup();
+    let mut seen = BTreeSet::new();
+    left_out.retain(|text| seen.insert(text.clone()));
     [Block::Table(table)]
         .into_iter()
         .chain((!left_out.is_empty()).then(|| Block::sentences(left_out)))
