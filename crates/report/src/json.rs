@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Explanation, Findings, Functions,
-    FunctionsCompared, Header, Hub, Line, Observation, Price, Profile, Ratio, Skipped, Summary,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Explanation, Findings,
+    Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Profile, Ratio, Skipped, Summary,
 };
 
 use crate::model::{Report, Source, Sourced};

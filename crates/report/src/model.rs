@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use weighbridge_record::{
-    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation, Findings,
-    Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Problem, Profile, Published, Ratio, Reading, Run,
-    Skipped, StoppedBy, Summary, Timeline, derive,
+    Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Crossover, Difference, End, Explanation,
+    Findings, Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Problem, Profile,
+    Published, Ratio, Reading, Run, Skipped, StoppedBy, Summary, Timeline, derive,
 };
 
 use crate::unfinished;
