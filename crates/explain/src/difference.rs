@@ -37,7 +37,8 @@ pub fn difference(case: &CaseId, a: Side<'_>, b: Side<'_>, prices: &[Price]) -> 
     let place = place_of(case);
     let places: BTreeSet<&str> = prices_of_all(prices).map(|price| price.place.as_str()).collect();
     let busy = format!("{}/idle=busy", case.placement);
-    let Some(priced) = [place.as_str(), busy.as_str()].into_iter().find(|place| places.contains(place)) else {
+    let Some(priced) = [place.as_str(), busy.as_str()].into_iter().find(|place| places.contains(place))
+    else {
         let others = match places.is_empty() {
             true => "none that holds for more than one case".to_owned(),
             false => format!("those of {}", places.into_iter().collect::<Vec<_>>().join(", ")),

@@ -47,7 +47,8 @@ impl Measured {
     /// # Panics
     /// As [`costs`](Measured::costs).
     pub fn drawn(&self, random: &mut Resampler) -> Costs {
-        let mut drawn_ns = |sets: &[f64]| median(&random.drawn(sets).into_iter().copied().collect::<Vec<_>>());
+        let mut drawn_ns =
+            |sets: &[f64]| median(&random.drawn(sets).into_iter().copied().collect::<Vec<_>>());
         let hub_ns = self.hub_sets_ns.iter().map(|(hub, sets)| (hub, drawn_ns(sets))).collect();
         self.costs_of(&hub_ns, |sets| random.drawn(sets))
     }

@@ -297,7 +297,8 @@ impl<'a> Model<'a> {
     fn no_answer(&self, asked: &Named<'_>, question: &Asked) -> String {
         match question {
             Asked::Count { part, .. } => match self.part_of(asked, part) {
-                Ok(_) => "its price could not be fitted, because no other mechanism was measured that has it".into(),
+                Ok(_) => "its price could not be fitted, because no other mechanism was measured that has it"
+                    .into(),
                 Err(why) => why,
             },
             Asked::Payload(bytes) => format!(

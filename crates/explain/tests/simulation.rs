@@ -289,17 +289,15 @@ fn what_if_questions_are_answered_by_the_same_prices() {
 
 #[test]
 fn a_part_that_only_some_cases_have_is_answered_for_these() {
-    let change = |text: &str| Change {
-        text: text.into(),
-        asked: Asked::parse(text).unwrap(),
-        prices: Vec::new(),
-    };
+    let change =
+        |text: &str| Change { text: text.into(), asked: Asked::parse(text).unwrap(), prices: Vec::new() };
     let mut subjects = subjects(&MECHANISMS);
     let halt = direct(MECHANISMS[0], 4096).remove(3);
     subjects[0].direct.push(Direct { name: names::HALTS, ..halt });
     let changes = [change("halts-1"), change("cache-lines-1")];
     let solution = explain(&session(&MECHANISMS, 1, 0.0), &subjects, &changes, 1);
-    let answers = |name: &str| of(&solution, name).what_if.iter().map(|of| of.change.as_str()).collect::<Vec<_>>();
+    let answers =
+        |name: &str| of(&solution, name).what_if.iter().map(|of| of.change.as_str()).collect::<Vec<_>>();
     assert_eq!((answers("pipe"), answers("fifo")), (vec!["halts-1"], vec![]));
     let remarks = of(&solution, "fifo").remarks.join("; ");
     assert!(remarks.contains("halts-1 has no answer: no part is called `halts`; the parts are system-calls"));
@@ -317,5 +315,8 @@ fn without_other_mechanisms_nothing_is_fitted_and_that_is_said() {
     is_near(found.unexplained_ns, 2.0 * BLOCK_AND_WAKE_NS, 50.0);
     assert_eq!(found.verdict, "not explained");
     assert!(found.remarks[0].contains("block and wake"), "{:?}", found.remarks);
-    assert!(found.what_if.is_empty() && found.remarks[1].contains("its price could not be fitted"), "{found:?}");
+    assert!(
+        found.what_if.is_empty() && found.remarks[1].contains("its price could not be fitted"),
+        "{found:?}"
+    );
 }

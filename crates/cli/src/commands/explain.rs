@@ -243,10 +243,8 @@ fn answer(
 
 fn settings(typed: &Explain, costs: usize) -> BTreeMap<String, String> {
     let Explain { selection, how } = typed;
-    let settings = [
-        ("explain", selection.suite.clone().unwrap_or_default()),
-        ("cases", selection.globs.join(",")),
-    ];
+    let settings =
+        [("explain", selection.suite.clone().unwrap_or_default()), ("cases", selection.globs.join(","))];
     let is_set = |(_, value): &(&str, String)| !value.is_empty();
     let all = settings.into_iter().chain(how.settings(costs));
     all.filter(is_set).map(|(name, value)| (name.to_owned(), value)).collect()

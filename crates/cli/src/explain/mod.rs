@@ -119,14 +119,21 @@ impl ExplainArgs {
             ("--folded", observation.folded.is_some(), Question::Kernel),
             ("--trace-out", timeline.trace_out.is_some(), Question::Timeline),
         ];
-        let refused = options.into_iter().find(|(_, is_given, question)| *is_given && !is_answered(*question));
+        let refused =
+            options.into_iter().find(|(_, is_given, question)| *is_given && !is_answered(*question));
         let Some((option, _, question)) = refused else { return Ok(()) };
         let name = question.to_possible_value().expect("no question is hidden").get_name().to_owned();
         Err(Failure::new(match self.answers(question, cases) {
-            true => format!("{option} has no effect: none of the selected cases has an answer to the question `{name}`"),
+            true => format!(
+                "{option} has no effect: none of the selected cases has an answer to the question `{name}`"
+            ),
             false => format!(
                 "{option} has no effect, because the question `{name}` is not answered{}; name it with --only, as in `--only {name}`",
-                if self.only.is_empty() { format!(" of {cases} cases unless it is named") } else { String::new() }
+                if self.only.is_empty() {
+                    format!(" of {cases} cases unless it is named")
+                } else {
+                    String::new()
+                }
             ),
         }))
     }
@@ -135,7 +142,8 @@ impl ExplainArgs {
     pub fn settings(&self, costs: usize) -> Vec<(&'static str, String)> {
         let Self { cost, observation, timeline, .. } = self;
         let what_if: Vec<&str> = cost.what_if.iter().map(|asked| asked.text.as_str()).collect();
-        let only: Vec<String> = self.only.iter().map(|question| format!("{question:?}").to_lowercase()).collect();
+        let only: Vec<String> =
+            self.only.iter().map(|question| format!("{question:?}").to_lowercase()).collect();
         let case = |case: &Option<CaseId>| case.as_ref().map_or(String::new(), CaseId::to_string);
         let yes = |is_set: bool| if is_set { "yes".to_owned() } else { String::new() };
         vec![

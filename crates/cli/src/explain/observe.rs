@@ -54,10 +54,9 @@ impl ObserveArgs {
     /// It is there already.
     pub fn check(&self) -> Result<(), Failure> {
         match self.folded.as_deref().filter(|file| file.exists()) {
-            Some(file) => Err(Failure::new(format!(
-                "--folded: `{}` exists already; name another file",
-                file.display()
-            ))),
+            Some(file) => {
+                Err(Failure::new(format!("--folded: `{}` exists already; name another file", file.display())))
+            }
             None => Ok(()),
         }
     }

@@ -111,7 +111,10 @@ fn an_option_of_a_question_that_is_not_answered_is_refused_with_the_question() {
     let many = ["roundtrip/pipe/1/free", "roundtrip/fifo/1/free", "roundtrip/unix-stream/1/free"];
     std::fs::write(folder.path().join("stacks"), "mine").unwrap();
     for (args, wanted) in [
-        (&[&many[..], &["--folded", "s"]].concat()[..], "--folded has no effect, because the question `kernel`"),
+        (
+            &[&many[..], &["--folded", "s"]].concat()[..],
+            "--folded has no effect, because the question `kernel`",
+        ),
         (&[&many[..], &["--rounds", "2"]].concat(), "of 3 cases unless it is named"),
         (&[many[0], "--only", "cost", "--rounds", "2"], "--only kernel"),
         (&[many[0], "--only", "kernel", "--what-if", "switches-1"], "--what-if has no effect"),

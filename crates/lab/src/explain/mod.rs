@@ -95,7 +95,8 @@ impl Open {
         if sets > 0 && 2 * sets >= most {
             return None;
         }
-        let because = self.last_failure.as_ref().map_or(String::new(), |why| format!(", the last because {why}"));
+        let because =
+            self.last_failure.as_ref().map_or(String::new(), |why| format!(", the last because {why}"));
         Some(format!(
             "{sets} of its sets were measured and {} failed{because}; it takes half of the {most} sets of others, and one at least",
             self.failed_sets
@@ -277,7 +278,11 @@ impl Session<'_, '_> {
                 continue;
             };
             for case in cases {
-                self.sink.line(Line::Skipped(record::Skipped { case, step: "sets".into(), why: why.clone() }))?;
+                self.sink.line(Line::Skipped(record::Skipped {
+                    case,
+                    step: "sets".into(),
+                    why: why.clone(),
+                }))?;
             }
         }
         let has_cost: BTreeSet<&CaseId> = groups.iter().flat_map(|group| &group.cases).collect();

@@ -226,9 +226,11 @@ impl Plan {
             Err(Refusal::NotHere(why) | Refusal::NoSuchCase(why)) => {
                 let of = |case: &Prepared| case.params.id.clone();
                 let why = format!("its hub cannot run here: {why}");
-                self.skipped.extend(
-                    real.iter().map(|case| Skipped { case: of(case), step: "fit".into(), why: why.clone() }),
-                );
+                self.skipped.extend(real.iter().map(|case| Skipped {
+                    case: of(case),
+                    step: "fit".into(),
+                    why: why.clone(),
+                }));
             }
         }
     }

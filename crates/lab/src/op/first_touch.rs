@@ -36,8 +36,7 @@ impl FirstTouch {
 
 impl Op for FirstTouch {
     const ID: &'static str = "first-touch";
-    const ABOUT: &'static str =
-        "the first write to a page of anonymous memory, and its share of the madvise that gives 64 pages back";
+    const ABOUT: &'static str = "the first write to a page of anonymous memory, and its share of the madvise that gives 64 pages back";
 
     fn setup(_context: &OpContext<'_>) -> io::Result<FirstTouch> {
         let page_bytes = page_bytes();
