@@ -82,7 +82,9 @@ impl Open {
         self.failures.clear();
         if party < self.cases.len() {
             self.cases.remove(party);
-            self.sets.iter_mut().for_each(|ratios| drop(ratios.remove(party)));
+            for ratios in &mut self.sets {
+                ratios.remove(party);
+            }
         } else {
             self.cases.clear();
             self.sets.clear();
