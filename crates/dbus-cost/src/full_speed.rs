@@ -90,7 +90,7 @@ impl FullSpeed {
 
     fn play(&mut self) {
         let is_first = self.found.messages == 0;
-        let sleeps = Play::new(&self.messages, &self.scripts).finish(is_first);
+        let sleeps = Play::new(&self.messages, &self.scripts).play(is_first);
         self.found.messages += sleeps.messages;
         self.found.cpu_ns = self.found.cpu_ns.plus(sleeps.cpu_ns);
         *self = FullSpeed { found: self.found, ..FullSpeed::default() };
@@ -147,7 +147,7 @@ impl<'m> Play<'m> {
         }
     }
 
-    fn finish(mut self, mut is_asleep: bool) -> Sleeps {
+    fn play(mut self, mut is_asleep: bool) -> Sleeps {
         let mut sleeps = Sleeps::default();
         (0..self.scripts.len()).for_each(|script| self.go_on(script));
         self.arrived.make_contiguous().sort_unstable();
