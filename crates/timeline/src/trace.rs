@@ -100,7 +100,7 @@ pub struct Trace {
     pub gaps: Vec<Gap>,
     /// Records that found no place, of which it is not known when they were lost.
     pub dropped: u64,
-    /// From when on each CPU is known.
+    /// From when on each recorded CPU is known: 0 where nothing was overwritten before its first record, however late that is.
     pub known_from_ns: BTreeMap<u32, u64>,
     /// Names of threads.
     pub names: BTreeMap<u32, String>,
@@ -111,21 +111,21 @@ impl Trace {
     pub fn decode<'a>(pages: impl IntoIterator<Item = (u32, &'a [Vec<u8>])>, formats: &Formats) -> Trace {
         let mut trace = Trace::default();
         for (cpu, pages) in pages {
-            let mut last_ns = None;
+            let (mut known_from_ns, mut last_ns) = (0, None);
             for Page { begins_ns, lost, records } in pages.iter().filter_map(|bytes| pages::page(bytes)) {
                 match (last_ns, lost) {
                     (Some(from_ns), Some(lost)) => {
                         trace.gaps.push(Gap { cpu, from_ns, to_ns: begins_ns, lost });
                     }
-                    _ => {
-                        trace.known_from_ns.entry(cpu).or_insert(begins_ns);
-                    }
+                    (None, Some(_)) => known_from_ns = begins_ns,
+                    (_, None) => {}
                 }
                 for (at_ns, record) in records {
                     last_ns = Some(at_ns);
                     trace.add(at_ns, cpu, record, formats);
                 }
             }
+            trace.known_from_ns.insert(cpu, known_from_ns);
         }
         // Stable, so that records of one CPU stay in their order.
         trace.events.sort_by_key(|happened| happened.at_ns);
@@ -233,5 +233,13 @@ mod tests {
         let trace = Trace::decode([(1, &pages[..])], &formats());
         assert_eq!(trace.gaps, [Gap { cpu: 1, from_ns: 200, to_ns: 300, lost: None }]);
         assert_eq!((trace.known_from_ns[&1], trace.lost()), (100, 1));
+    }
+
+    #[test]
+    fn a_quiet_cpu_is_known_from_the_start() {
+        let late = [page_of(5_000_000, 0, &[3, 301, 8, 7])];
+        let trace = Trace::decode([(0, &late[..]), (1, &[])], &formats());
+        assert_eq!(trace.known_from_ns, BTreeMap::from([(0, 0), (1, 0)]));
+        assert_eq!(trace.events.len(), 1);
     }
 }

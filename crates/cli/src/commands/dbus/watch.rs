@@ -8,7 +8,7 @@ use causeway_os::clock;
 use weighbridge_dbus_replay::plan::Plan;
 use weighbridge_dbus_replay::player::Note;
 use weighbridge_lab::marks::threads_of;
-use weighbridge_timeline::{Mark, Point, Role, Subject, Trace, chrome};
+use weighbridge_timeline::{Mark, Point, Role, Subject, chrome};
 
 use crate::commands::recording::Recording;
 use crate::commands::report::write_new;
@@ -79,7 +79,7 @@ impl Watch {
         let known_from_ns =
             subject.trace.iter().flat_map(|trace| trace.known_from_ns.values()).max().copied();
         let from_ns = began_ns.max(known_from_ns.unwrap_or(0)).min(to_ns);
-        if from_ns > began_ns && subject.trace.as_ref().is_some_and(|trace| is_cut(trace, began_ns)) {
+        if from_ns > began_ns {
             output::warn(
                 "the time line begins late: the kernel keeps the latest events, and there were more",
             );
@@ -96,12 +96,6 @@ impl Watch {
 /// A process that notes nothing.
 fn role(name: &str, threads: Vec<u32>) -> Role {
     Role { name: name.into(), kind: name.into(), threads, marks: Vec::new() }
-}
-
-/// Does the trace begin so late that events must have been overwritten? A quiet machine has none for a while.
-fn is_cut(trace: &Trace, began_ns: u64) -> bool {
-    const QUIET_NS: u64 = 100_000_000;
-    trace.known_from_ns.values().any(|from_ns| *from_ns > began_ns + QUIET_NS)
 }
 
 /// What a connection did with a message.
