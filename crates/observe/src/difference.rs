@@ -80,6 +80,7 @@ mod tests {
             unobserved: 1.0,
             unobserved_ci95: None,
             rounds: 6,
+            unobserved_failures: Vec::new(),
             looks: Vec::new(),
             counts: counts.iter().map(count).collect(),
             system_calls: None,

@@ -32,8 +32,8 @@ impl Owners {
                     }
                 })
                 .or_insert_with(|| (name.into(), MemoryMap::parse(&observed.memory_map)));
-            if let Some((name, process, map)) = &observed.beside {
-                owners.insert(*process, (name.clone(), MemoryMap::parse(map)));
+            if let Some(beside) = &observed.beside {
+                owners.insert(beside.process, (beside.name.clone(), MemoryMap::parse(&beside.memory_map)));
             }
         }
         Owners(owners)

@@ -10,17 +10,20 @@ use crate::{CaseId, SystemCalls};
 pub struct Observation {
     /// The case.
     pub case: CaseId,
-    /// CPUs on which everything was counted, whichever process it belonged to.
+    /// CPUs on which everything was counted, whichever process it belonged to: those of the roles, and those of a process beside them.
     pub cpus: Vec<u32>,
     /// Unit of `unobserved`.
     pub unit: String,
-    /// Median of the runs that nobody observed.
+    /// Median of the unobserved runs.
     pub unobserved: f64,
     /// Its 95 % interval, from six runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unobserved_ci95: Option<[f64; 2]>,
-    /// Rounds; each has a run that is not observed and one with each means, in random order.
+    /// Rounds; each has an unobserved run and one with each means, in random order.
     pub rounds: u32,
+    /// Why unobserved runs failed, one sentence each. After two failures there were no more of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unobserved_failures: Vec<String>,
     /// What each means has cost.
     pub looks: Vec<Look>,
     /// What was counted.
@@ -181,6 +184,7 @@ pub(crate) mod tests {
                 unobserved: 1.0,
                 unobserved_ci95: Some([1.0, 1.0]),
                 rounds: 6,
+                unobserved_failures: vec!["x".into()],
                 looks: vec![Look {
                     means: "software".into(),
                     slowdown: Some(1.0),

@@ -20,7 +20,7 @@ const MOST_OF_OTHERS: f64 = 0.1;
 const MOST_SYMBOLS: usize = 15;
 
 const ABOUT: &str = "Counts and samples come from runs of their own, in turns with runs that are not observed. Their figures are no results: \
-                     they are slower by the cost of looking. Everything on the CPUs of the roles counts, whichever process it belongs to.";
+                     they are slower by the cost of looking. Everything on the CPUs of the roles and of a broker counts, whichever process it belongs to.";
 
 const ABOUT_PROFILE: &str = "Samples rank functions, and are no exact times: one that falls where interrupts are off is taken where they come \
                              back on, and taking it costs time as well.";
@@ -57,7 +57,7 @@ fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
     let mut blocks = vec![
         Block::Heading(plain(&of.case.to_string())),
         Block::Paragraph(format!(
-            "{}{range} where nobody looks; {}, CPU {}.",
+            "{}{range} unobserved; {}, CPU {}.",
             with_unit(&of.unit, of.unobserved),
             many(of.rounds as usize, "round"),
             cpus.join(", ")
@@ -79,11 +79,13 @@ fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
         let heads = ["means", "cost of looking", "pairs of runs"];
         blocks.push(table("Cost of looking", &heads, 1, of.looks.iter().map(cost).collect()));
     }
-    let failure = |look: &Look| {
-        let (last, times) = (look.failures.last()?, look.failures.len());
-        Some(format!("{} failed in {}: {last}", look.means, many(times, "run")))
+    let failure = |(what, failures): (&str, &[String])| {
+        let (last, times) = (failures.last()?, failures.len());
+        Some(plain(&format!("{what} failed in {}: {last}", many(times, "run"))))
     };
-    let failures: Vec<String> = of.looks.iter().filter_map(failure).collect();
+    let looks = of.looks.iter().map(|look| (look.means.as_str(), &look.failures[..]));
+    let all = std::iter::once(("the unobserved case", &of.unobserved_failures[..])).chain(looks);
+    let failures: Vec<String> = all.filter_map(failure).collect();
     if !failures.is_empty() {
         blocks.push(Block::sentences(failures));
     }
@@ -238,6 +240,7 @@ mod tests {
             unobserved: 4000.0,
             unobserved_ci95: Some([3960.0, 4040.0]),
             rounds: 8,
+            unobserved_failures: vec!["batches: the peer ended".into()],
             looks: vec![
                 look("software", Some(1.02), &[]),
                 look("halts", None, &["observe: x", "observe: no <such> event"]),
@@ -299,6 +302,7 @@ mod tests {
                 "× 1.02",
                 "3 more were lost",
                 "failed in 2 runs",
+                "the peer ended",
                 "no counters",
                 "−0.5",
                 "Other processes had 20.0 %",
