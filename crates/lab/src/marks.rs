@@ -20,8 +20,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use causeway_os::clock;
 use causeway_os::memory::{self, Access, Mapping};
+use causeway_os::{clock, sched};
 use serde::{Deserialize, Serialize};
 
 /// Marks that are kept of each role: some hundred operations have four each.
@@ -72,6 +72,8 @@ pub struct RoleMarks {
     pub thread: u32,
     /// Ids of the threads of the process that takes part beside the roles (a broker), where the role knows of one.
     pub beside: Vec<u32>,
+    /// The CPUs that this process may run on.
+    pub beside_cpus: Vec<u32>,
     /// The latest marks, in the order of time.
     pub marks: Vec<Mark>,
     /// Marks before these, which the ring did not keep.
@@ -133,9 +135,12 @@ impl Marks {
                 number: (number != NUMBER_MASK).then_some(number),
             })
         };
+        let beside = word(BESIDE) as u32;
+        let is_there = beside != 0;
         RoleMarks {
             thread: word(THREAD) as u32,
-            beside: threads_of(word(BESIDE) as u32),
+            beside: if is_there { threads_of(beside) } else { Vec::new() },
+            beside_cpus: if is_there { sched::allowed_cpus_of(beside).unwrap_or_default() } else { Vec::new() },
             marks: (count - kept..count).filter_map(mark).collect(),
             dropped: count - kept,
         }
@@ -257,7 +262,7 @@ mod tests {
         marker.set_open(false);
         marker.note(Point::Read, Some(8));
         marker.set_beside(std::process::id());
-        let RoleMarks { thread, beside, marks: noted, dropped } = marks.of_role(2);
+        let RoleMarks { thread, beside, beside_cpus, marks: noted, dropped } = marks.of_role(2);
         let points: Vec<_> = noted.iter().map(|mark| (mark.point, mark.number)).collect();
         assert_eq!(
             points,
@@ -271,6 +276,7 @@ mod tests {
         assert!(noted.is_sorted_by_key(|mark| mark.at_ns) && noted[0].at_ns > 0);
         assert_eq!((thread > 0, dropped), (true, 0));
         assert!(beside.contains(&thread), "{beside:?} has no {thread}");
+        assert!(!beside_cpus.is_empty());
         assert_eq!(marks.of_role(1), RoleMarks::default());
     }
 

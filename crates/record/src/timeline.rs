@@ -15,7 +15,7 @@ pub struct Timeline {
     pub operation_ns: [f64; 3],
     /// The median of an operation in a like run that was not watched, where there was one.
     pub unwatched_ns: Option<f64>,
-    /// Context switches for an operation, from and to its roles, where the kernel's events were recorded.
+    /// Context switches for an operation, from and to its roles, where the kernel's events were recorded on all CPUs of the roles.
     pub switches_per_operation: Option<f64>,
     /// Of these, by kind of role: those that took the CPU from it while it could have gone on.
     #[serde(default)]
@@ -24,6 +24,9 @@ pub struct Timeline {
     pub phases: Vec<Phase>,
     /// Why the kernel's events are missing, and what would allow them.
     pub refused: Option<String>,
+    /// CPUs that processes of the subject may run on and that were not recorded, so that switches there are not known and none are counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unrecorded_cpus: Vec<u32>,
     /// Events that were lost within the time of the operations; operations near them are left out.
     pub lost_events: u64,
     /// Some operations as a picture.
@@ -103,6 +106,7 @@ pub(crate) mod tests {
             preempted_per_operation: BTreeMap::from([("client".into(), 1.0)]),
             phases: vec![Phase::default()],
             refused: Some("x".into()),
+            unrecorded_cpus: vec![16],
             picture: Picture {
                 length_ns: 1,
                 lanes: vec![PictureLane { lane: "client".into(), spans: vec![span] }],

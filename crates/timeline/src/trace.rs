@@ -179,6 +179,11 @@ impl Trace {
         self.dropped + self.gaps.iter().map(|gap| gap.lost.unwrap_or(1)).sum::<u64>()
     }
 
+    /// Which of these CPUs were not recorded.
+    pub fn unrecorded(&self, cpus: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        cpus.into_iter().filter(|cpu| !self.known_from_ns.contains_key(cpu)).collect()
+    }
+
     /// The events from `from_ns` to `to_ns`, both included.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> &[Happened] {
         let first = self.events.partition_point(|happened| happened.at_ns < from_ns);
@@ -241,5 +246,6 @@ mod tests {
         let trace = Trace::decode([(0, &late[..]), (1, &[])], &formats());
         assert_eq!(trace.known_from_ns, BTreeMap::from([(0, 0), (1, 0)]));
         assert_eq!(trace.events.len(), 1);
+        assert_eq!(trace.unrecorded([0, 1, 16]), [16]);
     }
 }

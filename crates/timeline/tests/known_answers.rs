@@ -113,6 +113,13 @@ fn the_figures_are_medians_and_shares_of_all_operations() {
 }
 
 #[test]
+fn switches_are_not_counted_where_a_role_may_have_run_unseen() {
+    let subject = Subject { unrecorded_cpus: vec![16], ..round_trips(10) };
+    let figures = phases::figures(&subject, &subject.operations());
+    assert_eq!((figures.switches_per_operation, figures.unrecorded_cpus), (None, vec![16]));
+}
+
+#[test]
 fn without_the_kernels_events_a_hop_is_one_part() {
     let subject = Subject { trace: None, ..round_trips(10) };
     let parts = divided(&subject);

@@ -18,7 +18,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins to record on the first of these CPUs, which are those that matter most. A full buffer keeps what is newest.
+    /// Begins to record on the first of these CPUs, which are those that matter most; `Trace::unrecorded` says which are missing. A full buffer
+    /// keeps what is newest.
     ///
     /// # Errors
     /// A sentence: what is refused, and what would allow it.

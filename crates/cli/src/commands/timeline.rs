@@ -72,7 +72,10 @@ pub fn timelines(
             Outcome::Interrupted => return Ok(Ended::Interrupted),
         };
         let (trace, refused) = trace.map_or_else(|why| (None, Some(why)), |trace| (Some(trace), None));
-        let subject = Subject { trace, ..subject(case, &measured) };
+        let unrecorded_cpus = trace.as_ref().map_or(Vec::new(), |trace| {
+            trace.unrecorded(cpus_taking_part(case, &measured, &coordinator.host().measured_cpus))
+        });
+        let subject = Subject { trace, unrecorded_cpus, ..subject(case, &measured) };
         if subject.roles.iter().all(|role| role.marks.is_empty()) {
             let why = format!("the roles of {} note no messages, so there is no time line", case.pattern.id);
             sink.line(skipped("timeline".into(), why))?;
@@ -118,6 +121,13 @@ fn write_trace(subject: &Subject, name: &str, file: &Path) -> io::Result<()> {
     write_new(file, trace.to_string().as_bytes()).map_err(|error| {
         io::Error::new(error.kind(), format!("the trace is not in `{}`: {error}", file.display()))
     })
+}
+
+/// The CPUs that the roles and a process beside them may run on; those that are not pinned have all that are measured on.
+fn cpus_taking_part(case: &Prepared, measured: &Measured, all: &[u32]) -> BTreeSet<u32> {
+    let of_roles = if case.params.cpus.is_empty() { all } else { &case.params.cpus };
+    let beside = measured.marks.iter().flat_map(|of| &of.beside_cpus);
+    of_roles.iter().chain(beside).copied().collect()
 }
 
 /// The roles of a run with their marks, and a process that took part beside them.

@@ -99,6 +99,14 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
             plain(why)
         ));
     }
+    if !timeline.unrecorded_cpus.is_empty() {
+        let cpus: Vec<String> = timeline.unrecorded_cpus.iter().map(u32::to_string).collect();
+        sentences.push(format!(
+            "its processes may run on CPU {}, which was not recorded: switches are not counted, and a hop there looks like one without a \
+             wake-up",
+            cpus.join(", ")
+        ));
+    }
     if timeline.lost_events > 0 {
         sentences.push(format!(
             "at least {} events were lost; operations near them are left out, and a picture marks them red",

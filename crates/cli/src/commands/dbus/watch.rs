@@ -16,6 +16,7 @@ use crate::{Failure, output};
 
 /// A recording at work.
 pub struct Watch {
+    cpus: Vec<u32>,
     recording: Result<Recording, String>,
     began_ns: u64,
     began: Instant,
@@ -28,6 +29,7 @@ impl Watch {
         let cpus = causeway_os::sched::allowed_cpus().unwrap_or_default();
         Watch {
             recording: Recording::begin(&cpus),
+            cpus,
             began_ns: clock::monotonic_ns(),
             began: Instant::now(),
             broker: broker.map(threads_of).unwrap_or_default(),
@@ -39,7 +41,7 @@ impl Watch {
     /// # Errors
     /// The file exists already or cannot be written; there is nothing to be shown.
     pub fn end(self, title: &str, messages: Option<(&Plan, &[Note])>, file: &Path) -> Result<(), Failure> {
-        let Watch { recording, began_ns, began, broker } = self;
+        let Watch { cpus, recording, began_ns, began, broker } = self;
         let to_ns = clock::monotonic_ns();
         let ns = |at: Instant| {
             began_ns + u64::try_from(at.saturating_duration_since(began).as_nanos()).unwrap_or(0)
@@ -72,9 +74,17 @@ impl Watch {
                 }
             }));
         }
-        let subject = Subject { roles, trace: trace.ok(), message_names };
+        let trace = trace.ok();
+        let unrecorded_cpus = trace.as_ref().map_or(Vec::new(), |trace| trace.unrecorded(cpus));
+        if !unrecorded_cpus.is_empty() {
+            output::warn(&format!(
+                "the time line is of some CPUs only, and has no count of switches; not recorded: {unrecorded_cpus:?}"
+            ));
+        }
+        let subject = Subject { roles, trace, unrecorded_cpus, message_names };
         let is_own = |of: &&weighbridge_timeline::Happened| subject.is_own_switch(of);
-        let switches = subject.trace.as_ref().map(|trace| trace.events.iter().filter(is_own).count());
+        let whole = subject.trace.as_ref().filter(|_| subject.unrecorded_cpus.is_empty());
+        let switches = whole.map(|trace| trace.events.iter().filter(is_own).count());
         // What was overwritten at the beginning is not known.
         let known_from_ns =
             subject.trace.iter().flat_map(|trace| trace.known_from_ns.values()).max().copied();
