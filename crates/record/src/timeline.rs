@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a time line of a run shows. The run is one of its own, which is watched; its times are longer than those of a measurement.
+/// What a time line of a run shows. The run is a marked one of its own; its times are longer than those of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// What was observed: the id of a case, or a replay in words.
     pub subject: String,
     /// Operations that the phases are of.
     pub operations: u64,
-    /// Nanoseconds of an operation while it was watched: 10th percentile, median, 90th percentile.
+    /// Nanoseconds of an operation of the marked run: 10th percentile, median, 90th percentile.
     pub operation_ns: [f64; 3],
-    /// The median of an operation in a like run that was not watched, where there was one.
-    pub unwatched_ns: Option<f64>,
+    /// The median of an operation of one unmarked run after it, where there was one.
+    pub unmarked_ns: Option<f64>,
     /// Context switches for an operation, from and to its roles, where the kernel's events were recorded on all CPUs of the roles.
     pub switches_per_operation: Option<f64>,
     /// Of these, by kind of role: those that took the CPU from it while it could have gone on.
@@ -101,7 +101,7 @@ pub(crate) mod tests {
     pub(crate) fn full_lines() -> Vec<Line> {
         let span = PictureSpan { role: Some(0), ..PictureSpan::default() };
         vec![Line::Timeline(Box::new(Timeline {
-            unwatched_ns: Some(1.0),
+            unmarked_ns: Some(1.0),
             switches_per_operation: Some(2.0),
             preempted_per_operation: BTreeMap::from([("client".into(), 1.0)]),
             phases: vec![Phase::default()],

@@ -303,7 +303,7 @@ fn with_timelines() -> Reading {
         subject: format!("roundtrip/pipe/{number}/same-cpu"),
         operations: 500,
         operation_ns: [9_000.0, 10_000.0, 12_000.0],
-        unwatched_ns: Some(7_000.0),
+        unmarked_ns: Some(7_000.0),
         switches_per_operation: Some(2.0),
         preempted_per_operation: [("client".to_owned(), 1.0)].into(),
         phases: vec![Phase {

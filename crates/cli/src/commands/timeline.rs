@@ -1,7 +1,7 @@
 //! `weighbridge explain --timeline`: when each thing happens in an operation of a case.
 //!
-//! The case runs once with marks of its roles, while the kernel's events are recorded where that is allowed, and once without either, for
-//! what the watching costs.
+//! The case has a marked run, while the kernel's events are recorded where that is allowed, and an unmarked one without them, whose median
+//! says how long an operation is otherwise.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -42,7 +42,7 @@ pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Watches each of the cases, those of the harness left out. Tells `sink` the time line of each, or why there is none.
+/// Has a marked run of each of the cases, those of the harness left out. Tells `sink` the time line of each, or why there is none.
 ///
 /// # Errors
 /// Those of `sink`; the file for the trace cannot be written.
@@ -61,9 +61,9 @@ pub fn timelines(
         let mut seen = BTreeSet::new();
         cpus.retain(|cpu| seen.insert(*cpu));
         let recording = Recording::begin(&cpus);
-        let watched = coordinator.run_marked(case, &PeerStart::default());
+        let marked = coordinator.run_marked(case, &PeerStart::default());
         let trace = recording.and_then(Recording::end);
-        let measured = match watched {
+        let measured = match marked {
             Outcome::Measured(measured) => measured,
             Outcome::Failed { step, why } => {
                 sink.line(skipped(step, why))?;
@@ -81,13 +81,16 @@ pub fn timelines(
             sink.line(skipped("timeline".into(), why))?;
             continue;
         }
-        let unwatched_ns = match coordinator.run_unmarked(case, &PeerStart::default()) {
+        let unmarked_ns = match coordinator.run_unmarked(case, &PeerStart::default()) {
             Outcome::Measured(measured) => operation_ns(case, &measured),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed { step, why } => {
+                sink.line(skipped(step, format!("the unmarked run beside the time line failed: {why}")))?;
+                None
+            }
             Outcome::Interrupted => return Ok(Ended::Interrupted),
         };
         let name = case.params.id.to_string();
-        let line = Timeline { unwatched_ns, ..line(&subject, &name, refused) };
+        let line = Timeline { unmarked_ns, ..line(&subject, &name, refused) };
         sink.line(Line::Timeline(Box::new(line)))?;
         if let Some(file) = &args.trace_out {
             write_trace(&subject, &name, file)?;

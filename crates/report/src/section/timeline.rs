@@ -5,10 +5,10 @@ use weighbridge_record::{Phase, Timeline};
 use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Section, Table};
 use crate::model::Report;
-use crate::units::{count, significant, with_unit};
+use crate::units::{count, with_unit};
 use crate::words::plain;
 
-const ABOUT: &str = "Each of these runs was watched: its times are longer than those of a measurement and are no result. A share is the part of all \
+const ABOUT: &str = "Each of these is a marked run: its times are longer than those of a measurement and are no result. A share is the part of all \
                      operations together; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
                      upper bar shows calls of a role, or halts and interrupts of a CPU, the lower bar shows what runs. The pointer on a bar or \
                      an arrow shows its name and length.";
@@ -62,18 +62,12 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         sentences.push("no operation was seen whole, from its beginning to its end".into());
     } else {
         let [p10, median, p90] = timeline.operation_ns.map(ns);
-        let unwatched = timeline.unwatched_ns.map(|value| {
-            let factor = timeline.operation_ns[1] / value.max(f64::MIN_POSITIVE);
-            format!(
-                "; {} without being watched: the watching multiplies it by {}",
-                ns(value),
-                significant(factor)
-            )
-        });
+        // One run each, in this order: their ratio would say more than is known.
+        let unmarked = timeline.unmarked_ns.map(|value| format!("; median {} in an unmarked run", ns(value)));
         sentences.push(format!(
             "{} operations: median {median}, 10 % below {p10}, 10 % above {p90}{}",
             timeline.operations,
-            unwatched.unwrap_or_default()
+            unmarked.unwrap_or_default()
         ));
     }
     if let Some(switches) = timeline.switches_per_operation {
