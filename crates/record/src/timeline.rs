@@ -42,8 +42,9 @@ pub struct Phase {
     pub count: u64,
     /// Nanoseconds where it occurs: 10th percentile, median, 90th percentile.
     pub phase_ns: [f64; 3],
-    /// Its part of all operations together, from 0 to 1.
-    pub share: f64,
+    /// Its part of all operations together, from 0 to 1; absent where parts of an operation overlap, or are not all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
 }
 
 /// Who did what and when, over a few operations. Times are nanoseconds from its beginning.
@@ -104,7 +105,7 @@ pub(crate) mod tests {
             unmarked_ns: Some(1.0),
             switches_per_operation: Some(2.0),
             preempted_per_operation: BTreeMap::from([("client".into(), 1.0)]),
-            phases: vec![Phase::default()],
+            phases: vec![Phase { share: Some(1.0), ..Phase::default() }],
             refused: Some("x".into()),
             unrecorded_cpus: vec![16],
             picture: Picture {

@@ -310,7 +310,7 @@ fn with_timelines() -> Reading {
             phase: "client writes, until server is woken".into(),
             count: 500,
             phase_ns: [900.0, 1_000.0, 1_200.0],
-            share: 0.1,
+            share: Some(0.1),
         }],
         refused: None,
         lost_events: 3,

@@ -1,7 +1,8 @@
 //! The phases of an operation: from the beginning of a message over the wake-up and the switch to its arrival, and back.
 //!
 //! The parts of a round trip follow each other without a gap, so their sum is the operation. A message to many is divided at its first and
-//! its last arrival. Where a role spins, or the kernel's events are missing, a hop is one part.
+//! its last arrival. Where a role spins, or the kernel's events are missing, a hop is one part. Messages one way overlap, and what roles
+//! spend in calls is not all of an operation: such parts have no share of it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::trace::{Event, Happened};
 
 /// Phases in fewer than this part of the operations are added up as one.
 const RARE: f64 = 0.05;
-const RARE_NAME: &str = "ways that few operations take";
+const RARE_NAME: &str = "rare phases";
 
 /// A role that had to get a CPU on the way of a message.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,8 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
     let quantiles = |values: &[f64]| [0.1, 0.5, 0.9].map(|p| quantile(values, p));
     let lengths: Vec<f64> = operations.iter().map(|of| (of.ends_ns - of.begins_ns) as f64).collect();
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    // Operations whose parts follow each other from its beginning to its end.
+    let mut divided = 0;
     for operation in operations {
         let mut since_ns = 0;
         for (name, ns) in divide(subject, *operation) {
@@ -48,6 +51,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
             of.since_ns += since_ns;
             since_ns += ns;
         }
+        divided += usize::from(since_ns == operation.ends_ns - operation.begins_ns);
     }
     let is_rare = |of: &Found| (of.all_ns.len() as f64) < RARE * operations.len() as f64;
     let (rare, usual): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, of)| is_rare(of));
@@ -55,12 +59,13 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
     usual.sort_by_key(|(_, of)| of.since_ns / of.all_ns.len() as u64);
     let rare: Vec<f64> = rare.into_iter().flat_map(|(_, of)| of.all_ns).collect();
     usual.extend((!rare.is_empty()).then(|| (RARE_NAME.to_owned(), Found { all_ns: rare, since_ns: 0 })));
-    let sum: f64 = usual.iter().flat_map(|(_, of)| &of.all_ns).fold(0.0, |sum, ns| sum + ns);
+    let total_ns: f64 = lengths.iter().sum();
+    let has_shares = divided as f64 >= (1.0 - RARE) * operations.len() as f64;
     let phase = |(phase, Found { all_ns, .. }): (String, Found)| Phase {
         phase,
         count: all_ns.len() as u64,
         phase_ns: quantiles(&all_ns),
-        share: all_ns.iter().fold(0.0, |sum, ns| sum + ns) / sum.max(1.0),
+        share: has_shares.then(|| all_ns.iter().sum::<f64>() / total_ns.max(1.0)),
     };
     Timeline {
         operations: operations.len() as u64,

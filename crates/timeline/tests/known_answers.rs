@@ -107,8 +107,8 @@ fn the_figures_are_medians_and_shares_of_all_operations() {
     assert_eq!(figures.operation_ns, [1000.0; 3]);
     assert_eq!(figures.switches_per_operation, Some(2.0));
     assert_eq!(figures.phases[0].phase_ns, [100.0; 3]);
-    assert!((figures.phases[0].share - 0.1).abs() < 1e-9);
-    let sum: f64 = figures.phases.iter().map(|phase| phase.share).sum();
+    assert!((figures.phases[0].share.unwrap() - 0.1).abs() < 1e-9);
+    let sum: f64 = figures.phases.iter().filter_map(|phase| phase.share).sum();
     assert!((sum - 1.0).abs() < 1e-9);
 }
 
@@ -241,6 +241,26 @@ fn a_message_to_many_has_a_first_and_a_last_read() {
             ("sender: from the last read to its next write", 300),
         ]
     );
+}
+
+/// Each message takes longer than the time to the next one.
+#[test]
+fn parts_that_overlap_have_no_share() {
+    let at = |number: u64, ns: u64| 10_000 + number * 1000 + ns;
+    let write = |number| {
+        [mark(at(number, 0), Point::WriteBegins, number), mark(at(number, 200), Point::Written, number)]
+    };
+    let roles = vec![
+        role("sender", 1, (0..20).flat_map(write).collect()),
+        role("receiver", 2, (0..20).map(|number| mark(at(number, 2500), Point::Read, number)).collect()),
+    ];
+    let subject = Subject { roles, ..Subject::default() };
+    let figures = phases::figures(&subject, &subject.operations());
+    assert!(figures.operations > 5, "{figures:?}");
+    let names: Vec<&str> = figures.phases.iter().map(|phase| phase.phase.as_str()).collect();
+    assert_eq!(names, ["sender writes", "from written to read by receiver"]);
+    assert_eq!(figures.phases[1].phase_ns, [2300.0; 3]);
+    assert!(figures.phases.iter().all(|phase| phase.share.is_none()));
 }
 
 #[test]

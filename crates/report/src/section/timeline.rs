@@ -9,7 +9,7 @@ use crate::units::{count, with_unit};
 use crate::words::plain;
 
 const ABOUT: &str = "Each of these is a marked run: its times are longer than those of a measurement and are no result. A share is the part of all \
-                     operations together; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
+                     operations together, where phases follow each other; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
                      upper bar shows calls of a role, or halts and interrupts of a CPU, the lower bar shows what runs. The pointer on a bar or \
                      an arrow shows its name and length.";
 
@@ -113,7 +113,7 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
 fn phases(timeline: &Timeline) -> Table {
     let row = |phase: &Phase| {
         let [p10, median, p90] = phase.phase_ns.map(|value| with_unit("ns", value));
-        let share = format!("{:.1} %", phase.share * 100.0);
+        let share = phase.share.map_or("–".into(), |share| format!("{:.1} %", share * 100.0));
         [plain(&phase.phase), share, median, p10, p90, phase.count.to_string()].map(Cell::from).into()
     };
     let heads = ["phase", "share", "median", "10 % below", "10 % above", "operations"];
