@@ -313,6 +313,7 @@ fn with_timelines() -> Reading {
             share: Some(0.1),
         }],
         refused: None,
+        unrecorded_cpus: Vec::new(),
         lost_events: 3,
         picture: Picture {
             length_ns: 10_000,
