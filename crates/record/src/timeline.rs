@@ -17,7 +17,7 @@ pub struct Timeline {
     pub unmarked_ns: Option<f64>,
     /// Context switches for an operation, from and to its roles, where the kernel's events were recorded on all CPUs of the roles.
     pub switches_per_operation: Option<f64>,
-    /// Of these, by kind of role: those that took the CPU from it while it could have gone on.
+    /// Of these, by kind of role: those that took the CPU from it while it could have gone on, because it was preempted or yielded.
     #[serde(default)]
     pub preempted_per_operation: BTreeMap<String, f64>,
     /// The parts of an operation, in the order of time.

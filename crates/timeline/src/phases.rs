@@ -20,13 +20,13 @@ const RARE_NAME: &str = "rare phases";
 #[derive(Clone, Copy, Debug)]
 struct Stage {
     role: usize,
-    /// When and by which thread it was woken. Nothing where it had been preempted, and had only to get the CPU again.
+    /// When and by which thread it was woken. Nothing where it had been preempted or had yielded, and had only to get the CPU again.
     woken: Option<(u64, u32)>,
     runs_ns: u64,
     cpu: u32,
-    /// The thread that gave it the CPU, and whether that could have gone on.
+    /// The thread that gave it the CPU, and whether that could have gone on: it was preempted, or it yielded.
     after: u32,
-    takes_cpu: bool,
+    is_after_runnable: bool,
 }
 
 /// A phase over all operations: its lengths, and the sum of its distances from the beginning of the operation.
@@ -156,13 +156,14 @@ fn hop(subject: &Subject, message: &Message) -> Vec<(String, u64)> {
                 parts.extend(until_it_runs(subject, stage, woken_ns));
             }
             None => {
-                // It was preempted before, and waits only for the other one to block.
+                // It could have gone on when it lost the CPU, and waits only for the other one to leave.
                 let blocks_ns = asks_next(subject, runner, since_ns, stage.runs_ns).unwrap_or(since_ns);
                 let first =
                     (format!("{} {does}, {name} is ready already", named(runner)), blocks_ns - since_ns);
                 parts.extend((blocks_ns > since_ns).then_some(first));
-                parts
-                    .push((format!("{} blocks, switch to {name}", named(runner)), stage.runs_ns - blocks_ns));
+                let leaves = if stage.is_after_runnable { "is preempted or yields" } else { "blocks" };
+                let switch = format!("{} {leaves}, switch to {name}", named(runner));
+                parts.push((switch, stage.runs_ns - blocks_ns));
             }
         }
         (runner, since_ns) = (stage.role, stage.runs_ns);
@@ -189,8 +190,8 @@ fn until_it_runs(subject: &Subject, stage: &Stage, woken_ns: u64) -> Vec<(String
     let whole = |words: String| vec![(words, ends_ns - begins_ns)];
     if let Some(waker) = subject.role_of(stage.after) {
         let of = &subject.roles[waker].kind;
-        if stage.takes_cpu {
-            return whole(format!("{name} is woken, takes the CPU from {of}"));
+        if stage.is_after_runnable {
+            return whole(format!("{name} is woken, {of} is preempted or yields"));
         }
         let is_waker = stage.woken.is_some_and(|(_, by)| by == stage.after);
         if let Some(at_ns) = asks_next(subject, waker, begins_ns, ends_ns).filter(|_| is_waker) {
@@ -242,13 +243,13 @@ fn stage(subject: &Subject, role: usize, events: &[Happened]) -> Option<Stage> {
         _ => None,
     });
     let switch = |of: &Happened| match of.event {
-        Event::Switch { from, is_preempted, to } if threads.contains(&to) => Some(Stage {
+        Event::Switch { from, is_runnable, to } if threads.contains(&to) => Some(Stage {
             role,
             woken: wakes.map(|(_, woken)| woken),
             runs_ns: of.at_ns,
             cpu: of.cpu,
             after: from,
-            takes_cpu: is_preempted,
+            is_after_runnable: is_runnable,
         }),
         _ => None,
     };

@@ -191,7 +191,7 @@ impl Subject {
             return preempted;
         }
         for happened in self.own_switches(operations) {
-            if let Event::Switch { from, is_preempted: true, .. } = happened.event
+            if let Event::Switch { from, is_runnable: true, .. } = happened.event
                 && let Some(role) = self.role_of(from)
             {
                 *preempted.entry(self.roles[role].kind.clone()).or_default() += 1.0 / operations.len() as f64;

@@ -47,8 +47,8 @@ pub enum Event {
     Switch {
         /// The thread that ran.
         from: u32,
-        /// Whether it would go on if it could.
-        is_preempted: bool,
+        /// Whether it could have gone on: it was preempted, or it yielded. The kernel tells these apart only in part.
+        is_runnable: bool,
         /// The thread that runs from here on.
         to: u32,
     },
@@ -141,12 +141,13 @@ impl Trace {
             "sched/sched_switch" => {
                 self.name(thread("prev_pid"), format.text(record, "prev_comm"));
                 self.name(thread("next_pid"), format.text(record, "next_comm"));
-                // Bits above the states say that the thread is preempted although it was about to sleep.
+                // 0 is a thread that could have gone on: it called sched_yield, or was preempted on its way to user mode. One that was
+                // preempted in the kernel has a bit above the states, whatever its state is (`__trace_sched_switch_state`).
                 const STATES: i64 = 0xff;
                 thread("prev_pid")
                     .zip(thread("next_pid"))
                     .zip(number("prev_state"))
-                    .map(|((from, to), state)| Event::Switch { from, is_preempted: state & STATES == 0, to })
+                    .map(|((from, to), state)| Event::Switch { from, is_runnable: state & STATES == 0, to })
             }
             "sched/sched_waking" => {
                 self.name(thread("pid"), format.text(record, "comm"));
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(
             what,
             [
-                (100, 0, Event::Switch { from: 7, is_preempted: false, to: 8 }),
+                (100, 0, Event::Switch { from: 7, is_runnable: false, to: 8 }),
                 (120, 1, Event::Idle(Some(1))),
                 (150, 0, Event::Waking { by: 8, woken: 7 }),
                 (180, 1, Event::Idle(None)),
@@ -228,6 +229,15 @@ mod tests {
         );
         assert_eq!(trace.between(120, 150).len(), 2);
         assert_eq!(trace.lost(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_was_preempted_or_yielded_could_have_gone_on() {
+        for (state, is_runnable) in [(0, true), (0x100, true), (1, false), (2, false)] {
+            let page = page_of(100, 0, &[5, 300, 7, 7, state, 8]);
+            let trace = Trace::decode([(0, &[page][..])], &formats());
+            assert_eq!(trace.events[0].event, Event::Switch { from: 7, is_runnable, to: 8 }, "{state}");
+        }
     }
 
     #[test]

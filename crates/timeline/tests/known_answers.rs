@@ -16,7 +16,7 @@ fn happened(at_ns: u64, event: Event) -> Happened {
 }
 
 fn switch(at_ns: u64, from: u32, to: u32) -> Happened {
-    happened(at_ns, Event::Switch { from, is_preempted: false, to })
+    happened(at_ns, Event::Switch { from, is_runnable: false, to })
 }
 
 fn waking(at_ns: u64, by: u32, woken: u32) -> Happened {
@@ -139,8 +139,8 @@ fn without_the_kernels_events_a_hop_is_one_part() {
 fn a_role_that_was_preempted_needs_no_wake_up() {
     let mut subject = round_trips(6);
     for of in &mut subject.trace.as_mut().unwrap().events {
-        if let Event::Switch { from: CLIENT, is_preempted, .. } = &mut of.event {
-            *is_preempted = true;
+        if let Event::Switch { from: CLIENT, is_runnable, .. } = &mut of.event {
+            *is_runnable = true;
         }
     }
     let events = &mut subject.trace.as_mut().unwrap().events;
@@ -152,7 +152,7 @@ fn a_role_that_was_preempted_needs_no_wake_up() {
         named(&parts),
         [
             ("client writes, until server is woken", 100),
-            ("server is woken, takes the CPU from client", 200),
+            ("server is woken, client is preempted or yields", 200),
             ("server runs, until the message is read", 100),
             ("server: from its read to its write", 20),
             ("server writes, client is ready already", 190),
@@ -168,8 +168,8 @@ fn another_cpu_has_to_leave_idle_first() {
     let mut subject = round_trips(4);
     let trace = subject.trace.as_mut().unwrap();
     for of in &mut trace.events {
-        if of.event == (Event::Switch { from: CLIENT, is_preempted: false, to: SERVER }) {
-            (of.cpu, of.event) = (1, Event::Switch { from: 0, is_preempted: false, to: SERVER });
+        if of.event == (Event::Switch { from: CLIENT, is_runnable: false, to: SERVER }) {
+            (of.cpu, of.event) = (1, Event::Switch { from: 0, is_runnable: false, to: SERVER });
         }
     }
     for number in 0..4 {

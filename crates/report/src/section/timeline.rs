@@ -13,7 +13,7 @@ const ABOUT: &str = "Each of these is a marked run: its times are longer than th
                      upper bar shows calls of a role, or halts and interrupts of a CPU, the lower bar shows what runs. The pointer on a bar or \
                      an arrow shows its name and length.";
 
-/// Fewer preemptions for an operation than this are not worth a word.
+/// Fewer such switches for an operation than this are not worth a word.
 const SELDOM: f64 = 0.05;
 /// Time lines that are not folded.
 const OPEN: usize = 2;
@@ -80,7 +80,7 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
             .collect();
         let preempted = match preempted.is_empty() {
             true => String::new(),
-            false => format!("; of them preempted: {}", preempted.join(", ")),
+            false => format!("; of them away from a role that could have gone on (preempted, or it yielded): {}", preempted.join(", ")),
         };
         sentences.push(format!(
             "{} context switches an operation, from and to its processes{preempted}",
