@@ -16,7 +16,7 @@ use weighbridge_stats::order::median;
 use weighbridge_timeline::{Mark, Point, Role, Subject, chrome, phases, picture};
 
 use super::recording::Recording;
-use super::report::write_new;
+use super::report::{refuse_existing, write_new};
 use crate::explain::timeline::TimelineArgs;
 use crate::{Failure, output};
 
@@ -33,13 +33,7 @@ pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
             file.display()
         )));
     }
-    if file.exists() {
-        return Err(Failure::new(format!(
-            "--trace-out: `{}` exists already; name another file",
-            file.display()
-        )));
-    }
-    Ok(())
+    refuse_existing(file, "--trace-out")
 }
 
 /// Has a marked run of each of the cases, those of the harness left out. Tells `sink` the time line of each, or why there is none.
