@@ -11,9 +11,7 @@ fn each_means_is_listed_with_what_came_of_trying_it() {
     let folder = folder();
     let output = weighbridge(folder.path()).args(["explain", "--means"]).assert().success();
     let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
-    for means in
-        ["software", "tracepoints", "interrupts", "halts", "hardware", "sampling", "system-calls", "bpf"]
-    {
+    for means in ["software", "tracepoints", "interrupts", "halts", "hardware", "sampling", "system-calls"] {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(means));
         let status = line.and_then(|line| line.split_whitespace().nth(1));
         assert!(
@@ -23,7 +21,7 @@ fn each_means_is_listed_with_what_came_of_trying_it() {
     }
     let json = weighbridge(folder.path()).args(["explain", "--means", "--format", "json"]).assert().success();
     let all: Vec<serde_json::Value> = serde_json::from_slice(&json.get_output().stdout).unwrap();
-    assert_eq!(all.len(), 9);
+    assert_eq!(all.len(), 7);
     let refused = all.iter().filter(|probe| probe["status"] == "refused");
     refused.for_each(|probe| assert!(probe["why"].as_str().is_some_and(|why| why.len() > 10), "{probe}"));
 }
