@@ -136,12 +136,11 @@ impl Marks {
                 number: (number != NUMBER_MASK).then_some(number),
             })
         };
-        let beside = word(BESIDE) as u32;
-        let is_there = beside != 0;
+        let beside = Some(word(BESIDE) as u32).filter(|pid| *pid != 0);
         RoleMarks {
             thread: word(THREAD) as u32,
-            beside: if is_there { threads_of(beside) } else { Vec::new() },
-            beside_cpus: if is_there { sched::allowed_cpus_of(beside).unwrap_or_default() } else { Vec::new() },
+            beside: beside.map_or(Vec::new(), threads_of),
+            beside_cpus: beside.and_then(|pid| sched::allowed_cpus_of(pid).ok()).unwrap_or_default(),
             marks: (count - kept..count).filter_map(mark).collect(),
             dropped: count - kept,
         }

@@ -102,8 +102,25 @@ pub struct Profile {
     /// Time by function, the longest first.
     pub symbols: Vec<SymbolTime>,
     /// Stacks and their samples: names from the outermost to the innermost with `;` between them, the role first, functions of the kernel
-    /// with `_[k]`. What has less than 0.5 % of the samples is counted for its caller.
+    /// with `_[k]`. What has less than 0.5 % of the samples of those that take part is counted for its caller; other processes and
+    /// idle CPUs have no stacks.
     pub folded: Vec<(String, u64)>,
+}
+
+impl Profile {
+    /// Whose time it is when what runs takes no part. A record has that time and not what it was spent on.
+    pub const OTHERS: &'static str = "(other processes)";
+    /// Whose time it is when a CPU has nothing to run, as above.
+    pub const IDLE: &'static str = "(idle)";
+    /// What marks a function of the kernel in a folded stack, as other tools have it.
+    pub const IN_KERNEL: &'static str = "_[k]";
+    /// Functions and stacks with less than this share of the samples of the roles are left out, or counted for their callers.
+    pub const LEAST_SHARE: f64 = 0.005;
+
+    /// Is it the time of a role, or of a process beside the roles, and not that of other processes or of idle CPUs?
+    pub fn takes_part(role: &str) -> bool {
+        role != Profile::OTHERS && role != Profile::IDLE
+    }
 }
 
 /// The time of one role.

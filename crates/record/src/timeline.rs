@@ -74,7 +74,7 @@ pub struct PictureSpan {
     pub between_ns: [u64; 2],
     /// `run`, `ready`, `idle`, `halted`, `interrupt`, `write`, `wait`, or `lost` where events are missing.
     pub what: String,
-    /// Which role it is of, by its place among the roles, where it is of one.
+    /// Which role runs or writes, by its place among the roles.
     pub role: Option<u64>,
     /// In words.
     pub name: String,

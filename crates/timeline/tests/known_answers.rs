@@ -306,6 +306,19 @@ fn lanes_say_who_runs_and_arrows_who_wakes_whom() {
 }
 
 #[test]
+fn each_role_writes_in_its_own_colour_without_the_kernels_events_too() {
+    let subject = Subject { trace: None, ..round_trips(30) };
+    let picture = picture::picture(&subject, &subject.operations());
+    let writers = |lane: usize| -> BTreeSet<Option<u64>> {
+        let spans = picture.lanes[lane].spans.iter().filter(|span| span.what == "write");
+        spans.map(|span| span.role).collect()
+    };
+    assert_eq!((writers(0), writers(1)), (BTreeSet::from([Some(0)]), BTreeSet::from([Some(1)])));
+    let svg = svg::svg(&picture, "x");
+    assert!(svg.contains("<rect fill=\"#0082c8\"") && svg.contains("<rect fill=\"#d55e00\""), "{svg}");
+}
+
+#[test]
 fn a_picture_shows_operations_of_usual_length() {
     let subject = round_trips(30);
     let operations = subject.operations();

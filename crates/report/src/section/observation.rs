@@ -12,8 +12,6 @@ use crate::model::{Report, Sourced};
 use crate::units::{count, reach, significant, with_unit};
 use crate::words::{many, plain};
 
-/// The time of what takes no part, as a profile has it.
-const OTHERS: &str = "(other processes)";
 /// Where other processes have more of the CPUs than this share, a report says so.
 const MOST_OF_OTHERS: f64 = 0.1;
 /// Functions that are listed of a case, or of a difference.
@@ -130,9 +128,12 @@ fn of_profile(of: &Profile) -> Vec<Block> {
         .map(|why| format!(" Functions of the kernel have no names: {}.", plain(why)));
     let mut blocks =
         vec![Block::Paragraph(format!("{facts}.{} {ABOUT_PROFILE}", hidden.unwrap_or_default()))];
-    let all: f64 = of.parts.iter().map(|part| part.user_ns + part.kernel_ns).sum();
-    let of_others: f64 =
-        of.parts.iter().filter(|part| part.role == OTHERS).map(|part| part.user_ns + part.kernel_ns).sum();
+    let sum = |is_meant: &dyn Fn(&str) -> bool| -> f64 {
+        let parts = of.parts.iter().filter(|part| is_meant(&part.role));
+        parts.map(|part| part.user_ns + part.kernel_ns).sum()
+    };
+    let (all, of_others) = (sum(&|_| true), sum(&|role| role == Profile::OTHERS));
+    let taking_part = sum(&Profile::takes_part);
     let percent = |ns: f64, of: f64| format!("{} %", significant(100.0 * ns / of.max(f64::MIN_POSITIVE)));
     if of_others > MOST_OF_OTHERS * all {
         blocks.push(Block::Paragraph(format!(
@@ -154,19 +155,20 @@ fn of_profile(of: &Profile) -> Vec<Block> {
             plain(&symbol.role),
             significant(symbol.self_ns),
             significant(symbol.total_ns),
-            percent(symbol.self_ns, all - of_others),
+            percent(symbol.self_ns, taking_part),
         ]
     };
     let heads = ["function", "in", "role", "itself\nns/op", "with calls\nns/op", "itself"];
     let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(MOST_SYMBOLS).map(symbol);
     blocks.push(table("Time by function", &heads, 3, rows.collect()));
-    let taking_part: Vec<_> = of.folded.iter().filter(|(line, _)| line != OTHERS).cloned().collect();
+    let of_roles = of.folded.iter().filter(|(line, _)| Profile::takes_part(line));
+    let of_roles: Vec<_> = of_roles.cloned().collect();
     blocks.push(Block::Chart(Box::new(Chart {
         title: format!("Flame graph: {}", plain(&of.case.to_string())),
         about: "A box is as wide as its samples and stands on its caller, the role at the bottom; functions of the kernel are orange. \
-                Boxes below 0.5 % and other processes are left out. Stacks in user mode end where a function keeps no frame pointer."
+                Boxes below 0.5 %, other processes and idle CPUs are left out. Stacks in user mode end where a function keeps no frame pointer."
             .into(),
-        drawing: Drawing::Flame(Flame::of(&taking_part)),
+        drawing: Drawing::Flame(Flame::of(&of_roles)),
         figures: None,
     })));
     blocks
@@ -266,7 +268,7 @@ mod tests {
             symbols_hidden: None,
             parts: vec![
                 ProfilePart { role: "client".into(), user_ns: 100.0, kernel_ns: 300.0 },
-                ProfilePart { role: OTHERS.into(), user_ns: 100.0, kernel_ns: 0.0 },
+                ProfilePart { role: Profile::OTHERS.into(), user_ns: 100.0, kernel_ns: 0.0 },
             ],
             symbols: vec![SymbolTime {
                 role: "client".into(),
@@ -275,7 +277,7 @@ mod tests {
                 self_ns: 300.0,
                 total_ns: 400.0,
             }],
-            folded: vec![("client;main;pipe_read_[k]".into(), 800), (OTHERS.into(), 200)],
+            folded: vec![("client;main;pipe_read_[k]".into(), 800), (Profile::OTHERS.into(), 200)],
         };
         let row = DifferenceRow {
             name: "context-switches".into(),
