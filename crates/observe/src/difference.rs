@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::{Difference, DifferenceRow, Observation, Profile};
 
-
 /// One case: its counts, and its profile where samples could be taken.
 pub type Side<'a> = (&'a Observation, Option<&'a Profile>);
 

@@ -230,7 +230,10 @@ mod tests {
         assert!(!profile.symbols.iter().any(|of| of.symbol == "clear_page"));
         assert_eq!(profile.symbols[0].symbol, "schedule");
         assert!(profile.folded.contains(&(Profile::OTHERS.into(), 100_000)), "{:?}", profile.folded);
-        assert!(stacks.folded().contains(&(format!("{};clear_page_[k]", Profile::OTHERS), 100_000)), "the file has all");
+        assert!(
+            stacks.folded().contains(&(format!("{};clear_page_[k]", Profile::OTHERS), 100_000)),
+            "the file has all"
+        );
     }
 
     #[test]

@@ -172,7 +172,8 @@ mod tests {
             r#"{{"kind":"difference","a":"{case}","b":"{case}","counts":[],"parts":[],"symbols":[]}}"#
         );
         let parsed = [price, &comparison, &observation, &profile, &difference];
-        let mut lines: Vec<Line> = parsed.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let mut lines: Vec<Line> =
+            parsed.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
         lines.extend([
             Line::Timeline(Box::default()),
             Line::Check(Box::default()),

@@ -17,7 +17,8 @@ const TRACKS: u64 = 2;
 /// The trace file from `from_ns` to `to_ns`. Times in it count from `from_ns`.
 pub fn trace_file(subject: &Subject, title: &str, from_ns: u64, to_ns: u64) -> Value {
     let (lanes, arrows) = lanes(subject, from_ns, to_ns);
-    let busy: Vec<[Busy; 2]> = lanes.iter().map(|lane| [false, true].map(|is_above| Busy::of(lane, is_above))).collect();
+    let busy: Vec<[Busy; 2]> =
+        lanes.iter().map(|lane| [false, true].map(|is_above| Busy::of(lane, is_above))).collect();
     let mut events: Vec<(u64, Value)> = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
         let above = lane.spans.iter().any(|span| span.what.is_above());

@@ -136,7 +136,9 @@ fn rendered(report: &Report, format: ReportFormat) -> String {
 /// It exists already.
 pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
     match path.exists() {
-        true => Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display()))),
+        true => {
+            Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
+        }
         false => Ok(()),
     }
 }

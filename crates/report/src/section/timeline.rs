@@ -80,7 +80,10 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
             .collect();
         let preempted = match preempted.is_empty() {
             true => String::new(),
-            false => format!("; of them away from a role that could have gone on (preempted, or it yielded): {}", preempted.join(", ")),
+            false => format!(
+                "; of them away from a role that could have gone on (preempted, or it yielded): {}",
+                preempted.join(", ")
+            ),
         };
         sentences.push(format!(
             "{} context switches an operation, from and to its processes{preempted}",

@@ -181,11 +181,7 @@ fn in_random_order(subjects: &[Subject]) -> Vec<&Subject> {
 }
 
 /// One replay, and whether its time line could be written; a private broker is started for it alone.
-fn replayed(
-    plan: &Plan,
-    subject: &Subject,
-    args: &Replay,
-) -> Result<(Run, Result<(), Failure>), Failure> {
+fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<(Run, Result<(), Failure>), Failure> {
     let options = Options {
         speed: args.speed,
         give_up: GIVE_UP,
@@ -219,9 +215,7 @@ fn replayed(
 /// Writes the time line of a replay that has one.
 fn write_timeline(watch: Option<Watch>, plan: &Plan, run: &Run, args: &Replay) -> Result<(), Failure> {
     match (watch, &args.timeline) {
-        (Some(watch), Some(file)) => {
-            watch.end("replay of a D-Bus capture", Some((plan, &run.notes)), file)
-        }
+        (Some(watch), Some(file)) => watch.end("replay of a D-Bus capture", Some((plan, &run.notes)), file),
         _ => Ok(()),
     }
 }
