@@ -16,7 +16,7 @@ use weighbridge_lab::contract::{Caps, EndResources, Facts, InSuites, Side, Targe
 use weighbridge_lab::ctx::{Balance, Ctx, Follower, Leader};
 use weighbridge_lab::fan_in::{self, Edge, note, writers};
 use weighbridge_lab::host::Host;
-use weighbridge_lab::marks::{Marker, Point};
+use weighbridge_lab::marks::{Notes, Point, Unmarked};
 use weighbridge_lab::params::{CaseParams, Touch};
 use weighbridge_lab::shared::Step;
 use weighbridge_lab::shared_counters::{Counter, SharedCounters};
@@ -94,8 +94,17 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     let socket = resources.take_fd();
     let facts = client::facts(&socket, &handed.version)?;
     match cx.role {
-        0 => read(socket, resources.fds, &counters, params, cx, facts),
-        _ => write(socket, resources.take_fd(), &handed.partner, &counters, params, cx, facts),
+        0 => match cx.marker() {
+            None => read(Unmarked, (socket, resources.fds), &counters, params, cx, facts),
+            Some(marker) => read(marker, (socket, resources.fds), &counters, params, cx, facts),
+        },
+        _ => {
+            let ends = (socket, resources.take_fd(), handed.partner.as_str());
+            match cx.marker() {
+                None => write(Unmarked, ends, &counters, params, cx, facts),
+                Some(marker) => write(marker, ends, &counters, params, cx, facts),
+            }
+        }
     }
 }
 
@@ -114,9 +123,9 @@ fn number(writer: usize, sequence: u64, writers: usize) -> u64 {
     sequence * writers as u64 + writer as u64
 }
 
-fn read(
-    socket: OwnedFd,
-    credits: Vec<OwnedFd>,
+fn read<N: Notes>(
+    notes: N,
+    (socket, credits): (OwnedFd, Vec<OwnedFd>),
     counters: &SharedCounters,
     params: &CaseParams,
     cx: &mut Ctx<'_>,
@@ -137,7 +146,7 @@ fn read(
         sum: 0,
         calls: 0,
         edges: Vec::with_capacity(1024),
-        marker: cx.marker(),
+        notes,
     };
     cx.set_step(Step::Prefault);
     reader.incoming.prefault()?;
@@ -154,7 +163,7 @@ fn read(
     Ok(facts)
 }
 
-struct Reader<'a> {
+struct Reader<'a, N> {
     socket: OwnedFd,
     incoming: Incoming,
     credits: Vec<Credit>,
@@ -169,10 +178,10 @@ struct Reader<'a> {
     sum: u64,
     calls: u64,
     edges: Vec<Edge>,
-    marker: Option<Marker<'a>>,
+    notes: N,
 }
 
-impl Reader<'_> {
+impl<N: Notes> Reader<'_, N> {
     /// Which writer the message that was taken last is from, which must be its next; then credit goes back to that.
     #[inline]
     fn account(&mut self, payload_bytes: usize) -> io::Result<(usize, u64)> {
@@ -205,7 +214,7 @@ impl Reader<'_> {
     /// A message of the timed part, waiting for it or not; `false` where none was there.
     #[inline]
     fn take(&mut self, waits: bool) -> io::Result<bool> {
-        self.marker.inspect(|marker| marker.note(Point::WaitBegins, None));
+        self.notes.note(Point::WaitBegins, None);
         let message = match waits {
             true => Some(self.incoming.next(&self.socket)?),
             false => self.incoming.try_next(&self.socket)?,
@@ -214,8 +223,7 @@ impl Reader<'_> {
         let payload = self.incoming.payload(&message);
         let (len, sum) = (payload.len(), touch::read(payload, self.touch));
         let (writer, sequence) = self.account(len)?;
-        self.marker
-            .inspect(|marker| marker.note(Point::Read, Some(number(writer, sequence, self.next.len()))));
+        self.notes.note(Point::Read, Some(number(writer, sequence, self.next.len())));
         // The sum over all would not tell two messages of one writer that changed places.
         if sum != touch::expected(len, word(writer, sequence), self.touch) {
             return Err(io::Error::other(format!(
@@ -246,7 +254,7 @@ fn sender(message: &[u8], writers: usize) -> io::Result<usize> {
         .ok_or_else(|| io::Error::other(format!("a call to {:?} is from no writer", header.path)))
 }
 
-impl Leader for Reader<'_> {
+impl<N: Notes> Leader for Reader<'_, N> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         self.calls += 1;
@@ -285,10 +293,9 @@ impl Leader for Reader<'_> {
     }
 }
 
-fn write(
-    socket: OwnedFd,
-    pays: OwnedFd,
-    reader: &str,
+fn write<N: Notes>(
+    notes: N,
+    (socket, pays, reader): (OwnedFd, OwnedFd, &str),
     counters: &SharedCounters,
     params: &CaseParams,
     cx: &mut Ctx<'_>,
@@ -310,7 +317,7 @@ fn write(
         sent: 0,
         sum: 0,
         writers: writers(params),
-        marker: cx.marker(),
+        notes,
     };
     cx.set_step(Step::Prefault);
     writer.outgoing.prefault()?;
@@ -322,7 +329,7 @@ fn write(
     Ok(facts)
 }
 
-struct Writer<'a> {
+struct Writer<'a, N> {
     socket: OwnedFd,
     outgoing: Outgoing,
     credit: Credit,
@@ -335,27 +342,24 @@ struct Writer<'a> {
     sent: u64,
     sum: u64,
     writers: usize,
-    marker: Option<Marker<'a>>,
+    notes: N,
 }
 
-impl Writer<'_> {
+impl<N: Notes> Writer<'_, N> {
     #[inline]
     fn send(&mut self, sequence: u64, touch: Touch) -> io::Result<u64> {
-        let note = |point| {
-            self.marker
-                .inspect(|marker| marker.note(point, Some(number(self.writer, sequence, self.writers))));
-        };
-        note(Point::WriteBegins);
+        let number = Some(number(self.writer, sequence, self.writers));
+        self.notes.note(Point::WriteBegins, number);
         self.credit.spend()?;
         let word = word(self.writer, sequence);
         touch::write(self.outgoing.payload(self.payload_bytes), word, touch);
         self.outgoing.send(&self.socket, self.payload_bytes, 0)?;
-        note(Point::Written);
+        self.notes.note(Point::Written, number);
         Ok(word)
     }
 }
 
-impl Follower for Writer<'_> {
+impl<N: Notes> Follower for Writer<'_, N> {
     fn step(&mut self) -> io::Result<()> {
         for _ in 0..CHUNK {
             let word = self.send(VERIFIED + self.sent, self.touch)?;

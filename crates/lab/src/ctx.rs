@@ -219,7 +219,7 @@ impl<'a> Ctx<'a> {
         self.marker.map(|marker| Numbered::new(marker, is_lossy))
     }
 
-    /// The hand that writes the marks of this role, in a marked run, for a role whose messages say themselves which they are.
+    /// The marker of this role, in a marked run, for a role that does not number its messages by counting them.
     pub fn marker(&self) -> Option<Marker<'a>> {
         self.marker
     }

@@ -1,8 +1,9 @@
 //! What the roles of a marked run note of each operation: a message begins, is written, a wait for one begins, it is read.
 //!
-//! A marked run is one of its own, whose figure means nothing; no other run has any of this ([`PeerStart::marked`]). The ends of a
-//! mechanism are wrapped there (`pattern/marked.rs`, `fan_out/marked.rs`), so that neither mechanisms nor patterns know of it. Times are of `CLOCK_MONOTONIC`, as the
-//! kernel's tracer has them (`trace_clock` `mono`).
+//! A marked run is one of its own, whose figure means nothing ([`PeerStart::marked`]). The timed loops of other runs have nothing of this: which
+//! loop runs is chosen before it begins. The ends of a mechanism are wrapped (`pattern/marked.rs`, `fan_out/marked.rs`), so that neither mechanisms nor
+//! patterns know of marks; ping-pong has a loop for marks; loops of fan-in are generic over what takes notes ([`Notes`]). Times are of `CLOCK_MONOTONIC`,
+//! as the kernel's tracer has them (`trace_clock` `mono`).
 //!
 //! Each role has a ring of its own in a memfd, which keeps its latest marks of the counted part:
 //!
@@ -20,8 +21,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use causeway_os::clock;
 use causeway_os::memory::{self, Access, Mapping};
+use causeway_os::{clock, sched};
 use serde::{Deserialize, Serialize};
 
 /// Marks that are kept of each role: some hundred operations have four each.
@@ -72,6 +73,8 @@ pub struct RoleMarks {
     pub thread: u32,
     /// Ids of the threads of the process that takes part beside the roles (a broker), where the role knows of one.
     pub beside: Vec<u32>,
+    /// The CPUs that this process may run on.
+    pub beside_cpus: Vec<u32>,
     /// The latest marks, in the order of time.
     pub marks: Vec<Mark>,
     /// Marks before these, which the ring did not keep.
@@ -109,7 +112,7 @@ impl Marks {
         self.fd.as_fd()
     }
 
-    /// The hand of `role`. Takes the calling thread as that of the role.
+    /// The marker of `role`. Takes the calling thread as that of the role.
     pub fn marker(&self, role: usize) -> Marker<'_> {
         let marker = Marker { map: &self.map, base: role * ROLE_BYTES };
         marker.set(THREAD, u64::from(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()));
@@ -133,9 +136,11 @@ impl Marks {
                 number: (number != NUMBER_MASK).then_some(number),
             })
         };
+        let beside = Some(word(BESIDE) as u32).filter(|pid| *pid != 0);
         RoleMarks {
             thread: word(THREAD) as u32,
-            beside: threads_of(word(BESIDE) as u32),
+            beside: beside.map_or(Vec::new(), threads_of),
+            beside_cpus: beside.and_then(|pid| sched::allowed_cpus_of(pid).ok()).unwrap_or_default(),
             marks: (count - kept..count).filter_map(mark).collect(),
             dropped: count - kept,
         }
@@ -148,6 +153,21 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// What a loop tells of its messages. A loop that is generic over it has a version without marks, in which nothing of them is left.
+pub trait Notes {
+    /// Notes a point of message `number`; `None` where the role cannot know which it is.
+    fn note(&self, point: Point, number: Option<u64>);
+}
+
+/// Takes no notes: in every run that is not a marked one.
+#[derive(Clone, Copy, Debug)]
+pub struct Unmarked;
+
+impl Notes for Unmarked {
+    #[inline]
+    fn note(&self, _point: Point, _number: Option<u64>) {}
+}
+
 /// Writes the marks of one role.
 #[derive(Clone, Copy, Debug)]
 pub struct Marker<'a> {
@@ -155,10 +175,10 @@ pub struct Marker<'a> {
     base: usize,
 }
 
-impl Marker<'_> {
-    /// Notes a point of message `number`; `None` where the role cannot know which it is. Outside of the counted part it does nothing.
+impl Notes for Marker<'_> {
+    /// Outside of the counted part it does nothing.
     #[inline]
-    pub fn note(&self, point: Point, number: Option<u64>) {
+    fn note(&self, point: Point, number: Option<u64>) {
         if self.map.atomic_u64(self.base + IS_OPEN).load(Relaxed) == 0 {
             return;
         }
@@ -170,7 +190,9 @@ impl Marker<'_> {
         self.set(place, clock::monotonic_ns());
         count.store(index + 1, Release); // PAIR marks
     }
+}
 
+impl Marker<'_> {
     /// The counted part begins, or ends.
     pub(crate) fn set_open(&self, is_open: bool) {
         self.set(IS_OPEN, u64::from(is_open));
@@ -189,7 +211,7 @@ impl Marker<'_> {
 
 /// The marks of an end that counts its messages from the first one on, as the other end does, so that the number of a message is the same
 /// at both.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Numbered<'a> {
     marker: Marker<'a>,
     is_lossy: bool,
@@ -257,7 +279,7 @@ mod tests {
         marker.set_open(false);
         marker.note(Point::Read, Some(8));
         marker.set_beside(std::process::id());
-        let RoleMarks { thread, beside, marks: noted, dropped } = marks.of_role(2);
+        let RoleMarks { thread, beside, beside_cpus, marks: noted, dropped } = marks.of_role(2);
         let points: Vec<_> = noted.iter().map(|mark| (mark.point, mark.number)).collect();
         assert_eq!(
             points,
@@ -271,6 +293,7 @@ mod tests {
         assert!(noted.is_sorted_by_key(|mark| mark.at_ns) && noted[0].at_ns > 0);
         assert_eq!((thread > 0, dropped), (true, 0));
         assert!(beside.contains(&thread), "{beside:?} has no {thread}");
+        assert!(!beside_cpus.is_empty());
         assert_eq!(marks.of_role(1), RoleMarks::default());
     }
 

@@ -122,8 +122,21 @@ pub struct ObservedRole {
     pub leads: bool,
     /// The memory map of its process, as in `/proc/PID/maps`.
     pub memory_map: String,
-    /// The process beside the roles, in the leading role: its name, id and memory map.
-    pub beside: Option<(String, u32, String)>,
+    /// The process beside the roles, in the role that counts it.
+    pub beside: Option<ObservedBeside>,
+}
+
+/// What an observer must know of a process beside the roles.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ObservedBeside {
+    /// What it is called.
+    pub name: String,
+    /// Its id.
+    pub process: u32,
+    /// Its memory map; empty where it is of another user.
+    pub memory_map: String,
+    /// The CPUs that it may run on.
+    pub cpus: Vec<u32>,
 }
 
 /// What all peers of a run get.
@@ -325,15 +338,15 @@ fn play_role(
 }
 
 fn observed_role(cx: &Ctx<'_>) -> io::Result<ObservedRole> {
-    let beside = cx.beside().map(|(name, pid)| {
+    let beside = cx.beside().map(|(name, process)| -> io::Result<ObservedBeside> {
         // A process of another user shows no map; its addresses stay without names.
-        let memory_map = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        (name.to_owned(), pid, memory_map)
+        let memory_map = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+        Ok(ObservedBeside { name: name.into(), process, memory_map, cpus: sched::allowed_cpus_of(process)? })
     });
     Ok(ObservedRole {
         leads: cx.leads_observation(),
         memory_map: fs::read_to_string("/proc/self/maps")?,
-        beside,
+        beside: beside.transpose()?,
     })
 }
 

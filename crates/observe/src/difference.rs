@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use weighbridge_record::{Difference, DifferenceRow, Observation, Profile};
 
-use crate::profile::IN_KERNEL;
-
 /// One case: its counts, and its profile where samples could be taken.
 pub type Side<'a> = (&'a Observation, Option<&'a Profile>);
 
@@ -42,7 +40,7 @@ fn parts(of: &Profile) -> BTreeMap<String, f64> {
 fn symbols(of: &Profile) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for symbol in of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0) {
-        let mark = if symbol.in_kernel { IN_KERNEL } else { "" };
+        let mark = if symbol.in_kernel { Profile::IN_KERNEL } else { "" };
         *sums.entry(format!("{}{mark}", symbol.symbol)).or_default() += symbol.self_ns;
     }
     sums
@@ -80,6 +78,7 @@ mod tests {
             unobserved: 1.0,
             unobserved_ci95: None,
             rounds: 6,
+            unobserved_failures: Vec::new(),
             looks: Vec::new(),
             counts: counts.iter().map(count).collect(),
             system_calls: None,

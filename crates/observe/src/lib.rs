@@ -1,6 +1,6 @@
 //! What the kernel does while a case runs: events counted, samples taken, and what it costs to look.
 //!
-//! Everything is read in runs of its own ([`Observer`]), which take turns with runs that nobody observes. The figure of an observed run is
+//! Everything is read in runs of its own ([`Observer`]), which take turns with unobserved runs. The figure of an observed run is
 //! no result of the case; its ratio to that of the unobserved run is the cost of looking. Events are opened for whole CPUs, because an event
 //! that is attached to a process makes each of its context switches more expensive, and they count in the timed part only: the leading role
 //! starts and stops them ([`EventSwitch`](causeway_os::counters::EventSwitch)).
@@ -15,6 +15,7 @@ mod observer;
 mod owners;
 pub mod profile;
 mod rights;
+mod rounds;
 pub mod sampling;
 pub mod symbols;
 

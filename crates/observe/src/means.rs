@@ -12,7 +12,7 @@ use weighbridge_record::RefusedMeans;
 
 use crate::counters::{Counted, Counters, HALTS, HARDWARE, INTERRUPTS, SOFTWARE, TRACEPOINTS};
 use crate::rights::{Asked, Rights};
-use crate::sampling::{Sampling, Scope};
+use crate::sampling::Sampling;
 use crate::symbols;
 
 /// A way to look.
@@ -28,28 +28,22 @@ pub enum Means {
     Halts,
     /// Samples of a CPU, in user mode and in the kernel.
     Sampling,
-    /// Samples of our own threads in user mode.
-    SamplingUser,
     /// Counters of the processor.
     Hardware,
     /// System calls, by a tracer.
     SystemCalls,
-    /// Programs in the kernel.
-    Bpf,
 }
 
 impl Means {
     /// All, the cheapest first.
-    pub const ALL: [Means; 9] = [
+    pub const ALL: [Means; 7] = [
         Means::Software,
         Means::Tracepoints,
         Means::Interrupts,
         Means::Halts,
         Means::Hardware,
         Means::Sampling,
-        Means::SamplingUser,
         Means::SystemCalls,
-        Means::Bpf,
     ];
 
     /// Its name in records.
@@ -60,10 +54,8 @@ impl Means {
             Means::Interrupts => "interrupts",
             Means::Halts => "halts",
             Means::Sampling => "sampling",
-            Means::SamplingUser => "sampling-user",
             Means::Hardware => "hardware",
             Means::SystemCalls => "system-calls",
-            Means::Bpf => "bpf",
         }
     }
 
@@ -75,10 +67,8 @@ impl Means {
             Means::Interrupts => "interrupts that a CPU sends and receives",
             Means::Halts => "how often a CPU had nothing to run",
             Means::Sampling => "where the time of a CPU goes, by function, in user mode and in the kernel",
-            Means::SamplingUser => "where the time of a thread goes in user mode",
             Means::Hardware => "cycles, instructions and misses of a CPU",
             Means::SystemCalls => "which system calls each role makes",
-            Means::Bpf => "programs of our own in the kernel",
         }
     }
 
@@ -90,7 +80,7 @@ impl Means {
             Means::Interrupts => Some(INTERRUPTS),
             Means::Halts => Some(HALTS),
             Means::Hardware => Some(HARDWARE),
-            Means::Sampling | Means::SamplingUser | Means::SystemCalls | Means::Bpf => None,
+            Means::Sampling | Means::SystemCalls => None,
         }
     }
 }
@@ -167,26 +157,17 @@ fn status(
         },
         (Means::Hardware, Some(events)) => counted(events, Asked::Hardware, None),
         (_, Some(events)) => counted(events, Asked::CpuWide, None),
-        (Means::Sampling, None) => match Sampling::open(&[cpu]) {
+        (Means::SystemCalls, None) => match trace_a_child(program) {
+            Ok(()) => Status::Usable,
+            Err(why) => Status::Refused(why),
+        },
+        (_, None) => match Sampling::open(&[cpu]) {
             Err(error) => Status::Refused(rights.why(Asked::CpuWide, &error)),
             Ok(_) => match symbols::kernel_symbols_hidden() {
                 Some(why) => Status::Limited(format!("functions of the kernel have no names: {why}")),
                 None => Status::Usable,
             },
         },
-        (Means::SamplingUser, None) => match Sampling::of([Scope::OwnThread]) {
-            Ok(_) => {
-                Status::Limited("a thread may be sampled, but profiles are made of whole CPUs only".into())
-            }
-            Err(error) => Status::Refused(rights.why(Asked::OwnThread, &error)),
-        },
-        (Means::SystemCalls, None) => match trace_a_child(program) {
-            Ok(()) => Status::Usable,
-            Err(why) => Status::Refused(why),
-        },
-        (_, None) => {
-            Status::Refused("this program has no programs for the kernel; the other means do without".into())
-        }
     }
 }
 
@@ -233,7 +214,7 @@ mod tests {
             tracefs: None,
         };
         assert!(probes.has(Means::Software) && probes.has(Means::Sampling));
-        assert!(!probes.has(Means::Hardware) && !probes.has(Means::Bpf), "what was not tried is not there");
+        assert!(!probes.has(Means::Hardware) && !probes.has(Means::Halts), "what was not tried is not there");
         let refused = probes.refused();
         assert_eq!(refused, [RefusedMeans { means: "hardware".into(), why: "no PMU".into() }]);
     }

@@ -1,12 +1,13 @@
 //! Observed runs of a case in turns with unobserved ones.
 //!
-//! A round has one run that nobody observes and one with each means, in random order, each with fresh peers. No event is open in the
+//! A round has one unobserved run and one with each means, in random order, each with fresh peers. No event is open in the
 //! unobserved run: one that is open and off costs something as well. So what a means costs is the ratio of two runs of one round.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
+use causeway_os::counters::EventSwitch;
 use weighbridge_lab::conditions;
 use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::{self, Coordinator, Counted, Measured, PeerStart};
@@ -15,19 +16,17 @@ use weighbridge_lab::interrupt::Interrupt;
 use weighbridge_lab::planner::Timing;
 use weighbridge_lab::session::expected_run;
 use weighbridge_lab::summary;
-use weighbridge_record::{EventCount, Look, Observation, Profile, Skipped, SystemCalls};
+use weighbridge_record::{Observation, Profile, Skipped, SystemCalls};
 use weighbridge_stats::compare::CONFIDENCE;
-use weighbridge_stats::{median, median_interval, paired_ratio};
+use weighbridge_stats::{median, median_interval};
 
 use crate::counters::Counters;
 use crate::means::{Means, Probes};
 use crate::owners::Owners;
 use crate::profile::Stacks;
+use crate::rounds::{Failure, Rounds, Run};
 use crate::sampling::Sampling;
 use crate::symbols::Symbols;
-
-/// Failures of a means in a case after which it is tried no more.
-const MOST_FAILURES: usize = 2;
 
 /// How much is looked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,6 +90,8 @@ pub struct Observer<'a> {
     probes: &'a Probes,
     random: Random,
     symbols: Symbols,
+    /// Where events are opened in the case that is being observed.
+    cpus: BTreeSet<u32>,
 }
 
 /// What is open during an observed run.
@@ -99,26 +100,12 @@ enum Open {
     Sampling(Sampling),
 }
 
-/// One run that went well.
-struct Run {
-    value: f64,
-    counts: Vec<(&'static str, f64)>,
-}
-
 enum Ran {
     Well(Run),
-    Failed { step: String, why: String },
+    Failed(Failure),
+    /// A process beside the roles may run on CPUs where no event was open: all that are to be observed.
+    Elsewhere(BTreeSet<u32>),
     Interrupted,
-}
-
-/// What the rounds of a case have given.
-#[derive(Default)]
-struct Rounds {
-    unobserved: BTreeMap<u32, f64>,
-    observed: BTreeMap<&'static str, BTreeMap<u32, f64>>,
-    counts: Vec<(&'static str, &'static str, Vec<f64>)>,
-    failures: BTreeMap<&'static str, Vec<String>>,
-    stacks: Stacks,
 }
 
 impl<'a> Observer<'a> {
@@ -130,7 +117,8 @@ impl<'a> Observer<'a> {
         probes: &'a Probes,
     ) -> Observer<'a> {
         let random = Random::new(settings.seed);
-        Observer { settings, coordinator, interrupt, probes, random, symbols: Symbols::new() }
+        let cpus = BTreeSet::new();
+        Observer { settings, coordinator, interrupt, probes, random, symbols: Symbols::new(), cpus }
     }
 
     /// Observes a case by all means that can be used.
@@ -141,6 +129,7 @@ impl<'a> Observer<'a> {
         let looks = || Means::ALL.into_iter().filter(|means| is_a_look(*means) && self.probes.has(*means));
         let order: Vec<Option<Means>> = std::iter::once(None).chain(looks().map(Some)).collect();
         let mut rounds = Rounds::default();
+        self.cpus = self.cpus_of_roles(case);
         for round in 0..self.settings.rounds {
             let mut order = order.clone();
             self.random.shuffle(&mut order);
@@ -148,29 +137,38 @@ impl<'a> Observer<'a> {
                 if self.interrupt.take()? {
                     return Ok(Outcome::Interrupted);
                 }
-                let name = look.map_or("", Means::name);
-                if rounds.failures.get(name).is_some_and(|failures| failures.len() >= MOST_FAILURES) {
+                if rounds.is_given_up(look) {
                     continue;
                 }
-                match (self.run(case, look, &mut rounds.stacks), look) {
-                    (Ran::Interrupted, _) => return Ok(Outcome::Interrupted),
-                    (Ran::Well(run), None) => drop(rounds.unobserved.insert(round, run.value)),
-                    (Ran::Well(run), Some(means)) => rounds.keep(means, round, run),
-                    (Ran::Failed { step, why }, None) if rounds.unobserved.is_empty() => {
-                        let case = case.params.id.clone();
-                        return Ok(Outcome::Failed(Skipped { case, step, why }));
-                    }
-                    (Ran::Failed { step, why }, _) => {
-                        rounds.failures.entry(name).or_default().push(format!("{step}: {why}"));
-                    }
+                let mut ran = self.run(case, look, &mut rounds.stacks);
+                // Each time there are more CPUs, so this comes to an end.
+                while let Ran::Elsewhere(cpus) = ran {
+                    self.cpus = cpus;
+                    ran = self.run(case, look, &mut rounds.stacks);
+                }
+                match ran {
+                    Ran::Interrupted => return Ok(Outcome::Interrupted),
+                    Ran::Well(run) => rounds.keep(look, round, run),
+                    Ran::Failed(failure) => rounds.fail(look, failure),
+                    Ran::Elsewhere(_) => unreachable!("it was run again"),
                 }
             }
+            if rounds.is_given_up(None) && rounds.unobserved().is_err() {
+                break;
+            }
         }
+        let unobserved = match rounds.unobserved() {
+            Ok(unobserved) => unobserved,
+            Err(why) => {
+                let Failure { step, why } = why.expect("there is a round, and its unobserved run failed");
+                return Ok(Outcome::Failed(Skipped { case: case.params.id.clone(), step, why }));
+            }
+        };
         let system_calls = match self.count_calls(case, &mut rounds) {
             Ok(calls) => calls,
             Err(Interrupted) => return Ok(Outcome::Interrupted),
         };
-        Ok(Outcome::Observed(Box::new(self.observed(case, &rounds, system_calls))))
+        Ok(Outcome::Observed(Box::new(self.observed(case, &rounds, &unobserved, system_calls))))
     }
 
     fn count_calls(
@@ -185,7 +183,7 @@ impl<'a> Observer<'a> {
             Counted::Calls(calls) => Ok(Some(calls)),
             Counted::Threads => Ok(None),
             Counted::Failed { step, why } => {
-                rounds.failures.entry(Means::SystemCalls.name()).or_default().push(format!("{step}: {why}"));
+                rounds.fail(Some(Means::SystemCalls), Failure { step, why });
                 Ok(None)
             }
             Counted::Interrupted => Err(Interrupted),
@@ -194,30 +192,35 @@ impl<'a> Observer<'a> {
 
     /// One run, with what `look` opens for it.
     fn run(&mut self, case: &Prepared, look: Option<Means>, stacks: &mut Stacks) -> Ran {
-        let failed = |error: io::Error| Ran::Failed { step: "observe".into(), why: error.to_string() };
-        let opened = look.map(|means| self.open(means, &self.cpus(case))).transpose();
+        let failed = |step: &str, why: String| Ran::Failed(Failure { step: step.into(), why });
+        let unread = |error: io::Error| failed("observe", error.to_string());
+        let opened = look.map(|means| self.open(means)).transpose();
         let (open, events) = match opened {
             Ok(opened) => opened.unzip(),
-            Err(error) => return failed(error),
+            Err(error) => return unread(error),
         };
         let start = PeerStart { events, ..PeerStart::default() };
         let measured = match self.coordinator.run_from(case, &start, self.settings.timing) {
             coordinator::Outcome::Interrupted => return Ran::Interrupted,
-            coordinator::Outcome::Failed { step, why } => return Ran::Failed { step, why },
+            coordinator::Outcome::Failed { step, why } => return failed(&step, why),
             coordinator::Outcome::Measured(measured) => measured,
         };
         if let Some((step, why)) = conditions::void(case, &measured) {
-            return Ran::Failed { step: step.into(), why };
+            return failed(step, why);
         }
         if measured.samples.is_empty() {
-            return Ran::Failed { step: "batches".into(), why: "no sample was taken".into() };
+            return failed("batches", "no sample was taken".into());
+        }
+        let all: BTreeSet<u32> = self.cpus.iter().copied().chain(cpus_beside(&measured)).collect();
+        if all.len() > self.cpus.len() {
+            return Ran::Elsewhere(all);
         }
         let ops = operations(case, &measured);
         let counts = match open {
             None => Vec::new(),
             Some(Open::Counters(counters)) => match counters.read() {
                 Ok(counts) => counts.into_iter().map(|(name, count)| (name, count / ops as f64)).collect(),
-                Err(error) => return failed(error),
+                Err(error) => return unread(error),
             },
             Some(Open::Sampling(sampling)) => match sampling.take() {
                 Ok(taken) => {
@@ -232,13 +235,14 @@ impl<'a> Observer<'a> {
                         .for_each(|sample| stacks.add(owners.stack(sample, &mut self.symbols)));
                     Vec::new()
                 }
-                Err(error) => return failed(error),
+                Err(error) => return unread(error),
             },
         };
         Ran::Well(Run { value: summary::run_line(case, *measured, 0, 0).value, counts })
     }
 
-    fn open(&self, means: Means, cpus: &[u32]) -> io::Result<(Open, causeway_os::counters::EventSwitch)> {
+    fn open(&self, means: Means) -> io::Result<(Open, EventSwitch)> {
+        let cpus = &Vec::from_iter(self.cpus.iter().copied());
         match means.counted() {
             Some(events) => {
                 let counters = Counters::open(events, cpus, self.probes.tracefs.as_ref())?;
@@ -254,42 +258,33 @@ impl<'a> Observer<'a> {
     }
 
     /// The CPUs that roles of the case run on.
-    fn cpus(&self, case: &Prepared) -> Vec<u32> {
-        let mut cpus = match &case.params.cpus[..] {
-            [] => self.coordinator.host().measured_cpus.clone(),
-            cpus => cpus.to_vec(),
-        };
-        cpus.sort_unstable();
-        cpus.dedup();
-        cpus
+    fn cpus_of_roles(&self, case: &Prepared) -> BTreeSet<u32> {
+        match &case.params.cpus[..] {
+            [] => self.coordinator.host().measured_cpus.iter().copied().collect(),
+            cpus => cpus.iter().copied().collect(),
+        }
     }
 
-    fn observed(&self, case: &Prepared, rounds: &Rounds, system_calls: Option<SystemCalls>) -> Observed {
+    fn observed(
+        &self,
+        case: &Prepared,
+        rounds: &Rounds,
+        unobserved: &[f64],
+        system_calls: Option<SystemCalls>,
+    ) -> Observed {
         let id = &case.params.id;
         let unit = case.pattern.unit;
-        let unobserved: Vec<f64> = rounds.unobserved.values().copied().collect();
-        let interval = median_interval(&unobserved, CONFIDENCE);
-        let tried = Means::ALL.into_iter().filter(|means| {
-            rounds.observed.contains_key(means.name()) || rounds.failures.contains_key(means.name())
-        });
-        let count = |(means, event, values): &(&str, &str, Vec<f64>)| EventCount {
-            event: (*event).into(),
-            means: (*means).into(),
-            per_op: median(values),
-            range: [
-                values.iter().copied().fold(f64::INFINITY, f64::min),
-                values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            ],
-        };
+        let interval = median_interval(unobserved, CONFIDENCE);
         let observation = Observation {
             case: id.clone(),
-            cpus: self.cpus(case),
+            cpus: self.cpus.iter().copied().collect(),
             unit: unit.name(id.payload_bytes),
-            unobserved: median(&unobserved),
+            unobserved: median(unobserved),
             unobserved_ci95: interval.map(|interval| [interval.low, interval.high]),
             rounds: self.settings.rounds,
-            looks: tried.map(|means| rounds.look(means, unit.higher_is_better())).collect(),
-            counts: rounds.counts.iter().map(count).collect(),
+            unobserved_failures: rounds.unobserved_failures(),
+            looks: rounds.looks(unit.higher_is_better()),
+            counts: rounds.counts(),
             system_calls,
             refused: self.probes.refused(),
         };
@@ -301,40 +296,10 @@ impl<'a> Observer<'a> {
 /// By the user.
 struct Interrupted;
 
-impl Rounds {
-    fn keep(&mut self, means: Means, round: u32, run: Run) {
-        self.observed.entry(means.name()).or_default().insert(round, run.value);
-        for (event, per_op) in run.counts {
-            match self.counts.iter_mut().find(|(_, known, _)| *known == event) {
-                Some((_, _, values)) => values.push(per_op),
-                None => self.counts.push((means.name(), event, vec![per_op])),
-            }
-        }
-    }
-
-    /// What a means has cost.
-    fn look(&self, means: Means, higher_is_better: bool) -> Look {
-        let observed = self.observed.get(means.name());
-        let pairs: Vec<(f64, f64)> = observed
-            .into_iter()
-            .flatten()
-            .filter_map(|(round, observed)| Some((*self.unobserved.get(round)?, *observed)))
-            .map(|(unobserved, observed)| match higher_is_better {
-                true => (observed, unobserved),
-                false => (unobserved, observed),
-            })
-            .filter(|(a, b)| *a > 0.0 && *b > 0.0)
-            .collect();
-        let ratio = (!pairs.is_empty()).then(|| paired_ratio(&pairs, CONFIDENCE));
-        let interval = ratio.as_ref().and_then(|ratio| ratio.interval);
-        Look {
-            means: means.name().into(),
-            slowdown: ratio.as_ref().map(|ratio| ratio.median),
-            ci95: interval.map(|interval| [interval.low, interval.high]),
-            pairs: pairs.len() as u32,
-            failures: self.failures.get(means.name()).cloned().unwrap_or_default(),
-        }
-    }
+/// Where processes beside the roles may run, as an observed run reports it.
+fn cpus_beside(measured: &Measured) -> impl Iterator<Item = u32> {
+    let observed = measured.roles.iter().filter_map(|report| report.observed.as_ref());
+    observed.filter_map(|observed| observed.beside.as_ref()).flat_map(|beside| beside.cpus.iter().copied())
 }
 
 /// Operations while events were on: those of the leading role, or of all roles where each has operations of its own.
@@ -348,43 +313,4 @@ fn operations(case: &Prepared, measured: &Measured) -> u64 {
         false => measured.roles.iter().find(leads).map_or(0, of),
     };
     ops.max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rounds(unobserved: &[f64], observed: &[f64]) -> Rounds {
-        let mut rounds = Rounds::default();
-        for (round, value) in unobserved.iter().enumerate() {
-            rounds.unobserved.insert(round as u32, *value);
-        }
-        for (round, value) in observed.iter().enumerate() {
-            let counts = vec![("context-switches", 2.0 + round as f64)];
-            rounds.keep(Means::Software, round as u32, Run { value: *value, counts });
-        }
-        rounds
-    }
-
-    #[test]
-    fn the_cost_of_looking_is_the_ratio_of_runs_of_one_round() {
-        let times =
-            rounds(&[100.0, 200.0, 300.0, 100.0, 100.0, 100.0], &[110.0, 220.0, 330.0, 110.0, 110.0, 110.0]);
-        let look = times.look(Means::Software, false);
-        assert!((look.slowdown.unwrap() - 1.1).abs() < 1e-9, "{look:?}");
-        assert_eq!(look.pairs, 6);
-        assert!(look.ci95.is_some(), "six pairs have an interval");
-        let rates = rounds(&[110.0], &[100.0]).look(Means::Software, true);
-        assert!((rates.slowdown.unwrap() - 1.1).abs() < 1e-9, "a lower rate is a slowdown: {rates:?}");
-        assert_eq!((rates.pairs, rates.ci95), (1, None));
-    }
-
-    #[test]
-    fn an_observed_run_without_its_unobserved_one_makes_no_pair() {
-        let mut some = rounds(&[100.0], &[110.0, 500.0]);
-        assert_eq!(some.look(Means::Software, false).pairs, 1);
-        some.failures.entry("halts").or_default().push("batches: the peer ended".into());
-        let failed = some.look(Means::Halts, false);
-        assert_eq!((failed.slowdown, failed.pairs, failed.failures.len()), (None, 0, 1));
-    }
 }

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use weighbridge_lab::contract::Prepared;
 use weighbridge_lab::coordinator::Measured;
+use weighbridge_record::Profile;
 
-use crate::profile::{OTHERS, Stack};
+use crate::profile::Stack;
 use crate::sampling::Sample;
 use crate::symbols::{MemoryMap, Symbols};
-
-/// Whose time it is when a CPU has nothing to run.
-const IDLE: &str = "(idle)";
 
 /// Which role a process plays, and what it had mapped.
 pub(crate) struct Owners(BTreeMap<u32, (String, MemoryMap)>);
@@ -32,8 +30,8 @@ impl Owners {
                     }
                 })
                 .or_insert_with(|| (name.into(), MemoryMap::parse(&observed.memory_map)));
-            if let Some((name, process, map)) = &observed.beside {
-                owners.insert(*process, (name.clone(), MemoryMap::parse(map)));
+            if let Some(beside) = &observed.beside {
+                owners.insert(beside.process, (beside.name.clone(), MemoryMap::parse(&beside.memory_map)));
             }
         }
         Owners(owners)
@@ -53,8 +51,8 @@ impl Owners {
         let owner = self.0.get(&sample.process);
         let role = match owner {
             Some((role, _)) => role,
-            None if sample.process == 0 => IDLE,
-            None => OTHERS,
+            None if sample.process == 0 => Profile::IDLE,
+            None => Profile::OTHERS,
         };
         let user = match owner {
             Some((_, map)) => {
@@ -80,7 +78,7 @@ mod tests {
         };
         assert_eq!(role(7).role, "client");
         assert_eq!(role(7).user, ["[unknown]", "[unknown]"]);
-        assert_eq!((role(0).role, role(0).user.len()), (IDLE.into(), 0));
-        assert_eq!(role(8).role, OTHERS);
+        assert_eq!((role(0).role, role(0).user.len()), (Profile::IDLE.into(), 0));
+        assert_eq!(role(8).role, Profile::OTHERS);
     }
 }

@@ -6,16 +6,6 @@ use weighbridge_record::{CaseId, Profile, ProfilePart, SymbolTime};
 
 use crate::sampling::PERIOD_NS;
 
-/// Whose time it is when what runs takes no part. A record has that time and not what it was spent on.
-pub const OTHERS: &str = "(other processes)";
-
-/// Functions and stacks with less than this share of the samples of those that take part are left out of a record, or counted for their
-/// callers.
-const LEAST_SHARE: f64 = 0.005;
-
-/// What marks a function of the kernel in a folded stack, as other tools have it.
-pub const IN_KERNEL: &str = "_[k]";
-
 /// A sample with names: functions from the outermost to the innermost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stack {
@@ -30,7 +20,7 @@ pub struct Stack {
 impl Stack {
     /// Names as in a folded stack, without the role. A function that calls itself stands once.
     fn frames(&self) -> Vec<String> {
-        let kernel = self.kernel.iter().map(|name| format!("{}{IN_KERNEL}", clean(name)));
+        let kernel = self.kernel.iter().map(|name| format!("{}{}", clean(name), Profile::IN_KERNEL));
         let mut frames: Vec<String> = self.user.iter().map(|name| clean(name)).chain(kernel).collect();
         frames.dedup();
         frames
@@ -82,15 +72,14 @@ impl Stacks {
     pub fn profile(&self, case: &CaseId, symbols_hidden: Option<&str>) -> Profile {
         let samples = self.samples();
         let ns = |count: u64| count as f64 * PERIOD_NS as f64 / self.ops.max(1) as f64;
-        let of_others = |stack: &Stack| stack.role == OTHERS;
-        let taking_part = self.counts.iter().filter(|(stack, _)| !of_others(stack));
-        let least = taking_part.map(|(_, count)| *count).sum::<u64>() as f64 * LEAST_SHARE;
+        let taking_part = self.counts.iter().filter(|(stack, _)| Profile::takes_part(&stack.role));
+        let least = taking_part.map(|(_, count)| *count).sum::<u64>() as f64 * Profile::LEAST_SHARE;
         let mut parts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         let mut symbols: BTreeMap<(&str, String), (u64, u64)> = BTreeMap::new();
         for (stack, count) in &self.counts {
             let part = parts.entry(&stack.role).or_default();
             *(if stack.kernel.is_empty() { &mut part.0 } else { &mut part.1 }) += count;
-            let frames = if of_others(stack) { Vec::new() } else { stack.frames() };
+            let frames = if Profile::takes_part(&stack.role) { stack.frames() } else { Vec::new() };
             if let Some(innermost) = frames.last() {
                 symbols.entry((&stack.role, innermost.clone())).or_default().0 += count;
             }
@@ -102,7 +91,7 @@ impl Stacks {
             .into_iter()
             .filter(|(_, (_, total))| *total as f64 >= least)
             .map(|((role, frame), (own, total))| {
-                let name = frame.strip_suffix(IN_KERNEL);
+                let name = frame.strip_suffix(Profile::IN_KERNEL);
                 SymbolTime {
                     role: role.into(),
                     in_kernel: name.is_some(),
@@ -130,7 +119,7 @@ impl Stacks {
             symbols_hidden: symbols_hidden.map(str::to_owned),
             parts: parts.into_iter().map(part).collect(),
             symbols,
-            folded: pruned(&summed(self.folded().into_iter().map(without_stacks_of_others)), least),
+            folded: pruned(&summed(self.folded().into_iter().map(of_those_that_take_part)), least),
         }
     }
 }
@@ -144,8 +133,10 @@ fn summed(lines: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     sums.into_iter().collect()
 }
 
-fn without_stacks_of_others((line, count): (String, u64)) -> (String, u64) {
-    if line.starts_with(OTHERS) { (OTHERS.into(), count) } else { (line, count) }
+/// Of others and of idle CPUs the time alone.
+fn of_those_that_take_part((line, count): (String, u64)) -> (String, u64) {
+    let role = line.split(';').next().unwrap_or_default();
+    if Profile::takes_part(role) { (line, count) } else { (role.to_owned(), count) }
 }
 
 /// Folded stacks in which everything with fewer than `least` samples is counted for its caller.
@@ -232,14 +223,28 @@ mod tests {
     fn other_processes_have_their_time_and_hide_no_function_of_the_roles() {
         let mut stacks = example();
         for _ in 0..100_000 {
-            stacks.add(stack(OTHERS, &[], &["clear_page"]));
+            stacks.add(stack(Profile::OTHERS, &[], &["clear_page"]));
         }
         let profile = stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "same-cpu"), None);
-        assert!(profile.parts.iter().any(|part| part.role == OTHERS && part.kernel_ns > 0.0));
+        assert!(profile.parts.iter().any(|part| part.role == Profile::OTHERS && part.kernel_ns > 0.0));
         assert!(!profile.symbols.iter().any(|of| of.symbol == "clear_page"));
         assert_eq!(profile.symbols[0].symbol, "schedule");
-        assert!(profile.folded.contains(&(OTHERS.into(), 100_000)), "{:?}", profile.folded);
-        assert!(stacks.folded().contains(&(format!("{OTHERS};clear_page_[k]"), 100_000)), "the file has all");
+        assert!(profile.folded.contains(&(Profile::OTHERS.into(), 100_000)), "{:?}", profile.folded);
+        assert!(
+            stacks.folded().contains(&(format!("{};clear_page_[k]", Profile::OTHERS), 100_000)),
+            "the file has all"
+        );
+    }
+
+    #[test]
+    fn idle_cpus_hide_no_function_of_the_roles() {
+        let mut stacks = example();
+        for _ in 0..1_000_000 {
+            stacks.add(stack(Profile::IDLE, &[], &["cpu_idle", "halt"]));
+        }
+        let profile = stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "two-cpus"), None);
+        assert!(profile.symbols.iter().any(|of| of.symbol == "copy<[u8; 4]>"), "{:?}", profile.symbols);
+        assert!(profile.parts.iter().any(|part| part.role == Profile::IDLE && part.kernel_ns > 0.0));
     }
 
     #[test]

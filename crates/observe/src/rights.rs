@@ -10,8 +10,6 @@ pub enum Asked {
     CpuWide,
     /// Tracepoints of a CPU.
     Tracepoint,
-    /// Events of the asking thread in user mode.
-    OwnThread,
     /// Counters of the processor.
     Hardware,
 }
@@ -22,7 +20,6 @@ impl Asked {
         match self {
             Asked::CpuWide | Asked::Hardware => 0,
             Asked::Tracepoint => -1,
-            Asked::OwnThread => 2,
         }
     }
 }
@@ -152,8 +149,8 @@ mod tests {
         let why = user.why(Asked::Tracepoint, &error(libc::EPERM));
         assert!(why.ends_with("kernel.perf_event_paranoid=-1"), "{why}");
         let debian = Rights { paranoid: Some(3), ..Rights::default() };
-        let why = debian.why(Asked::OwnThread, &error(libc::EACCES));
-        assert!(why.contains("is 3") && why.ends_with("kernel.perf_event_paranoid=2"), "{why}");
+        let why = debian.why(Asked::Hardware, &error(libc::EACCES));
+        assert!(why.contains("is 3") && why.ends_with("kernel.perf_event_paranoid=0"), "{why}");
     }
 
     #[test]

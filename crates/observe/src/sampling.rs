@@ -47,26 +47,13 @@ pub struct Sampling {
     cpus: Vec<(Counter, Sampler, bool)>,
 }
 
-/// Whose samples are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Whatever runs on this CPU, in user mode and in the kernel.
-    Cpu(u32),
-    /// The calling thread in user mode.
-    OwnThread,
-}
-
 impl Sampling {
-    /// Opens a sampler for each of `cpus`.
+    /// Opens a sampler for each of `cpus`, of whatever runs there.
     ///
     /// # Errors
     /// The kernel's.
     pub fn open(cpus: &[u32]) -> io::Result<Sampling> {
-        Sampling::of(cpus.iter().map(|cpu| Scope::Cpu(*cpu)))
-    }
-
-    pub(crate) fn of(scopes: impl IntoIterator<Item = Scope>) -> io::Result<Sampling> {
-        Ok(Sampling { cpus: scopes.into_iter().map(sampler).collect::<io::Result<_>>()? })
+        Ok(Sampling { cpus: cpus.iter().map(|cpu| sampler(*cpu)).collect::<io::Result<_>>()? })
     }
 
     /// What starts and stops them.
@@ -102,20 +89,16 @@ impl Sampling {
     }
 }
 
-fn sampler(scope: Scope) -> io::Result<(Counter, Sampler, bool)> {
+fn sampler(cpu: u32) -> io::Result<(Counter, Sampler, bool)> {
     let mut opts = Opts { sample_on: SampleOn::Count(PERIOD_NS), ..Opts::default() };
     opts.record_id_format.task = true;
     opts.sample_format.call_chain = Some(CallChain {
         exclude_user: false,
-        exclude_kernel: scope == Scope::OwnThread,
+        exclude_kernel: false,
         defer_user: false,
         max_stack_frames: MOST_FRAMES,
     });
-    opts.exclude.kernel = scope == Scope::OwnThread;
-    let open = |opts: &Opts| match scope {
-        Scope::Cpu(cpu) => Counter::new(Software::CpuClock, (Proc::ALL, Cpu(cpu)), opts),
-        Scope::OwnThread => Counter::new(Software::CpuClock, (Proc::CURRENT, Cpu::ALL), opts),
-    };
+    let open = |opts: &Opts| Counter::new(Software::CpuClock, (Proc::ALL, Cpu(cpu)), opts);
     opts.stat_format.lost_records = true;
     let (counter, tells_lost) = match open(&opts) {
         // Before Linux 6.0 a counter does not know what was lost.

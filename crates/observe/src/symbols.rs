@@ -24,7 +24,7 @@ struct Mapping {
 }
 
 impl MemoryMap {
-    /// Reads the text of `/proc/PID/maps`: the mappings that have a name.
+    /// Reads the text of `/proc/PID/maps`: the mappings of files that are still there, and those that have another name.
     pub fn parse(text: &str) -> MemoryMap {
         let mapping = |line: &str| {
             let mut fields = line.splitn(6, ' ');
@@ -32,8 +32,9 @@ impl MemoryMap {
             let offset = fields.nth(1)?;
             let path = fields.nth(2)?.trim();
             let number = |text: &str| u64::from_str_radix(text, 16).ok();
-            let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-            (!path.is_empty()).then_some(Mapping {
+            // What was mapped is gone; a file that has its name now is another one.
+            let is_there = !path.is_empty() && !path.ends_with(" (deleted)");
+            is_there.then_some(Mapping {
                 start: number(start)?,
                 end: number(end)?,
                 file_offset: number(offset)?,
@@ -138,17 +139,19 @@ mod tests {
     fn an_address_is_a_place_in_the_file_that_is_mapped_there() {
         let map = MemoryMap::parse(
             "55d0c0a00000-55d0c0a52000 r--p 00000000 fe:00 123 /usr/bin/some program\n\
-             55d0c0a52000-55d0c0b00000 r-xp 00052000 fe:00 123 /usr/bin/some program (deleted)\n\
+             55d0c0a52000-55d0c0b00000 r-xp 00052000 fe:00 123 /usr/bin/some program\n\
+             55d0c1000000-55d0c1001000 r-xp 00000000 fe:00 124 /usr/lib/replaced.so (deleted)\n\
              7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n\
              7ffe12345000-7ffe12347000 r-xp 00000000 00:00 0                          [vdso]\n",
         );
-        assert_eq!(map.0.len(), 3, "a mapping without a name is none");
+        assert_eq!(map.0.len(), 3, "a mapping without a name is none, nor is one of a file that is gone");
         assert_eq!(map.place(0x55d0_c0a5_2010), Some((Path::new("/usr/bin/some program"), 0x52010)));
         assert_eq!(map.place(0x7ffe_1234_5001), Some((Path::new("[vdso]"), 1)));
         assert_eq!(map.place(0x7f00_0000_0000), None);
         let mut symbols = Symbols::new();
         assert_eq!(symbols.user(&map, 0x7ffe_1234_5001), "[vdso]");
         assert_eq!(symbols.user(&map, 0x55d0_c0a5_2010), "[some program]", "there is no such file");
+        assert_eq!(symbols.user(&map, 0x55d0_c100_0010), "[unknown]");
         assert_eq!(symbols.user(&map, 1), "[unknown]");
     }
 

@@ -85,7 +85,8 @@ fn counts(host: &Host) {
     let Some(observed) = observe(host, "roundtrip/pipe/1/same-cpu", &probes, 1) else { return };
     let of = &observed.observation;
     assert!(of.unobserved > 0.0 && of.cpus.len() == 1, "{of:?}");
-    assert_eq!(of.refused.len() + probes.all.iter().filter(|probe| probes.has(probe.means)).count(), 9);
+    let usable = probes.all.iter().filter(|probe| probes.has(probe.means)).count();
+    assert_eq!(of.refused.len() + usable, Means::ALL.len());
     let per_op = |event: &str| of.counts.iter().find(|count| count.event == event).map(|count| count.per_op);
     // Each way needs a switch. Whatever else runs on this CPU adds to that, and can take none away.
     let at_least = |event: &str, least: f64| {
@@ -217,5 +218,5 @@ fn unprivileged(host: &Host) {
             ["perf_event_paranoid=0", "seccomp", "lockdown", "CONFIG_PERF_EVENTS", "security module"];
         assert!(remedies.iter().any(|remedy| why.contains(remedy)), "{means:?}: {why}");
     }
-    assert!(!why(Means::Tracepoints).is_empty() && !why(Means::Bpf).is_empty());
+    assert!(!why(Means::Tracepoints).is_empty());
 }

@@ -1,6 +1,6 @@
 //! Where and how the calling thread runs: CPUs, scheduling policy, nice value.
 //!
-//! Everything here is about the calling thread, not the process, but for [`pin_process`] and [`set_process_nice`]. New threads and processes
+//! Everything here is about the calling thread, not the process, but for [`allowed_cpus_of`], [`pin_process`] and [`set_process_nice`]. New threads and processes
 //! inherit it.
 //!
 //! # Safety
@@ -26,12 +26,26 @@ const MASK_WORDS: usize = 8192 / u64::BITS as usize;
 ///
 /// The kernel's; none is known for the calling thread.
 pub fn allowed_cpus() -> Result<Vec<u32>> {
+    affinity(0).context("read", || "the CPUs of this thread")
+}
+
+/// The CPUs that the first thread of another process may run on, in order.
+///
+/// # Errors
+///
+/// `ESRCH` where the process is gone.
+pub fn allowed_cpus_of(pid: u32) -> Result<Vec<u32>> {
+    affinity(pid.cast_signed()).context("read", || format!("the CPUs of process {pid}"))
+}
+
+/// The CPUs of a thread, the calling one if 0.
+fn affinity(thread: libc::pid_t) -> io::Result<Vec<u32>> {
     let mut mask = [0u64; MASK_WORDS];
     // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes into `mask`.
     let written =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&mask), mask.as_mut_ptr()) };
     if written < 0 {
-        return Err(Error::last("read", "the CPUs of this thread"));
+        return Err(io::Error::last_os_error());
     }
     let set = |cpu: &u32| mask[(cpu / u64::BITS) as usize] & (1 << (cpu % u64::BITS)) != 0;
     Ok((0..MASK_WORDS as u32 * u64::BITS).filter(set).collect())

@@ -10,17 +10,20 @@ use crate::{CaseId, SystemCalls};
 pub struct Observation {
     /// The case.
     pub case: CaseId,
-    /// CPUs on which everything was counted, whichever process it belonged to.
+    /// CPUs on which everything was counted, whichever process it belonged to: those of the roles, and those of a process beside them.
     pub cpus: Vec<u32>,
     /// Unit of `unobserved`.
     pub unit: String,
-    /// Median of the runs that nobody observed.
+    /// Median of the unobserved runs.
     pub unobserved: f64,
     /// Its 95 % interval, from six runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unobserved_ci95: Option<[f64; 2]>,
-    /// Rounds; each has a run that is not observed and one with each means, in random order.
+    /// Rounds; each has an unobserved run and one with each means, in random order.
     pub rounds: u32,
+    /// Why unobserved runs failed, one sentence each. After two failures there were no more of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unobserved_failures: Vec<String>,
     /// What each means has cost.
     pub looks: Vec<Look>,
     /// What was counted.
@@ -99,8 +102,25 @@ pub struct Profile {
     /// Time by function, the longest first.
     pub symbols: Vec<SymbolTime>,
     /// Stacks and their samples: names from the outermost to the innermost with `;` between them, the role first, functions of the kernel
-    /// with `_[k]`. What has less than 0.5 % of the samples is counted for its caller.
+    /// with `_[k]`. What has less than 0.5 % of the samples of those that take part is counted for its caller; other processes and
+    /// idle CPUs have no stacks.
     pub folded: Vec<(String, u64)>,
+}
+
+impl Profile {
+    /// Whose time it is when what runs takes no part. A record has that time and not what it was spent on.
+    pub const OTHERS: &'static str = "(other processes)";
+    /// Whose time it is when a CPU has nothing to run, as above.
+    pub const IDLE: &'static str = "(idle)";
+    /// What marks a function of the kernel in a folded stack, as other tools have it.
+    pub const IN_KERNEL: &'static str = "_[k]";
+    /// Functions and stacks with less than this share of the samples of the roles are left out, or counted for their callers.
+    pub const LEAST_SHARE: f64 = 0.005;
+
+    /// Is it the time of a role, or of a process beside the roles, and not that of other processes or of idle CPUs?
+    pub fn takes_part(role: &str) -> bool {
+        role != Profile::OTHERS && role != Profile::IDLE
+    }
 }
 
 /// The time of one role.
@@ -181,6 +201,7 @@ pub(crate) mod tests {
                 unobserved: 1.0,
                 unobserved_ci95: Some([1.0, 1.0]),
                 rounds: 6,
+                unobserved_failures: vec!["x".into()],
                 looks: vec![Look {
                     means: "software".into(),
                     slowdown: Some(1.0),

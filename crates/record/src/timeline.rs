@@ -4,26 +4,29 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a time line of a run shows. The run is one of its own, which is watched; its times are longer than those of a measurement.
+/// What a time line of a run shows. The run is a marked one of its own; its times are longer than those of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// What was observed: the id of a case, or a replay in words.
     pub subject: String,
     /// Operations that the phases are of.
     pub operations: u64,
-    /// Nanoseconds of an operation while it was watched: 10th percentile, median, 90th percentile.
+    /// Nanoseconds of an operation of the marked run: 10th percentile, median, 90th percentile.
     pub operation_ns: [f64; 3],
-    /// The median of an operation in a like run that was not watched, where there was one.
-    pub unwatched_ns: Option<f64>,
-    /// Context switches for an operation, from and to its roles, where the kernel's events were recorded.
+    /// The median of an operation of one unmarked run after it, where there was one.
+    pub unmarked_ns: Option<f64>,
+    /// Context switches for an operation, from and to its roles, where the kernel's events were recorded on all CPUs of the roles.
     pub switches_per_operation: Option<f64>,
-    /// Of these, by kind of role: those that took the CPU from it while it could have gone on.
+    /// Of these, by kind of role: those that took the CPU from it while it could have gone on, because it was preempted or yielded.
     #[serde(default)]
     pub preempted_per_operation: BTreeMap<String, f64>,
     /// The parts of an operation, in the order of time.
     pub phases: Vec<Phase>,
     /// Why the kernel's events are missing, and what would allow them.
     pub refused: Option<String>,
+    /// CPUs that processes of the subject may run on and that were not recorded, so that switches there are not known and none are counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unrecorded_cpus: Vec<u32>,
     /// Events that were lost within the time of the operations; operations near them are left out.
     pub lost_events: u64,
     /// Some operations as a picture.
@@ -39,8 +42,9 @@ pub struct Phase {
     pub count: u64,
     /// Nanoseconds where it occurs: 10th percentile, median, 90th percentile.
     pub phase_ns: [f64; 3],
-    /// Its part of all operations together, from 0 to 1.
-    pub share: f64,
+    /// Its part of all operations together, from 0 to 1; absent where parts of an operation overlap, or are not all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
 }
 
 /// Who did what and when, over a few operations. Times are nanoseconds from its beginning.
@@ -70,7 +74,7 @@ pub struct PictureSpan {
     pub between_ns: [u64; 2],
     /// `run`, `ready`, `idle`, `halted`, `interrupt`, `write`, `wait`, or `lost` where events are missing.
     pub what: String,
-    /// Which role it is of, by its place among the roles, where it is of one.
+    /// Which role runs or writes, by its place among the roles.
     pub role: Option<u64>,
     /// In words.
     pub name: String,
@@ -98,11 +102,12 @@ pub(crate) mod tests {
     pub(crate) fn full_lines() -> Vec<Line> {
         let span = PictureSpan { role: Some(0), ..PictureSpan::default() };
         vec![Line::Timeline(Box::new(Timeline {
-            unwatched_ns: Some(1.0),
+            unmarked_ns: Some(1.0),
             switches_per_operation: Some(2.0),
             preempted_per_operation: BTreeMap::from([("client".into(), 1.0)]),
-            phases: vec![Phase::default()],
+            phases: vec![Phase { share: Some(1.0), ..Phase::default() }],
             refused: Some("x".into()),
+            unrecorded_cpus: vec![16],
             picture: Picture {
                 length_ns: 1,
                 lanes: vec![PictureLane { lane: "client".into(), spans: vec![span] }],

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A box with less than this share of all samples is not drawn.
-const LEAST_SHARE: f64 = 0.005;
-/// What marks a function of the kernel in a folded stack.
-pub const IN_KERNEL: &str = "_[k]";
+use weighbridge_record::Profile;
 
 /// All boxes, from the left to the right and from the bottom upwards.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,8 +83,8 @@ impl Flame {
         let share = |samples: u64| samples as f64 / self.samples.max(1) as f64;
         let mut places = Vec::new();
         for (name, node) in &caller.calls {
-            if share(node.samples) >= LEAST_SHARE {
-                let kernel = name.strip_suffix(IN_KERNEL);
+            if share(node.samples) >= Profile::LEAST_SHARE {
+                let kernel = name.strip_suffix(Profile::IN_KERNEL);
                 places.push((
                     node,
                     left,

@@ -4,6 +4,7 @@ use serde::Serialize;
 use weighbridge_record::{
     Case, CaseId, CaseVerdict, Check, Claims, Comparison, Contest, Difference, End, Explanation, Findings,
     Functions, FunctionsCompared, Header, Hub, Line, Observation, Price, Profile, Ratio, Skipped, Summary,
+    Timeline,
 };
 
 use crate::model::{Report, Source, Sourced};
@@ -38,6 +39,8 @@ struct Document<'a> {
     profiles: Vec<Out<'a, Profile>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     differences: Vec<Out<'a, Difference>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    timelines: Vec<Out<'a, Timeline>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     functions: Vec<Out<'a, Functions>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,27 +85,53 @@ struct Out<'a, T> {
 
 /// The report as one JSON document, indented, with the field names of the record.
 pub fn json(report: &Report) -> String {
+    // Every field is named, so that the compiler tells of one that is left out.
+    let Report {
+        sources,
+        cases,
+        comparisons,
+        contests,
+        findings,
+        is_compared: _,
+        // Those that stand in no table of a suite; the others are among the derived lines, with these two.
+        ratios: _,
+        crossovers: _,
+        published: _,
+        checks,
+        verdicts,
+        claims,
+        prices,
+        explanations,
+        observations,
+        profiles,
+        differences,
+        timelines,
+        functions,
+        functions_compared,
+        skipped,
+    } = report;
     let derived = crate::suite::derived(report);
     let document = Document {
         schema: weighbridge_record::SCHEMA,
-        records: report.sources.iter().map(record).collect(),
-        cases: report.cases.iter().map(case).collect(),
-        comparisons: report.comparisons.iter().map(out).collect(),
-        contests: report.contests.iter().map(out).collect(),
-        findings: report.findings.iter().map(out).collect(),
+        records: sources.iter().map(record).collect(),
+        cases: cases.iter().map(case).collect(),
+        comparisons: comparisons.iter().map(out).collect(),
+        contests: contests.iter().map(out).collect(),
+        findings: findings.iter().map(out).collect(),
         ratios: free_ratios(report).map(out).collect(),
-        checks: report.checks.iter().map(out).collect(),
+        checks: checks.iter().map(out).collect(),
         derived: derived.iter().map(|(record, what)| Out { record: *record, what }).collect(),
-        verdicts: report.verdicts.iter().map(out).collect(),
-        claims: report.claims.iter().map(out).collect(),
-        prices: report.prices.iter().map(out).collect(),
-        explanations: report.explanations.iter().map(out).collect(),
-        observations: report.observations.iter().map(out).collect(),
-        profiles: report.profiles.iter().map(out).collect(),
-        differences: report.differences.iter().map(out).collect(),
-        functions: report.functions.iter().map(out).collect(),
-        functions_compared: report.functions_compared.iter().map(out).collect(),
-        skipped: report.skipped.iter().map(out).collect(),
+        verdicts: verdicts.iter().map(out).collect(),
+        claims: claims.iter().map(out).collect(),
+        prices: prices.iter().map(out).collect(),
+        explanations: explanations.iter().map(out).collect(),
+        observations: observations.iter().map(out).collect(),
+        profiles: profiles.iter().map(out).collect(),
+        differences: differences.iter().map(out).collect(),
+        timelines: timelines.iter().map(out).collect(),
+        functions: functions.iter().map(out).collect(),
+        functions_compared: functions_compared.iter().map(out).collect(),
+        skipped: skipped.iter().map(out).collect(),
     };
     let text = serde_json::to_string_pretty(&document);
     text.expect("plain data") + "\n"
@@ -127,4 +156,53 @@ fn case(measured: &crate::Measured) -> CaseOut<'_> {
 
 fn out<T>(sourced: &Sourced<T>) -> Out<'_, T> {
     Out { record: sourced.source, what: &sourced.what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_record::Reading;
+
+    /// Lines of kinds that have nothing to do with each other: each is an item of a list of its own.
+    #[test]
+    fn every_kind_of_line_has_its_list() {
+        let case = CaseId::new("roundtrip", "pipe", 1, "same-cpu");
+        let at = r#""case":"roundtrip/pipe/1/same-cpu""#;
+        let price = r#"{"kind":"price","name":"switches","place":"same-cpu","about":"x","ns":1.0}"#;
+        let comparison =
+            format!(r#"{{"kind":"comparison",{at},"baseline":"{case}","speedup":1.0,"pairs":6}}"#);
+        let observation = format!(
+            r#"{{"kind":"observation",{at},"cpus":[0],"unit":"ns","unobserved":1.0,"rounds":6,"looks":[],"counts":[],"refused":[]}}"#
+        );
+        let profile = format!(
+            r#"{{"kind":"profile",{at},"clock":"x","period_ns":1.0,"runs":1,"ops":1,"samples":1,"lost":0,"throttled":0,"parts":[],"symbols":[],"folded":[]}}"#
+        );
+        let difference = format!(
+            r#"{{"kind":"difference","a":"{case}","b":"{case}","counts":[],"parts":[],"symbols":[]}}"#
+        );
+        let parsed = [price, &comparison, &observation, &profile, &difference];
+        let mut lines: Vec<Line> =
+            parsed.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
+        lines.extend([
+            Line::Timeline(Box::default()),
+            Line::Check(Box::default()),
+            Line::Claims(Claims::default()),
+            Line::Skipped(Skipped { case, step: "fit".into(), why: "x".into() }),
+        ]);
+        let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+        let document: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+        for list in [
+            "prices",
+            "comparisons",
+            "observations",
+            "profiles",
+            "differences",
+            "timelines",
+            "checks",
+            "claims",
+            "skipped",
+        ] {
+            assert_eq!(document[list].as_array().map(Vec::len), Some(1), "{list}: {document:#}");
+        }
+    }
 }

@@ -17,6 +17,8 @@ const TRACKS: u64 = 2;
 /// The trace file from `from_ns` to `to_ns`. Times in it count from `from_ns`.
 pub fn trace_file(subject: &Subject, title: &str, from_ns: u64, to_ns: u64) -> Value {
     let (lanes, arrows) = lanes(subject, from_ns, to_ns);
+    let busy: Vec<[Busy; 2]> =
+        lanes.iter().map(|lane| [false, true].map(|is_above| Busy::of(lane, is_above))).collect();
     let mut events: Vec<(u64, Value)> = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
         let above = lane.spans.iter().any(|span| span.what.is_above());
@@ -35,7 +37,7 @@ pub fn trace_file(subject: &Subject, title: &str, from_ns: u64, to_ns: u64) -> V
         }));
     }
     for (number, arrow) in arrows.iter().enumerate() {
-        events.extend(flow(number, arrow, &lanes, from_ns));
+        events.extend(flow(number, arrow, (&lanes, &busy), from_ns));
     }
     // Names come first; what begins at one time begins with the longest.
     events.sort_by(|(a_ns, a), (b_ns, b)| {
@@ -89,14 +91,37 @@ fn names(index: usize, lane: &Lane, has_above: bool) -> impl Iterator<Item = Val
     all.into_iter()
 }
 
+/// The times in which a track has something, joined where they touch: in order and apart from each other.
+struct Busy(Vec<(u64, u64)>);
+
+impl Busy {
+    /// Of one of the tracks of a lane, whose spans stand by their beginning.
+    fn of(lane: &Lane, is_above: bool) -> Busy {
+        let mut times: Vec<(u64, u64)> = Vec::new();
+        for span in lane.spans.iter().filter(|span| span.what.is_above() == is_above) {
+            match times.last_mut() {
+                Some((_, to_ns)) if span.from_ns <= *to_ns => *to_ns = span.to_ns.max(*to_ns),
+                _ => times.push((span.from_ns, span.to_ns)),
+            }
+        }
+        Busy(times)
+    }
+
+    fn holds(&self, at_ns: u64) -> bool {
+        let next = self.0.partition_point(|(from_ns, _)| *from_ns <= at_ns);
+        next > 0 && at_ns < self.0[next - 1].1
+    }
+}
+
 /// The two ends of an arrow, inside of what they belong to: a message in the calls, a wake-up in what runs. Where one has no place, there is no
 /// arrow.
-fn flow(number: usize, arrow: &Arrow, lanes: &[Lane], from_ns: u64) -> Vec<(u64, Value)> {
-    let holds = |lane: usize, at_ns: u64| {
-        lanes[lane].spans.iter().any(|span| {
-            span.what.is_above() == arrow.is_message && span.from_ns <= at_ns && at_ns < span.to_ns
-        })
-    };
+fn flow(
+    number: usize,
+    arrow: &Arrow,
+    (lanes, busy): (&[Lane], &[[Busy; 2]]),
+    from_ns: u64,
+) -> Vec<(u64, Value)> {
+    let holds = |lane: usize, at_ns: u64| busy[lane][usize::from(arrow.is_message)].holds(at_ns);
     // What is read is the end of a wait.
     let to_ns = if arrow.is_message { arrow.to_ns.saturating_sub(1) } else { arrow.to_ns };
     let from_at = arrow.from_ns.min(to_ns);
@@ -116,4 +141,28 @@ fn flow(number: usize, arrow: &Arrow, lanes: &[Lane], from_ns: u64) -> Vec<(u64,
         (at_ns, event)
     };
     vec![end("s", arrow.from, from_at), end("f", arrow.to, to_ns)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::Span;
+
+    #[test]
+    fn a_track_is_busy_from_the_beginning_of_its_spans_to_before_their_ends() {
+        let span = |from_ns, to_ns, what| Span { from_ns, to_ns, what, name: String::new() };
+        let spans = vec![
+            span(10, 30, What::Ready),
+            span(12, 14, What::Write),
+            span(15, 20, What::Idle),
+            span(30, 40, What::Idle),
+            span(50, 60, What::Idle),
+        ];
+        let lane = Lane { name: "x".into(), of: Of::Cpu(0), spans };
+        let of = |is_above, times: &[u64]| -> Vec<bool> {
+            times.iter().map(|at_ns| Busy::of(&lane, is_above).holds(*at_ns)).collect()
+        };
+        assert_eq!(of(false, &[9, 10, 25, 35, 40, 55, 60]), [false, true, true, true, false, true, false]);
+        assert_eq!(of(true, &[11, 12, 14]), [false, true, false]);
+    }
 }

@@ -20,7 +20,7 @@ struct Field {
 
 /// A description that is not of the kernel's form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormatError(String);
+pub struct FormatError(pub(crate) String);
 
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,10 +45,14 @@ impl Format {
     pub fn number(&self, record: &[u8], name: &str) -> Option<i64> {
         let field = self.field(name)?;
         let bytes = record.get(field.offset..field.offset.checked_add(field.size)?)?;
+        if bytes.is_empty() {
+            return None;
+        }
         let mut all = [0; 8];
         all.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        let value = u64::from_le_bytes(all);
         let unused = 64 - 8 * u32::try_from(bytes.len()).ok()?;
+        // The kernel writes in the order of this machine: the bytes that are missing are the upper ones.
+        let value = u64::from_ne_bytes(all) >> if cfg!(target_endian = "big") { unused } else { 0 };
         Some(if field.is_signed { (value << unused).cast_signed() >> unused } else { value.cast_signed() })
     }
 
@@ -65,6 +69,11 @@ impl Format {
         let bytes = record.get(offset..offset.checked_add(size)?)?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+
+    /// Offset and size of a field.
+    pub(crate) fn place(&self, name: &str) -> Option<(usize, usize)> {
+        self.field(name).map(|field| (field.offset, field.size))
     }
 
     fn field(&self, name: &str) -> Option<&Field> {

@@ -216,11 +216,11 @@ fn states(trace: &Trace, thread: u32, role: usize, window: Window) -> Vec<Span> 
         }
         let next = match &happened.event {
             Event::Switch { to, .. } if *to == thread => Some((at_ns, What::Run(Some(role)))),
-            Event::Switch { from, is_preempted, .. } if *from == thread => {
+            Event::Switch { from, is_runnable, .. } if *from == thread => {
                 // Seen for the first time: it ran until now.
                 let known_from_ns = trace.known_from_ns.get(&happened.cpu).copied();
                 state = state.or(known_from_ns.filter(|_| is_first).map(|ns| (ns, What::Run(Some(role)))));
-                is_preempted.then_some((at_ns, What::Ready))
+                is_runnable.then_some((at_ns, What::Ready))
             }
             // A thread that is woken before it has gone to sleep goes on.
             Event::Waking { woken, .. } if *woken == thread && state.is_none() => Some((at_ns, What::Ready)),

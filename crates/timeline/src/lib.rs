@@ -15,5 +15,6 @@ pub mod svg;
 mod trace;
 
 pub use format::{Format, FormatError};
+pub use pages::check_page_format;
 pub use subject::{Mark, Operation, Point, Role, Subject};
 pub use trace::{EVENTS, Event, Formats, Gap, Happened, OPTIONAL_EVENTS, Trace};

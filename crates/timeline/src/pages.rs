@@ -4,6 +4,8 @@
 //! first record and the length of what it holds, in whose upper bits it says that records before it were lost. A record begins with five
 //! bits of type or length and 27 bits of time since the record before.
 
+use crate::format::{Format, FormatError};
+
 /// A page is read in these parts: time, length, records.
 const TIME_BYTES: usize = 8;
 const HEADER_BYTES: usize = 16;
@@ -29,6 +31,18 @@ pub(crate) struct Page<'a> {
     pub lost: Option<Option<u64>>,
     /// Time and bytes of each record.
     pub records: Vec<(u64, &'a [u8])>,
+}
+
+/// Has a page the parts that are known here, by the kernel's description of it (`events/header_page`)?
+///
+/// # Errors
+/// It has other ones: a kernel of 32 bits has a shorter length.
+pub fn check_page_format(description: &str) -> Result<(), FormatError> {
+    let format = Format::parse(description)?;
+    let is_known = format.place("timestamp") == Some((0, TIME_BYTES))
+        && format.place("commit") == Some((TIME_BYTES, HEADER_BYTES - TIME_BYTES))
+        && format.place("data").is_some_and(|(offset, _)| offset == HEADER_BYTES);
+    if is_known { Ok(()) } else { Err(FormatError(description.trim().into())) }
 }
 
 /// Reads a page. One that ends in the middle of a record gives those before it.
@@ -140,6 +154,20 @@ pub(crate) mod tests {
         bytes.extend(42_u64.to_ne_bytes());
         assert_eq!(page(&bytes).unwrap().lost, Some(Some(42)));
         assert_eq!(page(&page_of(5, MISSED, &[1, 0xa])).unwrap().lost, Some(None));
+    }
+
+    #[test]
+    fn a_page_with_other_parts_is_refused() {
+        let of = |commit: usize, data: usize| {
+            format!(
+                "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+                 \tfield: local_t commit;\toffset:8;\tsize:{commit};\tsigned:1;\n\
+                 \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+                 \tfield: char data;\toffset:{data};\tsize:4080;\tsigned:0;\n"
+            )
+        };
+        assert_eq!(check_page_format(&of(8, 16)), Ok(()));
+        assert!(check_page_format(&of(4, 12)).is_err() && check_page_format("").is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The phases of an operation: from the beginning of a message over the wake-up and the switch to its arrival, and back.
 //!
 //! The parts of a round trip follow each other without a gap, so their sum is the operation. A message to many is divided at its first and
-//! its last arrival. Where a role spins, or the kernel's events are missing, a hop is one part.
+//! its last arrival. Where a role spins, or the kernel's events are missing, a hop is one part. Messages one way overlap, and what roles
+//! spend in calls is not all of an operation: such parts have no share of it.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +14,19 @@ use crate::trace::{Event, Happened};
 
 /// Phases in fewer than this part of the operations are added up as one.
 const RARE: f64 = 0.05;
-const RARE_NAME: &str = "ways that few operations take";
+const RARE_NAME: &str = "rare phases";
 
 /// A role that had to get a CPU on the way of a message.
 #[derive(Clone, Copy, Debug)]
 struct Stage {
     role: usize,
-    /// When and by which thread it was woken. Nothing where it had been preempted, and had only to get the CPU again.
+    /// When and by which thread it was woken. Nothing where it had been preempted or had yielded, and had only to get the CPU again.
     woken: Option<(u64, u32)>,
     runs_ns: u64,
     cpu: u32,
-    /// The thread that gave it the CPU, and whether that could have gone on.
+    /// The thread that gave it the CPU, and whether that could have gone on: it was preempted, or it yielded.
     after: u32,
-    takes_cpu: bool,
+    is_after_runnable: bool,
 }
 
 /// A phase over all operations: its lengths, and the sum of its distances from the beginning of the operation.
@@ -40,6 +41,8 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
     let quantiles = |values: &[f64]| [0.1, 0.5, 0.9].map(|p| quantile(values, p));
     let lengths: Vec<f64> = operations.iter().map(|of| (of.ends_ns - of.begins_ns) as f64).collect();
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    // Operations whose parts follow each other from its beginning to its end.
+    let mut divided = 0;
     for operation in operations {
         let mut since_ns = 0;
         for (name, ns) in divide(subject, *operation) {
@@ -48,6 +51,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
             of.since_ns += since_ns;
             since_ns += ns;
         }
+        divided += usize::from(since_ns == operation.ends_ns - operation.begins_ns);
     }
     let is_rare = |of: &Found| (of.all_ns.len() as f64) < RARE * operations.len() as f64;
     let (rare, usual): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, of)| is_rare(of));
@@ -55,12 +59,13 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
     usual.sort_by_key(|(_, of)| of.since_ns / of.all_ns.len() as u64);
     let rare: Vec<f64> = rare.into_iter().flat_map(|(_, of)| of.all_ns).collect();
     usual.extend((!rare.is_empty()).then(|| (RARE_NAME.to_owned(), Found { all_ns: rare, since_ns: 0 })));
-    let sum: f64 = usual.iter().flat_map(|(_, of)| &of.all_ns).fold(0.0, |sum, ns| sum + ns);
+    let total_ns: f64 = lengths.iter().sum();
+    let has_shares = divided as f64 >= (1.0 - RARE) * operations.len() as f64;
     let phase = |(phase, Found { all_ns, .. }): (String, Found)| Phase {
         phase,
         count: all_ns.len() as u64,
         phase_ns: quantiles(&all_ns),
-        share: all_ns.iter().fold(0.0, |sum, ns| sum + ns) / sum.max(1.0),
+        share: has_shares.then(|| all_ns.iter().sum::<f64>() / total_ns.max(1.0)),
     };
     Timeline {
         operations: operations.len() as u64,
@@ -68,6 +73,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
         switches_per_operation: subject.switches_per_operation(operations),
         preempted_per_operation: subject.preempted_per_operation(operations),
         phases: usual.into_iter().map(phase).collect(),
+        unrecorded_cpus: subject.unrecorded_cpus.clone(),
         lost_events: subject.trace.as_ref().map_or(0, crate::Trace::lost),
         ..Timeline::default()
     }
@@ -150,13 +156,14 @@ fn hop(subject: &Subject, message: &Message) -> Vec<(String, u64)> {
                 parts.extend(until_it_runs(subject, stage, woken_ns));
             }
             None => {
-                // It was preempted before, and waits only for the other one to block.
+                // It could have gone on when it lost the CPU, and waits only for the other one to leave.
                 let blocks_ns = asks_next(subject, runner, since_ns, stage.runs_ns).unwrap_or(since_ns);
                 let first =
                     (format!("{} {does}, {name} is ready already", named(runner)), blocks_ns - since_ns);
                 parts.extend((blocks_ns > since_ns).then_some(first));
-                parts
-                    .push((format!("{} blocks, switch to {name}", named(runner)), stage.runs_ns - blocks_ns));
+                let leaves = if stage.is_after_runnable { "is preempted or yields" } else { "blocks" };
+                let switch = format!("{} {leaves}, switch to {name}", named(runner));
+                parts.push((switch, stage.runs_ns - blocks_ns));
             }
         }
         (runner, since_ns) = (stage.role, stage.runs_ns);
@@ -183,8 +190,8 @@ fn until_it_runs(subject: &Subject, stage: &Stage, woken_ns: u64) -> Vec<(String
     let whole = |words: String| vec![(words, ends_ns - begins_ns)];
     if let Some(waker) = subject.role_of(stage.after) {
         let of = &subject.roles[waker].kind;
-        if stage.takes_cpu {
-            return whole(format!("{name} is woken, takes the CPU from {of}"));
+        if stage.is_after_runnable {
+            return whole(format!("{name} is woken, {of} is preempted or yields"));
         }
         let is_waker = stage.woken.is_some_and(|(_, by)| by == stage.after);
         if let Some(at_ns) = asks_next(subject, waker, begins_ns, ends_ns).filter(|_| is_waker) {
@@ -236,13 +243,13 @@ fn stage(subject: &Subject, role: usize, events: &[Happened]) -> Option<Stage> {
         _ => None,
     });
     let switch = |of: &Happened| match of.event {
-        Event::Switch { from, is_preempted, to } if threads.contains(&to) => Some(Stage {
+        Event::Switch { from, is_runnable, to } if threads.contains(&to) => Some(Stage {
             role,
             woken: wakes.map(|(_, woken)| woken),
             runs_ns: of.at_ns,
             cpu: of.cpu,
             after: from,
-            takes_cpu: is_preempted,
+            is_after_runnable: is_runnable,
         }),
         _ => None,
     };

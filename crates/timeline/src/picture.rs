@@ -3,7 +3,7 @@
 use weighbridge_record::{Picture, PictureArrow, PictureLane, PictureSpan};
 use weighbridge_stats::order::median;
 
-use crate::lanes::{Arrow, Lane, What, lanes};
+use crate::lanes::{Arrow, Lane, Of, What, lanes};
 use crate::subject::{Operation, Subject};
 
 /// Operations that are shown.
@@ -66,8 +66,9 @@ pub fn of(lanes: &[Lane], arrows: &[Arrow], from_ns: u64, to_ns: u64) -> Picture
             .map(|span| PictureSpan {
                 between_ns: [place(span.from_ns), place(span.to_ns)],
                 what: span.what.word().into(),
-                role: match span.what {
-                    What::Run(Some(role)) => Some(role as u64),
+                role: match (span.what, lane.of) {
+                    (What::Run(role), _) => role.map(|role| role as u64),
+                    (What::Write, Of::Role(role, _)) => Some(role as u64),
                     _ => None,
                 },
                 name: span.name.clone(),

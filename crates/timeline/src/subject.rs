@@ -74,6 +74,8 @@ pub struct Subject {
     pub roles: Vec<Role>,
     /// What the kernel recorded, where it was allowed.
     pub trace: Option<Trace>,
+    /// CPUs that the roles may run on and that were not recorded: what happens there is missing from the trace.
+    pub unrecorded_cpus: Vec<u32>,
     /// Names of messages, where they have other names than their numbers.
     pub message_names: BTreeMap<u64, String>,
 }
@@ -176,17 +178,20 @@ impl Subject {
         }
     }
 
-    /// Context switches from or to the roles for each of the operations, where the kernel's events are there.
+    /// Context switches from or to the roles for each of the operations, where the kernel's events are there, of all CPUs of the roles.
     pub fn switches_per_operation(&self, operations: &[Operation]) -> Option<f64> {
-        self.trace.as_ref().filter(|_| !operations.is_empty())?;
+        self.trace.as_ref().filter(|_| !operations.is_empty() && self.unrecorded_cpus.is_empty())?;
         Some(self.own_switches(operations).count() as f64 / operations.len() as f64)
     }
 
-    /// How often a role of each kind lost the CPU in an operation although it could have gone on.
+    /// How often a role of each kind lost the CPU in an operation although it could have gone on, where all CPUs of the roles were recorded.
     pub fn preempted_per_operation(&self, operations: &[Operation]) -> BTreeMap<String, f64> {
         let mut preempted = BTreeMap::new();
+        if !self.unrecorded_cpus.is_empty() {
+            return preempted;
+        }
         for happened in self.own_switches(operations) {
-            if let Event::Switch { from, is_preempted: true, .. } = happened.event
+            if let Event::Switch { from, is_runnable: true, .. } = happened.event
                 && let Some(role) = self.role_of(from)
             {
                 *preempted.entry(self.roles[role].kind.clone()).or_default() += 1.0 / operations.len() as f64;

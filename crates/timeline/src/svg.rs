@@ -49,7 +49,6 @@ pub fn svg(picture: &Picture, name: &str) -> String {
     axis(&mut out, &scale, height - LEGEND);
     for (index, lane) in picture.lanes.iter().enumerate() {
         let top = TOP + index as f64 * LANE;
-        let role = role_of_lane(picture, index);
         let _ = writeln!(
             out,
             "<line class=\"grid\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{top}\" y2=\"{top}\"/><text x=\"4\" y=\"{}\">{}</text>",
@@ -57,7 +56,7 @@ pub fn svg(picture: &Picture, name: &str) -> String {
             escaped(&shortened(&lane.lane))
         );
         for span in &lane.spans {
-            bar(&mut out, &scale, top, span, role);
+            bar(&mut out, &scale, top, span);
         }
     }
     for arrow in &picture.arrows {
@@ -81,13 +80,6 @@ impl Scale {
     fn x(&self, ns: u64) -> f64 {
         LABELS + ns as f64 / self.length_ns * (WIDTH - LABELS - RIGHT)
     }
-}
-
-/// The role that runs in a lane that is a role's.
-fn role_of_lane(picture: &Picture, lane: usize) -> Option<u64> {
-    let lane = &picture.lanes[lane];
-    let is_cpu = lane.lane.starts_with("CPU ");
-    if is_cpu { None } else { lane.spans.iter().find_map(|span| span.role) }
 }
 
 fn axis(out: &mut String, scale: &Scale, bottom: f64) {
@@ -121,14 +113,13 @@ fn time(at_ns: u64, step_ns: u64) -> String {
     }
 }
 
-fn bar(out: &mut String, scale: &Scale, top: f64, span: &PictureSpan, lane_role: Option<u64>) {
+fn bar(out: &mut String, scale: &Scale, top: f64, span: &PictureSpan) {
     let [from, to] = span.between_ns.map(|ns| scale.x(ns));
     let width = (to - from).max(0.6);
     let (offset, height) = place(&span.what);
-    let role = if span.what == "write" { lane_role.or(Some(0)) } else { span.role };
-    let fill = match (span.what.as_str(), role) {
+    let fill = match (span.what.as_str(), span.role) {
         ("run" | "write", Some(role)) => format!("fill=\"{}\"", ROLES[role as usize % ROLES.len()]),
-        ("run", None) => "class=\"other\"".into(),
+        ("run" | "write", None) => "class=\"other\"".into(),
         (what, _) => format!("class=\"{}\"", escaped(what)),
     };
     let hover = format!("{} ({})", span.name, spoken(span.between_ns[1].saturating_sub(span.between_ns[0])));

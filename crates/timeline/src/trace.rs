@@ -47,8 +47,8 @@ pub enum Event {
     Switch {
         /// The thread that ran.
         from: u32,
-        /// Whether it would go on if it could.
-        is_preempted: bool,
+        /// Whether it could have gone on: it was preempted, or it yielded. The kernel tells these apart only in part.
+        is_runnable: bool,
         /// The thread that runs from here on.
         to: u32,
     },
@@ -100,7 +100,7 @@ pub struct Trace {
     pub gaps: Vec<Gap>,
     /// Records that found no place, of which it is not known when they were lost.
     pub dropped: u64,
-    /// From when on each CPU is known.
+    /// From when on each recorded CPU is known: 0 where nothing was overwritten before its first record, however late that is.
     pub known_from_ns: BTreeMap<u32, u64>,
     /// Names of threads.
     pub names: BTreeMap<u32, String>,
@@ -111,21 +111,21 @@ impl Trace {
     pub fn decode<'a>(pages: impl IntoIterator<Item = (u32, &'a [Vec<u8>])>, formats: &Formats) -> Trace {
         let mut trace = Trace::default();
         for (cpu, pages) in pages {
-            let mut last_ns = None;
+            let (mut known_from_ns, mut last_ns) = (0, None);
             for Page { begins_ns, lost, records } in pages.iter().filter_map(|bytes| pages::page(bytes)) {
                 match (last_ns, lost) {
                     (Some(from_ns), Some(lost)) => {
                         trace.gaps.push(Gap { cpu, from_ns, to_ns: begins_ns, lost });
                     }
-                    _ => {
-                        trace.known_from_ns.entry(cpu).or_insert(begins_ns);
-                    }
+                    (None, Some(_)) => known_from_ns = begins_ns,
+                    (_, None) => {}
                 }
                 for (at_ns, record) in records {
                     last_ns = Some(at_ns);
                     trace.add(at_ns, cpu, record, formats);
                 }
             }
+            trace.known_from_ns.insert(cpu, known_from_ns);
         }
         // Stable, so that records of one CPU stay in their order.
         trace.events.sort_by_key(|happened| happened.at_ns);
@@ -141,12 +141,13 @@ impl Trace {
             "sched/sched_switch" => {
                 self.name(thread("prev_pid"), format.text(record, "prev_comm"));
                 self.name(thread("next_pid"), format.text(record, "next_comm"));
-                // Bits above the states say that the thread is preempted although it was about to sleep.
+                // 0 is a thread that could have gone on: it called sched_yield, or was preempted on its way to user mode. One that was
+                // preempted in the kernel has a bit above the states, whatever its state is (`__trace_sched_switch_state`).
                 const STATES: i64 = 0xff;
                 thread("prev_pid")
                     .zip(thread("next_pid"))
                     .zip(number("prev_state"))
-                    .map(|((from, to), state)| Event::Switch { from, is_preempted: state & STATES == 0, to })
+                    .map(|((from, to), state)| Event::Switch { from, is_runnable: state & STATES == 0, to })
             }
             "sched/sched_waking" => {
                 self.name(thread("pid"), format.text(record, "comm"));
@@ -177,6 +178,11 @@ impl Trace {
     /// How many records were lost, as far as the kernel says; at least one for each gap.
     pub fn lost(&self) -> u64 {
         self.dropped + self.gaps.iter().map(|gap| gap.lost.unwrap_or(1)).sum::<u64>()
+    }
+
+    /// Which of these CPUs were not recorded.
+    pub fn unrecorded(&self, cpus: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        cpus.into_iter().filter(|cpu| !self.known_from_ns.contains_key(cpu)).collect()
     }
 
     /// The events from `from_ns` to `to_ns`, both included.
@@ -215,7 +221,7 @@ mod tests {
         assert_eq!(
             what,
             [
-                (100, 0, Event::Switch { from: 7, is_preempted: false, to: 8 }),
+                (100, 0, Event::Switch { from: 7, is_runnable: false, to: 8 }),
                 (120, 1, Event::Idle(Some(1))),
                 (150, 0, Event::Waking { by: 8, woken: 7 }),
                 (180, 1, Event::Idle(None)),
@@ -226,6 +232,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_was_preempted_or_yielded_could_have_gone_on() {
+        for (state, is_runnable) in [(0, true), (0x100, true), (1, false), (2, false)] {
+            let page = page_of(100, 0, &[5, 300, 7, 7, state, 8]);
+            let trace = Trace::decode([(0, &[page][..])], &formats());
+            assert_eq!(trace.events[0].event, Event::Switch { from: 7, is_runnable, to: 8 }, "{state}");
+        }
+    }
+
+    #[test]
     fn a_gap_is_where_records_are_missing_and_the_beginning_is_none() {
         const MISSED: u64 = 1 << 31;
         let page = |at_ns, flags| page_of(at_ns, flags, &[3, 301, 8, 7]);
@@ -233,5 +248,14 @@ mod tests {
         let trace = Trace::decode([(1, &pages[..])], &formats());
         assert_eq!(trace.gaps, [Gap { cpu: 1, from_ns: 200, to_ns: 300, lost: None }]);
         assert_eq!((trace.known_from_ns[&1], trace.lost()), (100, 1));
+    }
+
+    #[test]
+    fn a_quiet_cpu_is_known_from_the_start() {
+        let late = [page_of(5_000_000, 0, &[3, 301, 8, 7])];
+        let trace = Trace::decode([(0, &late[..]), (1, &[])], &formats());
+        assert_eq!(trace.known_from_ns, BTreeMap::from([(0, 0), (1, 0)]));
+        assert_eq!(trace.events.len(), 1);
+        assert_eq!(trace.unrecorded([0, 1, 16]), [16]);
     }
 }

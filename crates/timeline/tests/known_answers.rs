@@ -16,7 +16,7 @@ fn happened(at_ns: u64, event: Event) -> Happened {
 }
 
 fn switch(at_ns: u64, from: u32, to: u32) -> Happened {
-    happened(at_ns, Event::Switch { from, is_preempted: false, to })
+    happened(at_ns, Event::Switch { from, is_runnable: false, to })
 }
 
 fn waking(at_ns: u64, by: u32, woken: u32) -> Happened {
@@ -107,9 +107,16 @@ fn the_figures_are_medians_and_shares_of_all_operations() {
     assert_eq!(figures.operation_ns, [1000.0; 3]);
     assert_eq!(figures.switches_per_operation, Some(2.0));
     assert_eq!(figures.phases[0].phase_ns, [100.0; 3]);
-    assert!((figures.phases[0].share - 0.1).abs() < 1e-9);
-    let sum: f64 = figures.phases.iter().map(|phase| phase.share).sum();
+    assert!((figures.phases[0].share.unwrap() - 0.1).abs() < 1e-9);
+    let sum: f64 = figures.phases.iter().filter_map(|phase| phase.share).sum();
     assert!((sum - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn switches_are_not_counted_where_a_role_may_have_run_unseen() {
+    let subject = Subject { unrecorded_cpus: vec![16], ..round_trips(10) };
+    let figures = phases::figures(&subject, &subject.operations());
+    assert_eq!((figures.switches_per_operation, figures.unrecorded_cpus), (None, vec![16]));
 }
 
 #[test]
@@ -132,8 +139,8 @@ fn without_the_kernels_events_a_hop_is_one_part() {
 fn a_role_that_was_preempted_needs_no_wake_up() {
     let mut subject = round_trips(6);
     for of in &mut subject.trace.as_mut().unwrap().events {
-        if let Event::Switch { from: CLIENT, is_preempted, .. } = &mut of.event {
-            *is_preempted = true;
+        if let Event::Switch { from: CLIENT, is_runnable, .. } = &mut of.event {
+            *is_runnable = true;
         }
     }
     let events = &mut subject.trace.as_mut().unwrap().events;
@@ -145,7 +152,7 @@ fn a_role_that_was_preempted_needs_no_wake_up() {
         named(&parts),
         [
             ("client writes, until server is woken", 100),
-            ("server is woken, takes the CPU from client", 200),
+            ("server is woken, client is preempted or yields", 200),
             ("server runs, until the message is read", 100),
             ("server: from its read to its write", 20),
             ("server writes, client is ready already", 190),
@@ -161,8 +168,8 @@ fn another_cpu_has_to_leave_idle_first() {
     let mut subject = round_trips(4);
     let trace = subject.trace.as_mut().unwrap();
     for of in &mut trace.events {
-        if of.event == (Event::Switch { from: CLIENT, is_preempted: false, to: SERVER }) {
-            (of.cpu, of.event) = (1, Event::Switch { from: 0, is_preempted: false, to: SERVER });
+        if of.event == (Event::Switch { from: CLIENT, is_runnable: false, to: SERVER }) {
+            (of.cpu, of.event) = (1, Event::Switch { from: 0, is_runnable: false, to: SERVER });
         }
     }
     for number in 0..4 {
@@ -236,6 +243,26 @@ fn a_message_to_many_has_a_first_and_a_last_read() {
     );
 }
 
+/// Each message takes longer than the time to the next one.
+#[test]
+fn parts_that_overlap_have_no_share() {
+    let at = |number: u64, ns: u64| 10_000 + number * 1000 + ns;
+    let write = |number| {
+        [mark(at(number, 0), Point::WriteBegins, number), mark(at(number, 200), Point::Written, number)]
+    };
+    let roles = vec![
+        role("sender", 1, (0..20).flat_map(write).collect()),
+        role("receiver", 2, (0..20).map(|number| mark(at(number, 2500), Point::Read, number)).collect()),
+    ];
+    let subject = Subject { roles, ..Subject::default() };
+    let figures = phases::figures(&subject, &subject.operations());
+    assert!(figures.operations > 5, "{figures:?}");
+    let names: Vec<&str> = figures.phases.iter().map(|phase| phase.phase.as_str()).collect();
+    assert_eq!(names, ["sender writes", "from written to read by receiver"]);
+    assert_eq!(figures.phases[1].phase_ns, [2300.0; 3]);
+    assert!(figures.phases.iter().all(|phase| phase.share.is_none()));
+}
+
 #[test]
 fn operations_near_a_gap_are_left_out_and_the_gap_is_shown() {
     let mut subject = round_trips(10);
@@ -276,6 +303,19 @@ fn lanes_say_who_runs_and_arrows_who_wakes_whom() {
             (false, 2, 11_550, 1, 11_800),
         ]
     );
+}
+
+#[test]
+fn each_role_writes_in_its_own_colour_without_the_kernels_events_too() {
+    let subject = Subject { trace: None, ..round_trips(30) };
+    let picture = picture::picture(&subject, &subject.operations());
+    let writers = |lane: usize| -> BTreeSet<Option<u64>> {
+        let spans = picture.lanes[lane].spans.iter().filter(|span| span.what == "write");
+        spans.map(|span| span.role).collect()
+    };
+    assert_eq!((writers(0), writers(1)), (BTreeSet::from([Some(0)]), BTreeSet::from([Some(1)])));
+    let svg = svg::svg(&picture, "x");
+    assert!(svg.contains("<rect fill=\"#0082c8\"") && svg.contains("<rect fill=\"#d55e00\""), "{svg}");
 }
 
 #[test]

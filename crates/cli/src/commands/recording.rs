@@ -1,7 +1,7 @@
 //! The kernel's events meanwhile: who runs, who is woken, interrupts, idle CPUs, in a trace buffer of our own.
 
 use causeway_os::tracefs::{Instance, Tracefs};
-use weighbridge_timeline::{EVENTS, Formats, OPTIONAL_EVENTS, Trace};
+use weighbridge_timeline::{EVENTS, Formats, OPTIONAL_EVENTS, Trace, check_page_format};
 
 /// Of each CPU: tens of thousands of records, which are more than the marks of a run have operations.
 const BUFFER_KIB: u32 = 4096;
@@ -18,7 +18,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins to record on the first of these CPUs, which are those that matter most. A full buffer keeps what is newest.
+    /// Begins to record on the first of these CPUs, which are those that matter most; `Trace::unrecorded` says which are missing. A full buffer
+    /// keeps what is newest.
     ///
     /// # Errors
     /// A sentence: what is refused, and what would allow it.
@@ -31,6 +32,7 @@ impl Recording {
         cpus.iter().try_for_each(|cpu| instance.set_buffer_kib(*cpu, BUFFER_KIB)).map_err(refused)?;
         instance.set_cpus(cpus).map_err(refused)?;
         let mut formats = Formats::default();
+        check_page_format(&instance.page_format().map_err(refused)?).map_err(|error| error.to_string())?;
         let mut enable = |name: &str| -> Result<(), String> {
             let event = tracefs.event(name).map_err(refused)?;
             formats.add(name, event.id, &event.format).map_err(|error| error.to_string())?;
@@ -59,7 +61,7 @@ impl Recording {
         let mut trace = Trace::decode(pages, &formats);
         for cpu in cpus {
             // A record that found no place leaves no trace in the pages.
-            trace.dropped += instance.losses(cpu).map_or(0, |losses| losses.dropped);
+            trace.dropped += instance.dropped(cpu).unwrap_or(0);
         }
         Ok(trace)
     }

@@ -130,6 +130,19 @@ fn rendered(report: &Report, format: ReportFormat) -> String {
     }
 }
 
+/// Refuses a file that is to be written at the end, before anything is measured for it.
+///
+/// # Errors
+/// It exists already.
+pub fn refuse_existing(path: &Path, option: &str) -> Result<(), Failure> {
+    match path.exists() {
+        true => {
+            Err(Failure::new(format!("{option}: `{}` exists already; name another file", path.display())))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Writes a file that must not exist yet. One that could not be written whole is taken away again.
 pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;

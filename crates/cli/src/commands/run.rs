@@ -84,7 +84,7 @@ fn measure(
         count_calls: !args.no_system_calls,
     };
     let coordinator = || Coordinator::new(host, interrupt, THIS_PROGRAM.into(), seed);
-    let watched: Vec<Prepared> = if args.timeline.timeline { scope.cases.clone() } else { Vec::new() };
+    let marked: Vec<Prepared> = if args.timeline.timeline { scope.cases.clone() } else { Vec::new() };
     let ended = opening.and_then(|()| match scope.suite.crossover {
         None => Session::new(settings, coordinator(), interrupt, scope.cases).run(&mut recorder),
         Some(crossover) => {
@@ -92,7 +92,7 @@ fn measure(
         }
     });
     let ended = match ended {
-        Ok(Ended::Complete) => timelines(&args.timeline, &watched, &mut coordinator(), &mut recorder),
+        Ok(Ended::Complete) => timelines(&args.timeline, &marked, &mut coordinator(), &mut recorder),
         ended => ended,
     };
     let complete = matches!(ended, Ok(Ended::Complete));

@@ -1,7 +1,7 @@
 //! `weighbridge explain --timeline`: when each thing happens in an operation of a case.
 //!
-//! The case runs once with marks of its roles, while the kernel's events are recorded where that is allowed, and once without either, for
-//! what the watching costs.
+//! The case has a marked run, while the kernel's events are recorded where that is allowed, and an unmarked one without them, whose median
+//! says how long an operation is otherwise.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,7 +16,7 @@ use weighbridge_stats::order::median;
 use weighbridge_timeline::{Mark, Point, Role, Subject, chrome, phases, picture};
 
 use super::recording::Recording;
-use super::report::write_new;
+use super::report::{refuse_existing, write_new};
 use crate::explain::timeline::TimelineArgs;
 use crate::{Failure, output};
 
@@ -33,13 +33,7 @@ pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
             file.display()
         )));
     }
-    if file.exists() {
-        return Err(Failure::new(format!(
-            "--trace-out: `{}` exists already; name another file",
-            file.display()
-        )));
-    }
-    Ok(())
+    refuse_existing(file, "--trace-out")
 }
 
 /// Does a case exchange messages that a time line could show? The harness exchanges none.
@@ -47,7 +41,7 @@ pub fn can_be_watched(case: &Prepared) -> bool {
     !case.target.caps.has(Caps::HARNESS)
 }
 
-/// Watches each of the cases, those of the harness left out. Tells `sink` the time line of each, or why there is none.
+/// Has a marked run of each of the cases, those of the harness left out. Tells `sink` the time line of each, or why there is none.
 ///
 /// # Errors
 /// Those of `sink`; the file for the trace cannot be written.
@@ -66,9 +60,9 @@ pub fn timelines(
         let mut seen = BTreeSet::new();
         cpus.retain(|cpu| seen.insert(*cpu));
         let recording = Recording::begin(&cpus);
-        let watched = coordinator.run_marked(case, &PeerStart::default());
+        let marked = coordinator.run_marked(case, &PeerStart::default());
         let trace = recording.and_then(Recording::end);
-        let measured = match watched {
+        let measured = match marked {
             Outcome::Measured(measured) => measured,
             Outcome::Failed { step, why } => {
                 sink.line(skipped(step, why))?;
@@ -77,19 +71,25 @@ pub fn timelines(
             Outcome::Interrupted => return Ok(Ended::Interrupted),
         };
         let (trace, refused) = trace.map_or_else(|why| (None, Some(why)), |trace| (Some(trace), None));
-        let subject = Subject { trace, ..subject(case, &measured) };
+        let unrecorded_cpus = trace.as_ref().map_or(Vec::new(), |trace| {
+            trace.unrecorded(cpus_taking_part(case, &measured, &coordinator.host().measured_cpus))
+        });
+        let subject = Subject { trace, unrecorded_cpus, ..subject(case, &measured) };
         if subject.roles.iter().all(|role| role.marks.is_empty()) {
             let why = format!("the roles of {} note no messages, so there is no time line", case.pattern.id);
             sink.line(skipped("timeline".into(), why))?;
             continue;
         }
-        let unwatched_ns = match coordinator.run_unmarked(case, &PeerStart::default()) {
+        let unmarked_ns = match coordinator.run_unmarked(case, &PeerStart::default()) {
             Outcome::Measured(measured) => operation_ns(case, &measured),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed { step, why } => {
+                sink.line(skipped(step, format!("the unmarked run beside the time line failed: {why}")))?;
+                None
+            }
             Outcome::Interrupted => return Ok(Ended::Interrupted),
         };
         let name = case.params.id.to_string();
-        let line = Timeline { unwatched_ns, ..line(&subject, &name, refused) };
+        let line = Timeline { unmarked_ns, ..line(&subject, &name, refused) };
         sink.line(Line::Timeline(Box::new(line)))?;
         if let Some(file) = &args.trace_out {
             write_trace(&subject, &name, file)?;
@@ -123,6 +123,13 @@ fn write_trace(subject: &Subject, name: &str, file: &Path) -> io::Result<()> {
     write_new(file, trace.to_string().as_bytes()).map_err(|error| {
         io::Error::new(error.kind(), format!("the trace is not in `{}`: {error}", file.display()))
     })
+}
+
+/// The CPUs that the roles and a process beside them may run on; those that are not pinned have all that are measured on.
+fn cpus_taking_part(case: &Prepared, measured: &Measured, all: &[u32]) -> BTreeSet<u32> {
+    let of_roles = if case.params.cpus.is_empty() { all } else { &case.params.cpus };
+    let beside = measured.marks.iter().flat_map(|of| &of.beside_cpus);
+    of_roles.iter().chain(beside).copied().collect()
 }
 
 /// The roles of a run with their marks, and a process that took part beside them.

@@ -381,6 +381,12 @@ fn a_replay_and_an_experiment_have_time_lines() {
     let (_, said) =
         output(folder.path(), &["replay", "boot.pcap", "--rounds", "2", "--timeline", "x.json"], 2);
     assert!(said.contains("--timeline is of one replay"), "{said}");
+    let (shown, said) = output(folder.path(), &replay, 2);
+    assert!(shown.is_empty() && said.contains("`replay.json` exists already"), "{said}");
+    // A time line that cannot be written takes nothing of the result away.
+    let nowhere = ["replay", "boot.pcap", "--on", "dbus-daemon", "--timeline", "no/such/folder.json"];
+    let (shown, said) = output(folder.path(), &nowhere, 2);
+    assert!(shown.contains("dbus-daemon") && said.contains("cannot write `no/such/folder.json`"), "{said}");
     if let Err(error) = causeway_os::tracefs::Tracefs::open() {
         return println!("skipped: {error}");
     }

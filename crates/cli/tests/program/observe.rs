@@ -1,5 +1,7 @@
 //! `weighbridge explain --only kernel`: what it prints and keeps, with whatever can be used to look here.
 
+use std::path::Path;
+
 use rustix::process::{Pid, Signal, kill_process};
 use weighbridge_record::Line;
 
@@ -10,9 +12,7 @@ fn each_means_is_listed_with_what_came_of_trying_it() {
     let folder = folder();
     let output = weighbridge(folder.path()).args(["explain", "--means"]).assert().success();
     let text = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
-    for means in
-        ["software", "tracepoints", "interrupts", "halts", "hardware", "sampling", "system-calls", "bpf"]
-    {
+    for means in ["software", "tracepoints", "interrupts", "halts", "hardware", "sampling", "system-calls"] {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(means));
         let status = line.and_then(|line| line.split_whitespace().nth(1));
         assert!(
@@ -22,7 +22,7 @@ fn each_means_is_listed_with_what_came_of_trying_it() {
     }
     let json = weighbridge(folder.path()).args(["explain", "--means", "--format", "json"]).assert().success();
     let all: Vec<serde_json::Value> = serde_json::from_slice(&json.get_output().stdout).unwrap();
-    assert_eq!(all.len(), 9);
+    assert_eq!(all.len(), 7);
     let refused = all.iter().filter(|probe| probe["status"] == "refused");
     refused.for_each(|probe| assert!(probe["why"].as_str().is_some_and(|why| why.len() > 10), "{probe}"));
 }
@@ -97,4 +97,28 @@ fn two_cases_are_compared() {
     });
     let difference = difference.expect("there are two sides");
     assert_eq!((difference.a.mechanism.as_str(), difference.b.mechanism.as_str()), ("pipe", "unix-stream"));
+}
+
+/// A broker on a CPU of its own is observed there.
+#[test]
+fn the_cpu_of_a_broker_is_observed_beside_those_of_the_roles() {
+    let cpus = causeway_os::sched::allowed_cpus().unwrap();
+    if !Path::new("/usr/bin/dbus-daemon").exists() || cpus.len() < 2 {
+        return println!("skipped: it takes dbus-daemon and two CPUs, here are {cpus:?}");
+    }
+    let folder = folder();
+    let case = "fan-out/dbus-daemon/64/same-cpu/broker=own/receivers=2";
+    let args = ["explain", "--only", "kernel", case, "--rounds", "1", "--out", "r.jsonl", "--html", "none"];
+    let output = weighbridge(folder.path()).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = valid_record(folder.path().join("r.jsonl")).lines;
+    let observed = lines.iter().find_map(|line| match line {
+        Line::Observation(observation) => Some(observation),
+        _ => None,
+    });
+    let observed = observed.expect("the case was observed");
+    if observed.looks.iter().all(|look| look.pairs == 0) {
+        return println!("skipped: nothing can be used to look: {observed:?}");
+    }
+    assert_eq!(observed.cpus.len(), 2, "{observed:?}");
 }

@@ -12,7 +12,7 @@ use super::wait::{self, Waiter};
 use super::{MAX_EVENTS, STREAMS, StreamWait, YIELD_LIMIT, is_cyclic, writers};
 use crate::contract::Facts;
 use crate::ctx::{Balance, Ctx, Leader};
-use crate::marks::Numbered;
+use crate::marks::{Notes, Point, Unmarked};
 use crate::params::CaseParams;
 use crate::shared::Step;
 use crate::shared_counters::{Counter, SharedCounters};
@@ -36,14 +36,27 @@ pub(super) fn drive(
     }
 }
 
-fn run<'a, W: Waiter>(
+fn run<W: Waiter>(
     waiter: W,
     ends: &[OwnedFd],
     counters: SharedCounters,
     params: &CaseParams,
-    cx: &mut Ctx<'a>,
+    cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
-    let mut reader: Reader<'a, W> = Reader {
+    match cx.marker() {
+        None => run_noting((waiter, Unmarked), ends, counters, params, cx),
+        Some(marker) => run_noting((waiter, marker), ends, counters, params, cx),
+    }
+}
+
+fn run_noting<W: Waiter, N: Notes>(
+    (waiter, notes): (W, N),
+    ends: &[OwnedFd],
+    counters: SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
+    let mut reader = Reader {
         waiter,
         intake: Intake::new(ends, params.payload_bytes, params.touch, W::TELLS_ONCE)?,
         calls: 0,
@@ -52,7 +65,7 @@ fn run<'a, W: Waiter>(
         writers: writers(params),
         is_draining: false,
         edges: Vec::with_capacity(1024),
-        marks: cx.marks(true),
+        notes,
     };
     cx.set_step(Step::Prefault);
     reader.intake.prefault()?;
@@ -69,7 +82,7 @@ fn run<'a, W: Waiter>(
     Ok(facts)
 }
 
-struct Reader<'a, W> {
+struct Reader<W, N> {
     waiter: W,
     intake: Intake,
     calls: u64,
@@ -78,7 +91,8 @@ struct Reader<'a, W> {
     writers: usize,
     is_draining: bool,
     edges: Vec<Edge>,
-    marks: Option<Numbered<'a>>,
+    /// Streams have no messages that could be told apart: a mark is a read.
+    notes: N,
 }
 
 /// Everything that is counted, as it stood at an edge of intervals.
@@ -102,18 +116,18 @@ pub struct Edge {
     pub involuntary: u64,
 }
 
-impl<W: Waiter> Leader for Reader<'_, W> {
+impl<W: Waiter, N: Notes> Leader for Reader<W, N> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
-        let Reader { waiter, intake, marks, .. } = self;
+        let Reader { waiter, intake, notes, .. } = self;
         let reads_before = intake.reads();
-        marks.inspect(Numbered::wait_begins);
+        notes.note(Point::WaitBegins, None);
         let ready = waiter.wait_each(&mut |index| {
             match W::BLOCKS {
                 true => intake.take_due(index),
                 false => intake.take_ready(index),
             }?;
-            marks.iter_mut().for_each(Numbered::read);
+            notes.note(Point::Read, None);
             Ok(())
         })?;
         let reads = intake.reads() - reads_before;
@@ -164,7 +178,7 @@ impl<W: Waiter> Leader for Reader<'_, W> {
     }
 }
 
-impl<W: Waiter> Reader<'_, W> {
+impl<W: Waiter, N: Notes> Reader<W, N> {
     fn of_writers(&self, counter: Counter) -> u64 {
         self.counters.total(1..=self.writers, counter)
     }

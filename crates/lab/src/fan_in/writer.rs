@@ -9,7 +9,7 @@ use super::{STREAMS, is_cyclic, part, writers};
 use crate::buffer::Buffer;
 use crate::contract::Facts;
 use crate::ctx::{Ctx, Follower};
-use crate::marks::Numbered;
+use crate::marks::{Notes, Point, Unmarked};
 use crate::params::{CaseParams, Touch};
 use crate::shared::Step;
 use crate::shared_counters::{Counter, SharedCounters};
@@ -33,6 +33,20 @@ pub(super) fn drive(
     params: &CaseParams,
     cx: &mut Ctx<'_>,
 ) -> io::Result<Facts> {
+    match cx.marker() {
+        None => drive_noting(Unmarked, role, ends, counters, params, cx),
+        Some(marker) => drive_noting(marker, role, ends, counters, params, cx),
+    }
+}
+
+fn drive_noting<N: Notes>(
+    notes: N,
+    role: usize,
+    ends: &[OwnedFd],
+    counters: SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+) -> io::Result<Facts> {
     let mut writer = Writer {
         counters: &counters,
         role,
@@ -48,7 +62,7 @@ pub(super) fn drive(
         writes: 0,
         sum: 0,
         interrupted: 0,
-        marks: cx.marks(true),
+        notes,
     };
     cx.set_step(Step::Prefault);
     writer.message.prefault()?;
@@ -63,7 +77,7 @@ pub(super) fn drive(
     Ok(facts)
 }
 
-struct Writer<'a> {
+struct Writer<'a, N> {
     counters: &'a SharedCounters,
     role: usize,
     chunks: u64,
@@ -78,10 +92,10 @@ struct Writer<'a> {
     writes: u64,
     sum: u64,
     interrupted: u64,
-    marks: Option<Numbered<'a>>,
+    notes: N,
 }
 
-impl Writer<'_> {
+impl<N: Notes> Writer<'_, N> {
     /// One message to each stream, in the order in which the reader takes them.
     fn introduce(&mut self, streams: impl Iterator<Item = usize>) -> io::Result<()> {
         for (fd, stream) in self.fds.iter().zip(streams) {
@@ -104,9 +118,9 @@ impl Writer<'_> {
                 message.fill(byte);
                 self.sum = self.sum.wrapping_add(u64::from(byte) * self.payload_bytes as u64);
             }
-            self.marks.inspect(Numbered::write_begins);
+            self.notes.note(Point::WriteBegins, None);
             self.interrupted += sys::write_all(&fd, message)?;
-            self.marks.iter_mut().for_each(Numbered::written);
+            self.notes.note(Point::Written, None);
             self.writes += 1;
             self.until_yield -= 1;
             if self.until_yield == 0 {
@@ -129,7 +143,7 @@ impl Writer<'_> {
     }
 }
 
-impl Follower for Writer<'_> {
+impl<N: Notes> Follower for Writer<'_, N> {
     #[inline]
     fn step(&mut self) -> io::Result<()> {
         self.chunk()?;

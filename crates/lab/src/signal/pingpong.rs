@@ -41,7 +41,7 @@ pub(super) fn drive_pingpong<S: Signal>(
     cx.set_step(Step::Attach);
     let mut signal = S::attach(side, resources, params)?;
     cx.set_ops_each(HOPS_OF_A_ROUND);
-    let mut marks = cx.marks(false);
+    let marks = cx.marks(false);
     cx.set_step(Step::Verify);
     if S::CAPS.has(Caps::HARNESS) {
         match side {
@@ -53,19 +53,19 @@ pub(super) fn drive_pingpong<S: Signal>(
     match side {
         Side::Near => {
             verify_first(&mut signal, cx)?;
-            let rounds = |batch| match &mut marks {
-                None => there_and_back(&mut signal, batch),
-                Some(marks) => marked(&mut signal, batch, marks, side),
-            };
-            cx.lead(rounds, |_| None)?;
+            match marks {
+                None => cx.lead(|batch| there_and_back(&mut signal, batch), |_| None)?,
+                Some(mut marks) => cx.lead(|batch| marked(&mut signal, batch, &mut marks, side), |_| None)?,
+            }
         }
         Side::Far => {
             verify_second(&mut signal, cx)?;
-            let rounds = |batch| match &mut marks {
-                None => back_and_there(&mut signal, batch),
-                Some(marks) => marked(&mut signal, batch, marks, side),
-            };
-            cx.follow(rounds, |_| None)?;
+            match marks {
+                None => cx.follow(|batch| back_and_there(&mut signal, batch), |_| None)?,
+                Some(mut marks) => {
+                    cx.follow(|batch| marked(&mut signal, batch, &mut marks, side), |_| None)?;
+                }
+            }
         }
     }
     Ok(signal.facts())

@@ -10,18 +10,13 @@ use crate::runs::prepare_or_skip;
 pub const TESTS: &[crate::Test] = &[
     ("marks/every_message_is_noted_where_it_is_written_and_where_it_is_read", messages),
     ("marks/streams_into_one_reader_are_noted_by_writers_and_reader", streams),
-    ("marks/a_run_that_is_not_marked_notes_nothing", none),
 ];
 
-fn marked(host: &Host, id: &str, is_marked: bool) -> Option<Measured> {
+fn marked(host: &Host, id: &str) -> Option<Measured> {
     let case = prepare_or_skip(host, &id.parse().unwrap())?;
     let interrupt = Interrupt::install().unwrap();
     let mut coordinator = Coordinator::new(host, &interrupt, "/proc/self/exe".into(), 1);
-    let outcome = match is_marked {
-        true => coordinator.run_marked(&case, &PeerStart::default()),
-        false => coordinator.run_unmarked(&case, &PeerStart::default()),
-    };
-    match outcome {
+    match coordinator.run_marked(&case, &PeerStart::default()) {
         Outcome::Measured(measured) => Some(*measured),
         other => panic!("{id}: {other:?}"),
     }
@@ -53,7 +48,7 @@ fn messages(host: &Host) {
         ("pingpong/futex/0/same-cpu", &[(0, 1), (1, 0)]),
         ("fan-out/unix-seqpacket/64/same-cpu/receivers=3", &[(0, 1), (0, 2), (0, 3)]),
     ] {
-        let Some(measured) = marked(host, id, true) else { continue };
+        let Some(measured) = marked(host, id) else { continue };
         assert_eq!(measured.marks.len(), measured.roles.len(), "{id}");
         for role in &measured.marks {
             assert!(role.thread > 0, "{id}: a role has no thread");
@@ -75,13 +70,8 @@ fn messages(host: &Host) {
 }
 
 fn streams(host: &Host) {
-    let Some(measured) = marked(host, "fan-in/pipe/64/same-cpu/streams=8/writers=2", true) else { return };
+    let Some(measured) = marked(host, "fan-in/pipe/64/same-cpu/streams=8/writers=2") else { return };
     let count = |role: usize, point| at(&measured.marks[role], point).count();
     assert!(count(0, Point::Read) > 20 && count(0, Point::WaitBegins) > 0, "the reader");
     assert!(count(1, Point::Written) > 20 && count(2, Point::Written) > 20, "the writers");
-}
-
-fn none(host: &Host) {
-    let Some(measured) = marked(host, "roundtrip/pipe/1/same-cpu", false) else { return };
-    assert!(measured.marks.is_empty());
 }

@@ -18,22 +18,6 @@ const PREFIX: &str = "weighbridge-";
 /// Distinguishes the instances of one process.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// What the buffer of one CPU has lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// Records that newer ones have overwritten before they were read.
-    pub overrun: u64,
-    /// Records that found no place, because the buffer was full or an interrupt was nested too deeply.
-    pub dropped: u64,
-}
-
-impl Losses {
-    /// All that were lost.
-    pub fn total(self) -> u64 {
-        self.overrun + self.dropped
-    }
-}
-
 /// A trace buffer with a clock, events and CPUs of its own. Dropped, it is removed.
 #[derive(Debug)]
 pub struct Instance {
@@ -100,15 +84,6 @@ impl Instance {
         write(self.root()?, &format!("per_cpu/cpu{cpu}/buffer_size_kb"), &kib.to_string())
     }
 
-    /// Says whether a full buffer keeps its oldest records and drops the newest (`false`) or overwrites the oldest, as it does at first.
-    ///
-    /// # Errors
-    ///
-    /// That of the kernel.
-    pub fn set_overwrite(&self, overwrite: bool) -> Result<()> {
-        write(self.root()?, "options/overwrite", if overwrite { "1" } else { "0" })
-    }
-
     /// Records on these CPUs only.
     ///
     /// # Errors
@@ -145,13 +120,14 @@ impl Instance {
         write(self.root()?, "tracing_on", "0")
     }
 
-    /// What was lost on `cpu` so far.
+    /// Records of `cpu` so far that found no place, because an interrupt was nested too deeply. Those that newer ones have overwritten are told
+    /// by the pages.
     ///
     /// # Errors
     ///
     /// `ENOENT` for a CPU that does not exist.
-    pub fn losses(&self, cpu: u32) -> Result<Losses> {
-        Ok(losses_in(&read(self.root()?, &format!("per_cpu/cpu{cpu}/stats"))?))
+    pub fn dropped(&self, cpu: u32) -> Result<u64> {
+        Ok(dropped_in(&read(self.root()?, &format!("per_cpu/cpu{cpu}/stats"))?))
     }
 
     /// The form of a page of the buffer, in the kernel's text form.
@@ -240,14 +216,9 @@ fn mask(cpus: &[u32]) -> String {
     (0..words).rev().map(|index| format!("{:08x}", word(index))).collect::<Vec<_>>().join(",")
 }
 
-fn losses_in(stats: &str) -> Losses {
-    let value = |name: &str| {
-        stats
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.trim().parse().ok())
-            .unwrap_or(0)
-    };
-    Losses { overrun: value("overrun") + value("commit overrun"), dropped: value("dropped events") }
+fn dropped_in(stats: &str) -> u64 {
+    let dropped = |line: &str| line.strip_prefix("dropped events: ")?.trim().parse().ok();
+    stats.lines().find_map(dropped).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -270,11 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_read_from_the_statistics_of_a_buffer() {
+    fn dropped_records_are_read_from_the_statistics_of_a_buffer() {
         let stats =
             "entries: 7\noverrun: 12\ncommit overrun: 1\nbytes: 3\ndropped events: 5\nread events: 2\n";
-        assert_eq!(losses_in(stats), Losses { overrun: 13, dropped: 5 });
-        assert_eq!(losses_in(stats).total(), 18);
+        assert_eq!((dropped_in(stats), dropped_in("")), (5, 0));
     }
 
     #[test]
@@ -293,7 +263,6 @@ mod tests {
         assert!(exists(&tracefs, &name));
         instance.set_clock("mono").unwrap();
         instance.set_buffer_kib(0, 256).unwrap();
-        instance.set_overwrite(false).unwrap();
         instance.enable("sched/sched_switch").unwrap();
         assert_eq!(instance.enable("sched/no_such_event").unwrap_err().raw_os_error(), Some(libc::ENOENT));
         let before = crate::clock::monotonic_ns();
@@ -312,7 +281,7 @@ mod tests {
             assert!((before..=after).contains(&time), "{before} ≤ {time} ≤ {after}");
         }
         for cpu in cpus {
-            assert_eq!(instance.losses(cpu).unwrap(), Losses::default());
+            assert_eq!(instance.dropped(cpu).unwrap(), 0);
         }
         drop(instance);
         assert!(!exists(&tracefs, &name));

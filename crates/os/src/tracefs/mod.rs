@@ -20,7 +20,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use crate::error::{Error, Result};
 
-pub use instance::{Instance, Losses};
+pub use instance::Instance;
 
 /// Where distributions mount it, and where kernels before 4.1 had it.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -29,7 +29,6 @@ const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 #[derive(Debug)]
 pub struct Tracefs {
     root: OwnedFd,
-    place: Option<PathBuf>,
 }
 
 /// An event of the kernel: what `perf_event_open` and a reader of raw trace pages need to know of it.
@@ -51,20 +50,15 @@ impl Tracefs {
         let mut refused = None;
         for place in mounted() {
             match open_directory(&place) {
-                Ok(root) => return Ok(Tracefs { root, place: Some(place) }),
+                Ok(root) => return Ok(Tracefs { root }),
                 Err(error) => refused = Some(refusal(place.display().to_string(), error)),
             }
         }
         match mount() {
-            Ok(root) if may_write(root.as_fd()) => Ok(Tracefs { root, place: None }),
+            Ok(root) if may_write(root.as_fd()) => Ok(Tracefs { root }),
             Ok(_) => Err(refusal("tracefs", Errno::ACCESS)),
             Err(error) => Err(refused.unwrap_or_else(|| refusal("tracefs", error))),
         }
-    }
-
-    /// Where it is mounted; nothing where this value has mounted it for itself.
-    pub fn place(&self) -> Option<&Path> {
-        self.place.as_deref()
     }
 
     /// The event `name`, written `group/event`, such as `sched/sched_switch`.

@@ -1,10 +1,10 @@
 //! Instructions by function, counted in a guest: what each contributes to an operation, and in which functions two sides differ.
 
-use weighbridge_record::{FunctionChange, FunctionCount, Functions, FunctionsCompared, StackCount};
+use weighbridge_record::{FunctionChange, FunctionCount, Functions, FunctionsCompared, Profile, StackCount};
 
 use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Column, Section, Table};
-use crate::flame::{Flame, FlameUnit, IN_KERNEL};
+use crate::flame::{Flame, FlameUnit};
 use crate::model::Report;
 use crate::words::{many, plain};
 
@@ -87,7 +87,7 @@ fn flame(of: &Functions) -> Flame {
         let names = if of.stack.starts_with(USER) {
             format!("user mode;{}", of.stack)
         } else {
-            let kernel = of.stack.split(';').map(|name| format!("{name}{IN_KERNEL}"));
+            let kernel = of.stack.split(';').map(|name| format!("{name}{}", Profile::IN_KERNEL));
             kernel.fold("kernel".into(), |names, name| format!("{names};{name}"))
         };
         (names, of.instructions.round() as u64)

@@ -12,15 +12,13 @@ use crate::model::{Report, Sourced};
 use crate::units::{count, reach, significant, with_unit};
 use crate::words::{many, plain};
 
-/// The time of what takes no part, as a profile has it.
-const OTHERS: &str = "(other processes)";
 /// Where other processes have more of the CPUs than this share, a report says so.
 const MOST_OF_OTHERS: f64 = 0.1;
 /// Functions that are listed of a case, or of a difference.
 const MOST_SYMBOLS: usize = 15;
 
 const ABOUT: &str = "Counts and samples come from runs of their own, in turns with runs that are not observed. Their figures are no results: \
-                     they are slower by the cost of looking. Everything on the CPUs of the roles counts, whichever process it belongs to.";
+                     they are slower by the cost of looking. Everything on the CPUs of the roles and of a broker counts, whichever process it belongs to.";
 
 const ABOUT_PROFILE: &str = "Samples rank functions, and are no exact times: one that falls where interrupts are off is taken where they come \
                              back on, and taking it costs time as well.";
@@ -57,7 +55,7 @@ fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
     let mut blocks = vec![
         Block::Heading(plain(&of.case.to_string())),
         Block::Paragraph(format!(
-            "{}{range} where nobody looks; {}, CPU {}.",
+            "{}{range} unobserved; {}, CPU {}.",
             with_unit(&of.unit, of.unobserved),
             many(of.rounds as usize, "round"),
             cpus.join(", ")
@@ -79,11 +77,13 @@ fn of_case(of: &Observation, profile: Option<&Sourced<Profile>>) -> Vec<Block> {
         let heads = ["means", "cost of looking", "pairs of runs"];
         blocks.push(table("Cost of looking", &heads, 1, of.looks.iter().map(cost).collect()));
     }
-    let failure = |look: &Look| {
-        let (last, times) = (look.failures.last()?, look.failures.len());
-        Some(format!("{} failed in {}: {last}", look.means, many(times, "run")))
+    let failure = |(what, failures): (&str, &[String])| {
+        let (last, times) = (failures.last()?, failures.len());
+        Some(plain(&format!("{what} failed in {}: {last}", many(times, "run"))))
     };
-    let failures: Vec<String> = of.looks.iter().filter_map(failure).collect();
+    let looks = of.looks.iter().map(|look| (look.means.as_str(), &look.failures[..]));
+    let all = std::iter::once(("the unobserved case", &of.unobserved_failures[..])).chain(looks);
+    let failures: Vec<String> = all.filter_map(failure).collect();
     if !failures.is_empty() {
         blocks.push(Block::sentences(failures));
     }
@@ -128,9 +128,12 @@ fn of_profile(of: &Profile) -> Vec<Block> {
         .map(|why| format!(" Functions of the kernel have no names: {}.", plain(why)));
     let mut blocks =
         vec![Block::Paragraph(format!("{facts}.{} {ABOUT_PROFILE}", hidden.unwrap_or_default()))];
-    let all: f64 = of.parts.iter().map(|part| part.user_ns + part.kernel_ns).sum();
-    let of_others: f64 =
-        of.parts.iter().filter(|part| part.role == OTHERS).map(|part| part.user_ns + part.kernel_ns).sum();
+    let sum = |is_meant: &dyn Fn(&str) -> bool| -> f64 {
+        let parts = of.parts.iter().filter(|part| is_meant(&part.role));
+        parts.map(|part| part.user_ns + part.kernel_ns).sum()
+    };
+    let (all, of_others) = (sum(&|_| true), sum(&|role| role == Profile::OTHERS));
+    let taking_part = sum(&Profile::takes_part);
     let percent = |ns: f64, of: f64| format!("{} %", significant(100.0 * ns / of.max(f64::MIN_POSITIVE)));
     if of_others > MOST_OF_OTHERS * all {
         blocks.push(Block::Paragraph(format!(
@@ -152,19 +155,20 @@ fn of_profile(of: &Profile) -> Vec<Block> {
             plain(&symbol.role),
             significant(symbol.self_ns),
             significant(symbol.total_ns),
-            percent(symbol.self_ns, all - of_others),
+            percent(symbol.self_ns, taking_part),
         ]
     };
     let heads = ["function", "in", "role", "itself\nns/op", "with calls\nns/op", "itself"];
     let rows = of.symbols.iter().filter(|symbol| symbol.self_ns > 0.0).take(MOST_SYMBOLS).map(symbol);
     blocks.push(table("Time by function", &heads, 3, rows.collect()));
-    let taking_part: Vec<_> = of.folded.iter().filter(|(line, _)| line != OTHERS).cloned().collect();
+    let of_roles = of.folded.iter().filter(|(line, _)| Profile::takes_part(line));
+    let of_roles: Vec<_> = of_roles.cloned().collect();
     blocks.push(Block::Chart(Box::new(Chart {
         title: format!("Flame graph: {}", plain(&of.case.to_string())),
         about: "A box is as wide as its samples and stands on its caller, the role at the bottom; functions of the kernel are orange. \
-                Boxes below 0.5 % and other processes are left out. Stacks in user mode end where a function keeps no frame pointer."
+                Boxes below 0.5 %, other processes and idle CPUs are left out. Stacks in user mode end where a function keeps no frame pointer."
             .into(),
-        drawing: Drawing::Flame(Flame::of(&taking_part)),
+        drawing: Drawing::Flame(Flame::of(&of_roles)),
         figures: None,
     })));
     blocks
@@ -238,6 +242,7 @@ mod tests {
             unobserved: 4000.0,
             unobserved_ci95: Some([3960.0, 4040.0]),
             rounds: 8,
+            unobserved_failures: vec!["batches: the peer ended".into()],
             looks: vec![
                 look("software", Some(1.02), &[]),
                 look("halts", None, &["observe: x", "observe: no <such> event"]),
@@ -263,7 +268,7 @@ mod tests {
             symbols_hidden: None,
             parts: vec![
                 ProfilePart { role: "client".into(), user_ns: 100.0, kernel_ns: 300.0 },
-                ProfilePart { role: OTHERS.into(), user_ns: 100.0, kernel_ns: 0.0 },
+                ProfilePart { role: Profile::OTHERS.into(), user_ns: 100.0, kernel_ns: 0.0 },
             ],
             symbols: vec![SymbolTime {
                 role: "client".into(),
@@ -272,7 +277,7 @@ mod tests {
                 self_ns: 300.0,
                 total_ns: 400.0,
             }],
-            folded: vec![("client;main;pipe_read_[k]".into(), 800), (OTHERS.into(), 200)],
+            folded: vec![("client;main;pipe_read_[k]".into(), 800), (Profile::OTHERS.into(), 200)],
         };
         let row = DifferenceRow {
             name: "context-switches".into(),
@@ -299,6 +304,7 @@ mod tests {
                 "× 1.02",
                 "3 more were lost",
                 "failed in 2 runs",
+                "the peer ended",
                 "no counters",
                 "−0.5",
                 "Other processes had 20.0 %",

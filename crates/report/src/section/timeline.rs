@@ -5,15 +5,15 @@ use weighbridge_record::{Phase, Timeline};
 use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Section, Table};
 use crate::model::Report;
-use crate::units::{count, significant, with_unit};
+use crate::units::{count, with_unit};
 use crate::words::plain;
 
-const ABOUT: &str = "Each of these runs was watched: its times are longer than those of a measurement and are no result. A share is the part of all \
-                     operations together; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
+const ABOUT: &str = "Each of these is a marked run: its times are longer than those of a measurement and are no result. A share is the part of all \
+                     operations together, where phases follow each other; a median is over the operations that have the phase. In a picture each lane is a CPU or a process; the \
                      upper bar shows calls of a role, or halts and interrupts of a CPU, the lower bar shows what runs. The pointer on a bar or \
                      an arrow shows its name and length.";
 
-/// Fewer preemptions for an operation than this are not worth a word.
+/// Fewer such switches for an operation than this are not worth a word.
 const SELDOM: f64 = 0.05;
 /// Time lines that are not folded.
 const OPEN: usize = 2;
@@ -62,18 +62,12 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         sentences.push("no operation was seen whole, from its beginning to its end".into());
     } else {
         let [p10, median, p90] = timeline.operation_ns.map(ns);
-        let unwatched = timeline.unwatched_ns.map(|value| {
-            let factor = timeline.operation_ns[1] / value.max(f64::MIN_POSITIVE);
-            format!(
-                "; {} without being watched: the watching multiplies it by {}",
-                ns(value),
-                significant(factor)
-            )
-        });
+        // One run each, in this order: their ratio would say more than is known.
+        let unmarked = timeline.unmarked_ns.map(|value| format!("; median {} in an unmarked run", ns(value)));
         sentences.push(format!(
             "{} operations: median {median}, 10 % below {p10}, 10 % above {p90}{}",
             timeline.operations,
-            unwatched.unwrap_or_default()
+            unmarked.unwrap_or_default()
         ));
     }
     if let Some(switches) = timeline.switches_per_operation {
@@ -86,7 +80,10 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
             .collect();
         let preempted = match preempted.is_empty() {
             true => String::new(),
-            false => format!("; of them preempted: {}", preempted.join(", ")),
+            false => format!(
+                "; of them away from a role that could have gone on (preempted, or it yielded): {}",
+                preempted.join(", ")
+            ),
         };
         sentences.push(format!(
             "{} context switches an operation, from and to its processes{preempted}",
@@ -97,6 +94,14 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         sentences.push(format!(
             "only the roles' own marks, because the kernel's events are not available: {}",
             plain(why)
+        ));
+    }
+    if !timeline.unrecorded_cpus.is_empty() {
+        let cpus: Vec<String> = timeline.unrecorded_cpus.iter().map(u32::to_string).collect();
+        sentences.push(format!(
+            "its processes may run on CPU {}, which was not recorded: switches are not counted, and a hop there looks like one without a \
+             wake-up",
+            cpus.join(", ")
         ));
     }
     if timeline.lost_events > 0 {
@@ -111,7 +116,7 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
 fn phases(timeline: &Timeline) -> Table {
     let row = |phase: &Phase| {
         let [p10, median, p90] = phase.phase_ns.map(|value| with_unit("ns", value));
-        let share = format!("{:.1} %", phase.share * 100.0);
+        let share = phase.share.map_or("–".into(), |share| format!("{:.1} %", share * 100.0));
         [plain(&phase.phase), share, median, p10, p90, phase.count.to_string()].map(Cell::from).into()
     };
     let heads = ["phase", "share", "median", "10 % below", "10 % above", "operations"];

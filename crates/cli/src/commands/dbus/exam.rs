@@ -10,6 +10,7 @@ use weighbridge_dbus_exam::{
 
 use super::document::{self, Document, Section, Table, plain};
 use super::watch::Watch;
+use crate::commands::report::refuse_existing;
 use crate::dbus_args::{Exam, PlainFormat};
 use crate::{Exit, Failure, output};
 
@@ -64,12 +65,20 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
             "--timeline is of one experiment; name one broker with --broker and one property with --only, and leave --times out",
         ));
     }
+    if let Some(file) = &args.timeline {
+        refuse_existing(file, "--timeline")?;
+    }
+    let mut timeline = Ok(());
     let mut rows: Vec<Row> = asked.iter().map(|property| row(property)).collect();
     for subject in &subjects {
         for (property, row) in asked.iter().zip(&mut rows) {
-            let outcomes: Result<Vec<Outcome>, Failure> =
-                (0..args.times).map(|_| examined(subject, property, args.timeline.as_deref())).collect();
-            row.answers.push(Answer::new(subject.name, outcomes?));
+            let mut outcomes = Vec::new();
+            for _ in 0..args.times {
+                let (outcome, written) = examined(subject, property, args.timeline.as_deref())?;
+                outcomes.push(outcome);
+                timeline = timeline.and(written);
+            }
+            row.answers.push(Answer::new(subject.name, outcomes));
         }
     }
     let matrix = Matrix { times: args.times, subjects, properties: rows };
@@ -78,6 +87,7 @@ pub fn exam(args: &Exam) -> Result<Exit, Failure> {
         PlainFormat::Text => document::text(&matrix.document()),
         PlainFormat::Markdown => document::markdown(&matrix.document()),
     })?;
+    timeline?;
     let all_kept =
         matrix.answers().all(|answer| !answer.is_violation && !answer.varies() && !answer.has_failed());
     Ok(if all_kept { Exit::Fine } else { Exit::Outside })
@@ -116,30 +126,34 @@ fn subjects(args: &Exam) -> Result<Vec<Subject>, Failure> {
     Ok(installed.into_iter().map(subject).collect())
 }
 
-/// One experiment; a private broker is started for it alone.
-fn examined(subject: &Subject, property: &Property, timeline: Option<&Path>) -> Result<Outcome, Failure> {
-    let watched = |bus: &Bus<'_>| -> Result<Outcome, Failure> {
+/// One experiment, and whether its time line could be written; a private broker is started for it alone.
+fn examined(
+    subject: &Subject,
+    property: &Property,
+    timeline: Option<&Path>,
+) -> Result<(Outcome, Result<(), Failure>), Failure> {
+    let on = |bus: &Bus<'_>| {
         let watch = timeline.map(|file| (Watch::begin(bus.private_pid), file));
         let outcome = property.examine(bus);
-        if let Some((watch, file)) = watch {
-            watch.end(&format!("{}: {}", subject.name, property.id), None, file)?;
-        }
-        Ok(outcome)
+        let title = format!("{}: {}", subject.name, property.id);
+        let written = watch.map_or(Ok(()), |(watch, file)| watch.end(&title, None, file));
+        (outcome, written)
     };
     let Some(program) = subject.program else {
         let address = subject.address.as_deref().expect("a subject without a program has an address");
-        return watched(&Bus { address, private_pid: None, quiet: QUIET });
+        return Ok(on(&Bus { address, private_pid: None, quiet: QUIET }));
     };
     let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
     let broker = Broker::start(program, &limits).map_err(|error| Failure::new(error.to_string()))?;
     let bus = Bus { address: broker.address(), private_pid: Some(broker.pid()), quiet: QUIET };
-    let outcome = watched(&bus)?;
-    Ok(match outcome {
+    let (outcome, written) = on(&bus);
+    let outcome = match outcome {
         Outcome::Failed(why) if broker.has_ended() => {
             Outcome::Failed(format!("the broker ended in the middle: {why}"))
         }
         outcome => outcome,
-    })
+    };
+    Ok((outcome, written))
 }
 
 fn row(property: &Property) -> Row {

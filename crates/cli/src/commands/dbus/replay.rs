@@ -13,6 +13,7 @@ use super::document::{self, Document, Section, Table, plain};
 use super::read::{Captures, Source};
 use super::sections::grouped;
 use super::watch::Watch;
+use crate::commands::report::refuse_existing;
 use crate::dbus_args::{PlainFormat, Replay, Target};
 use crate::{Exit, Failure, output};
 
@@ -91,14 +92,18 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
             "--timeline is of one replay; name one bus with --on, and no more than one of --rounds",
         ));
     }
+    if let Some(file) = &args.timeline {
+        refuse_existing(file, "--timeline")?;
+    }
     // A bus with a thousand connections needs as many descriptors, here and in the broker that is started.
     if let Err(error) = causeway_os::limits::raise_nofile() {
         output::warn(&format!("the limit on open files stays as it is: {error}"));
     }
-    let mut replays = Vec::new();
+    let (mut replays, mut timeline) = (Vec::new(), Ok(()));
     for round in 1..=rounds {
         for subject in in_random_order(&subjects) {
-            let run = replayed(&plan, subject, args)?;
+            let (run, written) = replayed(&plan, subject, args)?;
+            timeline = timeline.and(written);
             replays.push(Played { round, broker: subject.name.clone(), run });
         }
     }
@@ -111,7 +116,7 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
         PlainFormat::Text => document::text(&report.document()),
         PlainFormat::Markdown => document::markdown(&report.document()),
     })?;
-    Ok(Exit::Fine)
+    timeline.map(|()| Exit::Fine)
 }
 
 fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
@@ -175,8 +180,8 @@ fn in_random_order(subjects: &[Subject]) -> Vec<&Subject> {
     keyed.into_iter().map(|(_, subject)| subject).collect()
 }
 
-/// One replay; a private broker is started for it alone.
-fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<Run, Failure> {
+/// One replay, and whether its time line could be written; a private broker is started for it alone.
+fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<(Run, Result<(), Failure>), Failure> {
     let options = Options {
         speed: args.speed,
         give_up: GIVE_UP,
@@ -189,7 +194,8 @@ fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<Run, Failur
         Target::Address(address) => {
             let watch = args.timeline.is_some().then(|| Watch::begin(None));
             let run = play(plan, address, &options).map_err(|error| Failure::new(error.to_string()))?;
-            shown(watch, plan, run, args)
+            let written = write_timeline(watch, plan, &run, args);
+            Ok((run, written))
         }
         Target::Broker(program) => {
             let broker = Broker::start(*program, &Limits::default())
@@ -200,17 +206,18 @@ fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<Run, Failur
                 true => failed(&format!("the broker ended in the middle: {error}")),
                 false => failed(&error),
             })?;
-            shown(watch, plan, run, args)
+            let written = write_timeline(watch, plan, &run, args);
+            Ok((run, written))
         }
     }
 }
 
-/// Writes the time line of a replay that was watched.
-fn shown(watch: Option<Watch>, plan: &Plan, run: Run, args: &Replay) -> Result<Run, Failure> {
-    if let (Some(watch), Some(file)) = (watch, &args.timeline) {
-        watch.end("replay of a D-Bus capture", Some((plan, &run.notes)), file)?;
+/// Writes the time line of a replay that has one.
+fn write_timeline(watch: Option<Watch>, plan: &Plan, run: &Run, args: &Replay) -> Result<(), Failure> {
+    match (watch, &args.timeline) {
+        (Some(watch), Some(file)) => watch.end("replay of a D-Bus capture", Some((plan, &run.notes)), file),
+        _ => Ok(()),
     }
-    Ok(run)
 }
 
 /// The sockets of a process close a little before it has ended.

@@ -8,7 +8,7 @@ use causeway_os::clock;
 use weighbridge_dbus_replay::plan::Plan;
 use weighbridge_dbus_replay::player::Note;
 use weighbridge_lab::marks::threads_of;
-use weighbridge_timeline::{Mark, Point, Role, Subject, Trace, chrome};
+use weighbridge_timeline::{Mark, Point, Role, Subject, chrome};
 
 use crate::commands::recording::Recording;
 use crate::commands::report::write_new;
@@ -16,6 +16,7 @@ use crate::{Failure, output};
 
 /// A recording at work.
 pub struct Watch {
+    cpus: Vec<u32>,
     recording: Result<Recording, String>,
     began_ns: u64,
     began: Instant,
@@ -28,6 +29,7 @@ impl Watch {
         let cpus = causeway_os::sched::allowed_cpus().unwrap_or_default();
         Watch {
             recording: Recording::begin(&cpus),
+            cpus,
             began_ns: clock::monotonic_ns(),
             began: Instant::now(),
             broker: broker.map(threads_of).unwrap_or_default(),
@@ -39,7 +41,7 @@ impl Watch {
     /// # Errors
     /// The file exists already or cannot be written; there is nothing to be shown.
     pub fn end(self, title: &str, messages: Option<(&Plan, &[Note])>, file: &Path) -> Result<(), Failure> {
-        let Watch { recording, began_ns, began, broker } = self;
+        let Watch { cpus, recording, began_ns, began, broker } = self;
         let to_ns = clock::monotonic_ns();
         let ns = |at: Instant| {
             began_ns + u64::try_from(at.saturating_duration_since(began).as_nanos()).unwrap_or(0)
@@ -72,14 +74,22 @@ impl Watch {
                 }
             }));
         }
-        let subject = Subject { roles, trace: trace.ok(), message_names };
+        let trace = trace.ok();
+        let unrecorded_cpus = trace.as_ref().map_or(Vec::new(), |trace| trace.unrecorded(cpus));
+        if !unrecorded_cpus.is_empty() {
+            output::warn(&format!(
+                "the time line is of some CPUs only, and has no count of switches; not recorded: {unrecorded_cpus:?}"
+            ));
+        }
+        let subject = Subject { roles, trace, unrecorded_cpus, message_names };
         let is_own = |of: &&weighbridge_timeline::Happened| subject.is_own_switch(of);
-        let switches = subject.trace.as_ref().map(|trace| trace.events.iter().filter(is_own).count());
+        let whole = subject.trace.as_ref().filter(|_| subject.unrecorded_cpus.is_empty());
+        let switches = whole.map(|trace| trace.events.iter().filter(is_own).count());
         // What was overwritten at the beginning is not known.
         let known_from_ns =
             subject.trace.iter().flat_map(|trace| trace.known_from_ns.values()).max().copied();
         let from_ns = began_ns.max(known_from_ns.unwrap_or(0)).min(to_ns);
-        if from_ns > began_ns && subject.trace.as_ref().is_some_and(|trace| is_cut(trace, began_ns)) {
+        if from_ns > began_ns {
             output::warn(
                 "the time line begins late: the kernel keeps the latest events, and there were more",
             );
@@ -96,12 +106,6 @@ impl Watch {
 /// A process that notes nothing.
 fn role(name: &str, threads: Vec<u32>) -> Role {
     Role { name: name.into(), kind: name.into(), threads, marks: Vec::new() }
-}
-
-/// Does the trace begin so late that events must have been overwritten? A quiet machine has none for a while.
-fn is_cut(trace: &Trace, began_ns: u64) -> bool {
-    const QUIET_NS: u64 = 100_000_000;
-    trace.known_from_ns.values().any(|from_ns| *from_ns > began_ns + QUIET_NS)
 }
 
 /// What a connection did with a message.

@@ -1,0 +1,194 @@
+//! What the rounds of a case have given: figures of unobserved and observed runs, counts, stacks, failures.
+
+use std::collections::BTreeMap;
+
+use weighbridge_record::{EventCount, Look};
+use weighbridge_stats::compare::CONFIDENCE;
+use weighbridge_stats::{median, paired_ratio};
+
+use crate::means::Means;
+use crate::profile::Stacks;
+
+/// Failures of unobserved runs, or of runs with one means, after which a case has no more of these.
+const MOST_FAILURES: usize = 2;
+
+/// One run that went well.
+pub(crate) struct Run {
+    pub value: f64,
+    pub counts: Vec<(&'static str, f64)>,
+}
+
+/// Why a run gave no number.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub step: String,
+    pub why: String,
+}
+
+/// What the rounds of a case have given.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    unobserved: BTreeMap<u32, f64>,
+    unobserved_failures: Vec<Failure>,
+    observed: BTreeMap<&'static str, BTreeMap<u32, f64>>,
+    counts: Vec<(&'static str, &'static str, Vec<f64>)>,
+    failures: BTreeMap<&'static str, Vec<Failure>>,
+    pub stacks: Stacks,
+}
+
+impl Rounds {
+    /// Takes what a run with these means gave, or one without any.
+    pub fn keep(&mut self, look: Option<Means>, round: u32, run: Run) {
+        let Some(means) = look else {
+            self.unobserved.insert(round, run.value);
+            return;
+        };
+        self.observed.entry(means.name()).or_default().insert(round, run.value);
+        for (event, per_op) in run.counts {
+            match self.counts.iter_mut().find(|(_, known, _)| *known == event) {
+                Some((_, _, values)) => values.push(per_op),
+                None => self.counts.push((means.name(), event, vec![per_op])),
+            }
+        }
+    }
+
+    /// Takes why a run failed.
+    pub fn fail(&mut self, look: Option<Means>, failure: Failure) {
+        match look {
+            None => self.unobserved_failures.push(failure),
+            Some(means) => self.failures.entry(means.name()).or_default().push(failure),
+        }
+    }
+
+    /// Have runs of this kind failed so often that no more are tried?
+    pub fn is_given_up(&self, look: Option<Means>) -> bool {
+        let failures = match look {
+            None => Some(&self.unobserved_failures),
+            Some(means) => self.failures.get(means.name()),
+        };
+        failures.is_some_and(|failures| failures.len() >= MOST_FAILURES)
+    }
+
+    /// The figures of the unobserved runs, or why there is none and will be none.
+    pub fn unobserved(&self) -> Result<Vec<f64>, Option<Failure>> {
+        match self.unobserved.is_empty() {
+            true => Err(self.unobserved_failures.last().cloned()),
+            false => Ok(self.unobserved.values().copied().collect()),
+        }
+    }
+
+    /// Why unobserved runs failed, one sentence each.
+    pub fn unobserved_failures(&self) -> Vec<String> {
+        self.unobserved_failures.iter().map(Failure::sentence).collect()
+    }
+
+    /// What each means has cost that was tried.
+    pub fn looks(&self, higher_is_better: bool) -> Vec<Look> {
+        let is_tried = |means: &Means| {
+            self.observed.contains_key(means.name()) || self.failures.contains_key(means.name())
+        };
+        Means::ALL.into_iter().filter(is_tried).map(|means| self.look(means, higher_is_better)).collect()
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Vec<EventCount> {
+        let count = |(means, event, values): &(&str, &str, Vec<f64>)| EventCount {
+            event: (*event).into(),
+            means: (*means).into(),
+            per_op: median(values),
+            range: [
+                values.iter().copied().fold(f64::INFINITY, f64::min),
+                values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            ],
+        };
+        self.counts.iter().map(count).collect()
+    }
+
+    /// What a means has cost.
+    fn look(&self, means: Means, higher_is_better: bool) -> Look {
+        let observed = self.observed.get(means.name());
+        let pairs: Vec<(f64, f64)> = observed
+            .into_iter()
+            .flatten()
+            .filter_map(|(round, observed)| Some((*self.unobserved.get(round)?, *observed)))
+            .map(|(unobserved, observed)| match higher_is_better {
+                true => (observed, unobserved),
+                false => (unobserved, observed),
+            })
+            .filter(|(a, b)| *a > 0.0 && *b > 0.0)
+            .collect();
+        let ratio = (!pairs.is_empty()).then(|| paired_ratio(&pairs, CONFIDENCE));
+        let interval = ratio.as_ref().and_then(|ratio| ratio.interval);
+        Look {
+            means: means.name().into(),
+            slowdown: ratio.as_ref().map(|ratio| ratio.median),
+            ci95: interval.map(|interval| [interval.low, interval.high]),
+            pairs: pairs.len() as u32,
+            failures: self.failures.get(means.name()).into_iter().flatten().map(Failure::sentence).collect(),
+        }
+    }
+}
+
+impl Failure {
+    fn sentence(&self) -> String {
+        format!("{}: {}", self.step, self.why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure() -> Failure {
+        Failure { step: "batches".into(), why: "the peer ended".into() }
+    }
+
+    fn rounds(unobserved: &[f64], observed: &[f64]) -> Rounds {
+        let mut rounds = Rounds::default();
+        for (round, value) in unobserved.iter().enumerate() {
+            rounds.keep(None, round as u32, Run { value: *value, counts: Vec::new() });
+        }
+        for (round, value) in observed.iter().enumerate() {
+            let counts = vec![("context-switches", 2.0 + round as f64)];
+            rounds.keep(Some(Means::Software), round as u32, Run { value: *value, counts });
+        }
+        rounds
+    }
+
+    #[test]
+    fn the_cost_of_looking_is_the_ratio_of_runs_of_one_round() {
+        let times =
+            rounds(&[100.0, 200.0, 300.0, 100.0, 100.0, 100.0], &[110.0, 220.0, 330.0, 110.0, 110.0, 110.0]);
+        let look = times.look(Means::Software, false);
+        assert!((look.slowdown.unwrap() - 1.1).abs() < 1e-9, "{look:?}");
+        assert_eq!(look.pairs, 6);
+        assert!(look.ci95.is_some(), "six pairs have an interval");
+        let rates = rounds(&[110.0], &[100.0]).look(Means::Software, true);
+        assert!((rates.slowdown.unwrap() - 1.1).abs() < 1e-9, "a lower rate is a slowdown: {rates:?}");
+        assert_eq!((rates.pairs, rates.ci95), (1, None));
+    }
+
+    #[test]
+    fn an_observed_run_without_its_unobserved_one_makes_no_pair() {
+        let mut some = rounds(&[100.0], &[110.0, 500.0]);
+        assert_eq!(some.look(Means::Software, false).pairs, 1);
+        some.fail(Some(Means::Halts), failure());
+        let failed = some.look(Means::Halts, false);
+        assert_eq!((failed.slowdown, failed.pairs), (None, 0));
+        assert_eq!(failed.failures, ["batches: the peer ended"]);
+    }
+
+    #[test]
+    fn an_unobserved_run_has_two_tries_and_its_failures_are_kept() {
+        let mut rounds = Rounds::default();
+        assert!(rounds.unobserved().is_err_and(|why| why.is_none()));
+        rounds.fail(None, failure());
+        assert!(!rounds.is_given_up(None) && !rounds.is_given_up(Some(Means::Software)));
+        rounds.keep(None, 1, Run { value: 5.0, counts: Vec::new() });
+        rounds.fail(None, failure());
+        assert!(rounds.is_given_up(None), "it was tried twice");
+        assert_eq!(rounds.unobserved().unwrap(), [5.0]);
+        assert_eq!(rounds.unobserved_failures(), ["batches: the peer ended"; 2]);
+        assert!(rounds.looks(false).is_empty());
+    }
+}
