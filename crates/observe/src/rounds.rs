@@ -69,7 +69,7 @@ impl Rounds {
         failures.is_some_and(|failures| failures.len() >= MOST_FAILURES)
     }
 
-    /// The figures of the unobserved runs, or why there is none and will be none.
+    /// The figures of the unobserved runs, or why the last one failed where there is none.
     pub fn unobserved(&self) -> Result<Vec<f64>, Option<Failure>> {
         match self.unobserved.is_empty() {
             true => Err(self.unobserved_failures.last().cloned()),
