@@ -10,7 +10,7 @@ mod guard;
 mod instance;
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,9 @@ pub use instance::Instance;
 
 /// Where distributions mount it, and where kernels before 4.1 had it.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// More than any description of an event has. Some files, such as `events/header_page`, give only as much as the first read asks for.
+const LARGEST_FILE_BYTES: usize = 64 << 10;
 
 /// The root directory of tracefs.
 #[derive(Debug)]
@@ -184,7 +187,10 @@ fn read(directory: BorrowedFd<'_>, path: &str) -> Result<String> {
     let on = || format!("tracefs file {path}");
     let file = openat(directory, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| Error::new("open", on(), error))?;
-    io::read_to_string(fs::File::from(file)).map_err(|error| Error::new("read", on(), error))
+    // Some of these files, such as events/header_page, give only as much as the first read asks for.
+    let mut text = String::with_capacity(LARGEST_FILE_BYTES);
+    fs::File::from(file).read_to_string(&mut text).map_err(|error| Error::new("read", on(), error))?;
+    Ok(text)
 }
 
 /// Writes `text` into a file below `directory`, in one system call.
