@@ -87,8 +87,12 @@ macro_rules! place {
 
 #[test]
 fn every_table_that_gives_a_place_is_held_to_the_code() {
-    let gives_places =
-        |table: &Table| table.columns[0].contains("offset") || table.columns[0].contains("bits");
+    // Those of the bus are held by the tests of `causeway-bus`.
+    let is_of_the_bus =
+        |table: &Table| ["Order log", "Outbox"].iter().any(|of| table.heading.starts_with(of));
+    let gives_places = |table: &Table| {
+        (table.columns[0].contains("offset") || table.columns[0].contains("bits")) && !is_of_the_bus(table)
+    };
     let found: Vec<_> =
         tables().into_iter().filter(gives_places).map(|table| (table.heading, table.columns[0])).collect();
     let begins = |index: usize, heading: &str, column: &str| {

@@ -12,8 +12,8 @@ use rustix::net::SendFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::limits::{allow_many_descriptors, in_a_process_of_its_own};
-use crate::common::small;
 use crate::common::wire::{Joined, message};
+use crate::common::{eventually_with, small};
 use crate::support::{STRANGER, as_user, connect, open_directory};
 
 /// As many as there are places.
@@ -97,25 +97,26 @@ fn connections_that_are_requested_count_for_the_user_who_requests_them() {
     };
     // Served after all of that.
     check_that_others_get_in(&group, &path);
-    let (mut granted, mut refused) = (0, 0);
-    for visitor in &visitors {
-        rustix::io::ioctl_fionbio(visitor, true).unwrap();
-        let mut bytes = [0; 64];
-        loop {
-            match recv_with_fds(visitor, &mut bytes, 1) {
-                Ok((length, _)) if length > 0 => {
-                    granted += u32::from(bytes[8] == 16);
-                    refused += u32::from(bytes[8] == 17);
+    // A visitor that is sent away after a refusal gives its places back, others get them, and all of that may still be under way.
+    let mut seen = (vec![0u32; visitors.len()], 0);
+    eventually_with("held by each, refused", &mut seen, |(held, refused)| {
+        for (visitor, granted) in visitors.iter().zip(held.iter_mut()) {
+            rustix::io::ioctl_fionbio(visitor, true).unwrap();
+            let mut bytes = [0; 64];
+            loop {
+                match recv_with_fds(visitor, &mut bytes, 1) {
+                    Ok((0, _)) => break *granted = 0,
+                    Ok(_) => {
+                        *granted += u32::from(bytes[8] == 16);
+                        *refused += u32::from(bytes[8] == 17);
+                    }
+                    Err(error) if error.raw_os_error() == Some(Errno::CONNRESET.raw_os_error()) => {}
+                    Err(_) => break,
                 }
-                Err(error) if error.raw_os_error() == Some(Errno::CONNRESET.raw_os_error()) => {}
-                _ => break,
             }
         }
-    }
-    assert!(
-        (1..=SUBSCRIBERS_MAX as u32 / 3).contains(&granted) && refused > 0,
-        "{granted} granted, {refused} refused"
-    );
+        held.iter().sum::<u32>() <= SUBSCRIBERS_MAX as u32 / 3 && *refused > 0
+    });
 }
 
 /// Before, a visitor could stay for ever without a request.

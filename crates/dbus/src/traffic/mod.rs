@@ -22,8 +22,7 @@ use crate::wire::{Arg, Args, Fault, Header, Kind};
 use calls::{Calls as CallTable, MethodKey};
 use habits::{Call, Habits as HabitTable};
 use recipients::Recipients as RecipientTable;
-use tally::{Buckets, Sizes, Sum, Tally, greatest};
-use work::Loads;
+use tally::{Buckets, Loads, Sizes, Sum, Tally, greatest};
 
 /// Most messages of the window that [`Facts::sequence`] shows.
 pub const MOST_STEPS: usize = 300;
