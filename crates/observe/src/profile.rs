@@ -243,7 +243,7 @@ mod tests {
             stacks.add(stack(Profile::IDLE, &[], &["cpu_idle", "halt"]));
         }
         let profile = stacks.profile(&CaseId::new("roundtrip", "pipe", 1, "two-cpus"), None);
-        assert!(profile.symbols.iter().any(|of| of.symbol == "copy<[u8; 4]>"), "{:?}", profile.symbols);
+        assert!(profile.symbols.iter().any(|of| of.symbol == "copy<[u8, 4]>"), "{:?}", profile.symbols);
         assert!(profile.parts.iter().any(|part| part.role == Profile::IDLE && part.kernel_ns > 0.0));
     }
 
