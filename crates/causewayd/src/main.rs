@@ -149,7 +149,7 @@ fn write_line(descriptor: i32, line: &str) -> Result<(), String> {
         }
         2 => std::io::stderr().write_all(line.as_bytes()),
         other => match causeway_os::process::inherited_fd(other) {
-            // Closed then: whoever reads until the end need not wait for ours.
+            // Our copy is closed then, so that a reader of this descriptor sees its end.
             Ok(owned) => File::from(owned).write_all(line.as_bytes()),
             Err(_) => File::options()
                 .write(true)

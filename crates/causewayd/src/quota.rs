@@ -1,7 +1,7 @@
 //! How much of each resource members hold, and how much they may.
 //!
 //! A member has a limit of its own, and all members of one user share a budget. Of what is left of the budget a member may take
-//! at most half, its own use counted as left: so whoever holds much reaches its limit while there is still something for the
+//! at most half, its own use counted as left: so a member that holds much reaches its limit while something is left for the
 //! others. See `docs/decisions/quota.md`.
 
 use rustc_hash::FxHashMap;
@@ -69,7 +69,7 @@ impl Quota {
         Quota { limits: limits.as_array(), of_member: FxHashMap::default(), of_user: FxHashMap::default() }
     }
 
-    /// From now on these limits hold. Whoever holds more keeps it.
+    /// From now on these limits hold. A member that holds more keeps what it has.
     pub fn set_limits(&mut self, limits: PerMember) {
         self.limits = limits.as_array();
     }

@@ -141,7 +141,7 @@ enum Work {
         to: To,
         bytes: Vec<u8>,
     },
-    /// All that a member's end caused has been sent: wake whoever waits for it.
+    /// Every message that a member's end causes has been sent: wakes the members that wait for them.
     Left {
         index: u16,
         id: PeerId,

@@ -166,7 +166,7 @@ mod tests {
             names.request(NAME, 3, REPLACE_EXISTING),
             (NameReply::PrimaryOwner, change(Some(2), Some(3)))
         );
-        // Whoever lost it waits in front, unless it said that it does not wait.
+        // The former owner becomes the first in the queue, unless it asked not to be queued.
         assert_eq!(names.claims(NAME), [3, 2]);
         assert_eq!(names.request(NAME, 4, REPLACE_EXISTING), (NameReply::InQueue, None));
         names.request(NAME, 3, ALLOW_REPLACEMENT | DO_NOT_QUEUE);

@@ -105,7 +105,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Polls for a short time; the time is halved when it was in vain, and restored when it was not.
+    /// Polls for a short time; polling that finds nothing halves that time, polling that finds something
+    /// restores it, and so does every 32nd sleep.
     pub(super) fn spin_a_while(&mut self) -> bool {
         self.sleeps = self.sleeps.wrapping_add(1);
         if self.sleeps.is_multiple_of(32) {

@@ -31,7 +31,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The broker of a round trip is killed once both roles are there: the run fails and says so.
+/// The broker of a round trip is killed while the processes of both roles run: the run fails, and the reason tells of a lost connection.
 pub fn broker_killed(host: &Host, case: &Prepared) {
     let broker = case.target.id;
     let outcome = thread::scope(|scope| {
