@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::{Call, Connection, Message, Pending, Reply, build, check};
-use crate::authority::DRIVER;
+use super::sending::{build, check};
+use super::{Call, Connection, Message, Pending, Reply};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, To};
-use crate::shared::filter::unique_number;
+use crate::port::{AUTHORITY_ID, To};
 use crate::shared::order::Statistic;
 
 impl Connection {
@@ -199,36 +198,6 @@ impl Connection {
         order.waiting_for(self.port.slot()).store(shown, Ordering::Release);
         let open = order.statistic(self.port.slot(), Statistic::CallsOpen);
         order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
-    }
-
-    /// Where messages for a name go, without a system call.
-    pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
-        if name == DRIVER {
-            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
-        }
-        check(name, names::is_bus_name, "bus name")?;
-        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
-        if let Some(id) = unique_number(name) {
-            return self.resolve_id(id).map_err(|_| unknown());
-        }
-        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
-        self.known.insert(owner.id, owner.peer);
-        self.resolve_id(owner.id).map_err(|_| unknown())
-    }
-
-    pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
-        if id == AUTHORITY_ID {
-            return Ok(To::Peer { slot: AUTHORITY, id });
-        }
-        let directory = self.port.directory();
-        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
-        let Some(peer) = known.or_else(|| directory.find(id)) else {
-            self.known.remove(&id);
-            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
-        };
-        let to = To::Peer { slot: directory.carrier(peer), id };
-        self.known.insert(id, peer);
-        Ok(to)
     }
 
     /// A reply counts only with the serial of a call that waits, from the one that was called.
