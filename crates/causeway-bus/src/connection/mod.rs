@@ -3,6 +3,7 @@
 mod calls;
 mod link;
 mod message;
+mod raw;
 mod sleep;
 mod watcher;
 
@@ -145,6 +146,8 @@ pub struct Connection {
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     pending: HashMap<u32, Pending>,
+    /// Of these, calls whose replies the program takes as messages.
+    raw: HashMap<u32, raw::Change>,
     replies: HashMap<u32, Result<Reply>>,
     known: HashMap<u64, u16>,
     doorbell: Option<OwnedFd>,
@@ -209,6 +212,7 @@ impl Connection {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             pending: HashMap::new(),
+            raw: HashMap::new(),
             replies: HashMap::new(),
             known: HashMap::new(),
             doorbell: None,
@@ -277,13 +281,7 @@ impl Connection {
             Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
         })?;
         // First the rule, then its registration: a signal between both is received.
-        let wanted = parsed.sender.as_deref();
-        let owner = wanted.and_then(|wanted| {
-            unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id))
-        });
-        let owner = if wanted == Some(DRIVER) { Some(AUTHORITY_ID) } else { owner };
-        self.rules.push(Rule { rule: parsed, owner });
-        self.port.wants_signals = true;
+        self.keep_rule(parsed);
         let added = self.call_driver("AddMatch", Body::default().text(rule));
         if added.is_err() {
             self.rules.pop();
@@ -361,7 +359,7 @@ impl Connection {
             };
         }
         let incoming = self.inbox.pop_front();
-        if let Some(Incoming::Call(Call(message)) | Incoming::Signal(message)) = &incoming {
+        if let Some(message) = incoming.as_ref().and_then(Incoming::message) {
             self.inbox_bytes -= message.bytes().len();
         }
         Ok(incoming)
@@ -392,7 +390,7 @@ impl Connection {
                     }
                 }
                 Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
-                Some(Incoming::Signal(_)) | None => {}
+                Some(Incoming::Signal(_) | Incoming::Reply(_)) | None => {}
             }
         }
         Ok(())
@@ -496,7 +494,7 @@ impl Connection {
     }
 
     fn put(&mut self, incoming: Incoming) {
-        if let Incoming::Call(Call(message)) | Incoming::Signal(message) = &incoming {
+        if let Some(message) = incoming.message() {
             self.inbox_bytes += message.bytes().len();
         }
         self.delivered += 1;
@@ -523,7 +521,8 @@ impl Connection {
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
             self.known.remove(&id);
             self.port.forget_member(id);
-            self.end_calls(|pending| pending.callee == id, "the callee left without a reply");
+            let position = message.position();
+            self.end_calls(|pending| pending.callee == id, "the callee left without a reply", position);
         }
     }
 }
