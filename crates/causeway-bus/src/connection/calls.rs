@@ -6,15 +6,11 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::{Call, Connection, Message, Pending, Reply, build, check};
-use crate::authority::DRIVER;
+use super::sending::{build, check};
+use super::{Call, Connection, Message, Pending, Reply};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, To};
-use crate::shared::filter::unique_number;
+use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::order::Statistic;
-
-/// The bus itself.
-const BUS: To = To::Peer { slot: AUTHORITY, id: AUTHORITY_ID };
 
 impl Connection {
     /// Calls a method and waits for the reply.
@@ -92,19 +88,14 @@ impl Connection {
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
-        let to = match self.resolve(destination) {
-            // The bus decides: it may start a service, and knows connections that the directory does not show.
-            Err(Error::Method { .. }) if self.options.auto_start => BUS,
-            other => other?,
-        };
+        let to = self.resolve_call(destination, flags)?;
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
         let bytes = build(call.sender(&self.name).body(body), serial)?;
         let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
-            let awaited = (to == BUS && destination != DRIVER).then(|| destination.into());
-            self.pending.insert(serial, Pending { callee: id, awaited });
+            self.pending.insert(serial, Pending::new(id, destination));
             self.show_pending();
         }
         if let Err(error) = self.send(to, &bytes) {
@@ -186,7 +177,7 @@ impl Connection {
         let answered = call.bus_header().serial;
         let caller = call.sender_id();
         // One that the directory does not show has left, or is a client that the bus knows.
-        let to = self.resolve_id(caller).unwrap_or(BUS);
+        let to = self.resolve_id(caller).unwrap_or(TO_BUS);
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
         let reply = match outcome {
@@ -211,36 +202,6 @@ impl Connection {
         order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
     }
 
-    /// Where messages for a name go, without a system call.
-    pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
-        if name == DRIVER {
-            return Ok(BUS);
-        }
-        check(name, names::is_bus_name, "bus name")?;
-        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
-        if let Some(id) = unique_number(name) {
-            return self.resolve_id(id).map_err(|_| unknown());
-        }
-        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
-        self.known.insert(owner.id, owner.peer);
-        self.resolve_id(owner.id).map_err(|_| unknown())
-    }
-
-    pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
-        if id == AUTHORITY_ID {
-            return Ok(BUS);
-        }
-        let directory = self.port.directory();
-        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
-        let Some(peer) = known.or_else(|| directory.find(id)) else {
-            self.known.remove(&id);
-            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
-        };
-        let to = To::Peer { slot: directory.carrier(peer), id };
-        self.known.insert(id, peer);
-        Ok(to)
-    }
-
     /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
     /// to. The bus itself says with an error that a call ends without a reply.
     pub(super) fn handle_reply(&mut self, message: Message) {
@@ -249,6 +210,11 @@ impl Connection {
         let is_refusal = sender == AUTHORITY_ID && message.bus_header().kind == Kind::Error.number();
         if pending.callee != sender && pending.awaited.is_none() && !is_refusal {
             return;
+        }
+        if let Some(change) = self.raw.remove(&serial) {
+            self.pending.remove(&serial);
+            self.show_pending();
+            return self.put_reply(&change, message);
         }
         let reply = match message.bus_header().kind == Kind::Error.number() {
             true => {
@@ -263,11 +229,15 @@ impl Connection {
         self.replies.insert(serial, reply);
     }
 
-    pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str) {
+    pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {
         let ended: Vec<u32> =
             self.pending.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| *serial).collect();
         for serial in ended {
             self.pending.remove(&serial);
+            if self.raw.remove(&serial).is_some() {
+                self.put_error(serial, name::NO_REPLY, why, position);
+                continue;
+            }
             self.delivered += 1;
             self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
         }
