@@ -12,14 +12,7 @@ use causeway_bus::{
     Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Event, Incoming, Monitor, Observed,
     Payload, TransferLimits, name,
 };
-use support::{Bus, INTERFACE, LONG, PATH, eventually, signal};
-
-/// A file that holds a text.
-fn file(text: &str) -> OwnedFd {
-    let fd = causeway_os::memory::memfd("text", 0).unwrap();
-    rustix::io::pwrite(&fd, text.as_bytes(), 0).unwrap();
-    fd
-}
+use support::{Bus, INTERFACE, LONG, PATH, eventually, file, signal};
 
 fn text_of(fd: &OwnedFd) -> String {
     let mut bytes = [0; 64];
@@ -31,15 +24,9 @@ fn files(count: usize) -> Payload {
     (0..count).fold(Payload::default(), |payload, index| payload.descriptor(file(&index.to_string())))
 }
 
-/// Memory files of these tests that are open in this process.
+/// Files of [`file`] that are open in this process.
 fn open_texts() -> usize {
-    std::fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter(|entry| {
-            let path = entry.as_ref().unwrap().path();
-            std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("memfd:text"))
-        })
-        .count()
+    support::open_texts(std::process::id())
 }
 
 /// One test at a time: they count descriptors of the process.

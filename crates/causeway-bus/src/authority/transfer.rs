@@ -137,8 +137,13 @@ impl Authority {
     /// counted, and answered with an error where an answer is expected.
     pub(super) fn complete(&mut self, received: Received, events: &mut Vec<Event>) -> Option<Received> {
         let (header, position) = (received.header, received.position);
-        if header.token == 0 || header.destination == 0 && !self.port.wants_signals {
-            return (header.token == 0).then_some(received);
+        if header.token == 0 {
+            return Some(received);
+        }
+        // No client wants a signal that is not held for the authority.
+        let is_signal = header.destination == 0;
+        if is_signal && !self.tokens.may_be_for(received.owner(), header.token, AUTHORITY) {
+            return None;
         }
         let descriptors = self.take_own(received.owner(), header.token, header.destination);
         match descriptors.and_then(|descriptors| received.complete(descriptors)) {
