@@ -224,6 +224,11 @@ impl Connection {
         if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
             return;
         }
+        if let Some(change) = self.raw.remove(&serial) {
+            self.pending.remove(&serial);
+            self.show_pending();
+            return self.put_reply(&change, message);
+        }
         let reply = match message.bus_header().kind == Kind::Error.number() {
             true => {
                 let name = message.header().error_name.unwrap_or_default();
@@ -242,16 +247,29 @@ impl Connection {
         if self.pending.get(&serial).is_some_and(|pending| pending.callee == callee) {
             self.pending.remove(&serial);
             self.show_pending();
+            if self.raw.remove(&serial).is_some() {
+                let position = self.port.cursor();
+                return self.put_error(
+                    serial,
+                    error.name().unwrap_or(name::NO_REPLY),
+                    &error.to_string(),
+                    position,
+                );
+            }
             self.delivered += 1;
             self.replies.insert(serial, Err(error));
         }
     }
 
-    pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str) {
+    pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {
         let ended: Vec<u32> =
             self.pending.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| *serial).collect();
         for serial in ended {
             self.pending.remove(&serial);
+            if self.raw.remove(&serial).is_some() {
+                self.put_error(serial, name::NO_REPLY, why, position);
+                continue;
+            }
             self.delivered += 1;
             self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
         }

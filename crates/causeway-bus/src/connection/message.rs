@@ -132,8 +132,22 @@ pub enum Incoming {
     Call(Call),
     /// A signal that a rule of this connection matches, or that is for this connection alone.
     Signal(Message),
+    /// The reply, or the error, to a call that was sent with [`Connection::send_message`](crate::Connection::send_message).
+    Reply(Message),
     /// The authority is gone. Messages still pass between members that know each other; names change no more. Comes once.
     AuthorityGone,
+}
+
+impl Incoming {
+    /// The message, if it is one.
+    pub(super) fn message(&self) -> Option<&Message> {
+        match self {
+            Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => {
+                Some(message)
+            }
+            Incoming::AuthorityGone => None,
+        }
+    }
 }
 
 /// A body that was marshalled elsewhere.

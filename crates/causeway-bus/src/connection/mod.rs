@@ -1,11 +1,11 @@
 //! A member of a bus: calls, replies, signals, names, matches.
-
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `options` | settings and statistics |
 //! | `calls`, `message` | calls and replies; messages as programs see them |
 //! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
+//! | `raw` | whole messages, for programs that build and read them themselves |
 //! | `descriptors` | what of a message travels beside the log |
 //! | `names`, `rules` | names and match rules |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
@@ -16,6 +16,7 @@ mod link;
 mod message;
 mod names;
 mod options;
+mod raw;
 mod receiving;
 mod rules;
 mod sending;
@@ -77,6 +78,8 @@ pub struct Connection {
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     pending: HashMap<u32, Pending>,
+    /// Of these, calls whose replies the program takes as messages.
+    raw: HashMap<u32, raw::Change>,
     replies: HashMap<u32, Result<Reply>>,
     known: HashMap<u64, u16>,
     undeliverable: Vec<Undeliverable>,
@@ -143,6 +146,7 @@ impl Connection {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             pending: HashMap::new(),
+            raw: HashMap::new(),
             replies: HashMap::new(),
             known: HashMap::new(),
             undeliverable: Vec::new(),

@@ -44,7 +44,7 @@ impl Connection {
             };
         }
         let incoming = self.inbox.pop_front();
-        if let Some(Incoming::Call(Call(message)) | Incoming::Signal(message)) = &incoming {
+        if let Some(message) = incoming.as_ref().and_then(Incoming::message) {
             self.inbox_bytes -= message.bytes().len();
         }
         Ok(incoming)
@@ -75,7 +75,7 @@ impl Connection {
                     }
                 }
                 Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
-                Some(Incoming::Signal(_)) | None => {}
+                Some(Incoming::Signal(_) | Incoming::Reply(_)) | None => {}
             }
         }
         Ok(())
@@ -130,8 +130,8 @@ impl Connection {
         }
     }
 
-    fn put(&mut self, incoming: Incoming) {
-        if let Incoming::Call(Call(message)) | Incoming::Signal(message) = &incoming {
+    pub(super) fn put(&mut self, incoming: Incoming) {
+        if let Some(message) = incoming.message() {
             self.inbox_bytes += message.bytes().len();
         }
         self.delivered += 1;
