@@ -12,7 +12,7 @@ use weighbridge_stats::order::median;
 use super::document::{self, Document, Section, Table, plain};
 use super::read::{Captures, Source};
 use super::sections::grouped;
-use super::watch::Watch;
+use super::watch::{Messages, Watch};
 use crate::commands::report::refuse_existing;
 use crate::dbus_args::{PlainFormat, Replay, Target};
 use crate::{Exit, Failure, output};
@@ -215,7 +215,7 @@ fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<(Run, Resul
 /// Writes the time line of a replay that has one.
 fn write_timeline(watch: Option<Watch>, plan: &Plan, run: &Run, args: &Replay) -> Result<(), Failure> {
     match (watch, &args.timeline) {
-        (Some(watch), Some(file)) => watch.end("replay of a D-Bus capture", Some((plan, &run.notes)), file),
+        (Some(watch), Some(file)) => watch.end("replay of a D-Bus capture", &Messages::Replay(plan, &run.notes), file),
         _ => Ok(()),
     }
 }
