@@ -12,7 +12,7 @@ use crate::shared::filter::unique_number;
 /// A rule of this connection, and who owns the name of its sender, as the log says up to here.
 #[derive(Debug)]
 pub(super) struct Rule {
-    rule: MatchRule,
+    pub(super) rule: MatchRule,
     owner: Option<u64>,
 }
 
@@ -40,13 +40,7 @@ impl Connection {
             Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
         })?;
         // First the rule, then its registration: a signal between both is received.
-        let wanted = parsed.sender.as_deref();
-        let owner = wanted.and_then(|wanted| {
-            unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id))
-        });
-        let owner = if wanted == Some(DRIVER) { Some(AUTHORITY_ID) } else { owner };
-        self.rules.push(Rule { rule: parsed, owner });
-        self.port.wants_signals = true;
+        self.keep_rule(parsed);
         let added = self.call_driver("AddMatch", Body::default().text(rule));
         if added.is_err() {
             self.rules.pop();
@@ -69,12 +63,33 @@ impl Connection {
         Ok(())
     }
 
+    /// Matches signals against this rule from now on. The owner of its sender is what the directory says now.
+    pub(super) fn keep_rule(&mut self, rule: MatchRule) {
+        let owner = match rule.sender.as_deref() {
+            None => None,
+            Some(DRIVER) => Some(AUTHORITY_ID),
+            Some(name) => {
+                unique_number(name).or_else(|| self.port.directory().owner(name).map(|owner| owner.id))
+            }
+        };
+        self.rules.push(Rule { rule, owner });
+        self.port.wants_signals = true;
+    }
+
     pub(super) fn wants(&self, message: &Message) -> bool {
         let args = message.args();
         let header = message.header();
         self.rules
             .iter()
             .any(|rule| rule.rule.matches(&header, &args, rule) || rule.is_of_driver(&header, &args))
+    }
+
+    /// As [`Connection::wants`], as far as the header tells, without its sender.
+    pub(super) fn may_want(&self, header: &Header<'_>) -> bool {
+        self.rules.iter().any(|Rule { rule, .. }| {
+            let coarse = MatchRule { sender: None, args: Vec::new(), ..rule.clone() };
+            coarse.matches(header, &[], &())
+        })
     }
 
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
@@ -89,7 +104,8 @@ impl Connection {
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
             self.known.remove(&id);
             self.port.forget_member(id);
-            self.end_calls(|pending| pending.callee == id, "the callee left without a reply");
+            let position = message.position();
+            self.end_calls(|pending| pending.callee == id, "the callee left without a reply", position);
         }
     }
 }
