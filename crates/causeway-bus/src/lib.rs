@@ -17,6 +17,8 @@ mod authority;
 #[cfg(not(loom))]
 mod connection;
 #[cfg(not(loom))]
+mod content;
+#[cfg(not(loom))]
 mod control;
 #[cfg(not(loom))]
 mod error;
@@ -33,12 +35,14 @@ pub mod shared;
 #[cfg(not(loom))]
 pub use authority::{
     ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, Carried, DO_NOT_QUEUE, Event, NameReply,
-    PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket,
+    Parcel, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket, TransferLimits,
 };
 #[cfg(not(loom))]
 pub use connection::{
     ADDRESS_VARIABLE, Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics,
 };
+#[cfg(not(loom))]
+pub use content::{Bytes, FileDescriptors, Payload};
 #[cfg(not(loom))]
 pub use error::{Error, Result, name};
 #[cfg(not(loom))]

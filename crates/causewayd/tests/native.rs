@@ -5,11 +5,12 @@ mod common;
 #[path = "common/native.rs"]
 mod native;
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Barrier;
 
 use causeway_bus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header};
-use causeway_bus::{Connection as Member, ConnectionOptions, Error, Incoming, NameReply, name};
-use common::{PATIENCE, add_match, driver_call, eventually, refusal, request_name, texts, wait_for};
+use causeway_bus::{Connection as Member, ConnectionOptions, Error, Incoming, NameReply, Payload, name};
+use common::{PATIENCE, add_match, driver_call, eventually, request_name, texts, wait_for};
 use native::{NativeBus, call, client_signal, signal};
 use weighbridge_dbus_client::Connection as Client;
 
@@ -85,7 +86,8 @@ fn members_and_clients_see_the_signals_of_both_in_one_order() {
     }
     for sender in ["member 0", "member 1", "client 0", "client 1"] {
         let of_one = seen[0].iter().filter(|text| text.starts_with(sender));
-        let rounds: Vec<usize> = of_one.map(|text| text.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+        let rounds: Vec<usize> =
+            of_one.map(|text| text.rsplit(' ').next().unwrap().parse().unwrap()).collect();
         assert_eq!(rounds, (0..EACH).collect::<Vec<_>>(), "{sender}");
     }
 }
@@ -137,7 +139,8 @@ fn calls_cross_in_both_directions_and_a_signal_comes_before_the_reply_behind_it(
     for round in 0..100 {
         let question = round.to_string();
         // The client calls the member, which emits a signal and answers then.
-        let asked = Builder::call(PATH, "Ask").interface(INTERFACE).destination(&names[0]).body(text(&question));
+        let asked =
+            Builder::call(PATH, "Ask").interface(INTERFACE).destination(&names[0]).body(text(&question));
         let serial = client.send(&asked).unwrap();
         let got = call(&mut member);
         assert_eq!((got.text(), got.header().sender), (Some(question.as_str()), Some(names[1].as_str())));
@@ -158,7 +161,9 @@ fn calls_cross_in_both_directions_and_a_signal_comes_before_the_reply_behind_it(
         client.send(&reply).unwrap();
         client_signal(&mut client, INTERFACE);
         let reply = member.finish_call(serial, PATIENCE).unwrap();
-        let Some(Incoming::Signal(before)) = member.next(Some(PATIENCE)).unwrap() else { panic!("no signal") };
+        let Some(Incoming::Signal(before)) = member.next(Some(PATIENCE)).unwrap() else {
+            panic!("no signal")
+        };
         assert!(before.position() < reply.position(), "{round}");
         assert_eq!(reply.text(), Some("answer"));
     }
@@ -221,8 +226,7 @@ fn a_name_passes_between_members_and_clients_through_its_queue() {
     assert_eq!(call(&mut member).header().member, Some("Ask"));
     drop(member);
     let none = String::new();
-    let expected =
-        [[none.clone(), one.clone()], [one.clone(), two.clone()], [two, one.clone()], [one, none]];
+    let expected = [[none.clone(), one.clone()], [one.clone(), two.clone()], [two, one.clone()], [one, none]];
     for change in &expected {
         let seen = signal(&mut watcher, "org.freedesktop.DBus");
         assert_eq!(texts(seen.bytes())[1..], change[..]);
@@ -276,12 +280,18 @@ fn members_and_clients_know_of_each_other() {
     let at = rules.iter().position(|text| *text == own).unwrap();
     assert_eq!(rules[at + 1], "member='NameOwnerChanged'");
     let error = member
-        .call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.Monitoring", "BecomeMonitor", {
-            let mut out = weighbridge_dbus::wire::Marshal::default();
-            out.texts(std::iter::empty());
-            out.u32(0);
-            out.into_body("asu")
-        })
+        .call(
+            "org.freedesktop.DBus",
+            "/org/freedesktop/DBus",
+            "org.freedesktop.DBus.Monitoring",
+            "BecomeMonitor",
+            {
+                let mut out = weighbridge_dbus::wire::Marshal::default();
+                out.texts(std::iter::empty());
+                out.u32(0);
+                out.into_body("asu")
+            },
+        )
         .unwrap_err();
     assert_eq!(error.name(), Some("org.freedesktop.DBus.Error.NotSupported"), "{error}");
 }
@@ -302,7 +312,8 @@ fn a_monitor_among_the_clients_sees_messages_between_members() {
     // From here on members know that they are watched.
     one.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId", Body::default()).unwrap();
     for round in 0..50 {
-        let serial = one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", text(&round.to_string())).unwrap();
+        let serial =
+            one.start_call(two.unique_name(), PATH, INTERFACE, "Ask", text(&round.to_string())).unwrap();
         let asked = call(&mut two);
         two.emit(PATH, INTERFACE, "Unwanted", Body::default()).unwrap();
         two.reply(&asked, text("answer")).unwrap();
@@ -312,25 +323,97 @@ fn a_monitor_among_the_clients_sees_messages_between_members() {
         let seen = wait_for(&mut monitor, |_| true);
         assert_eq!(Header::parse(&seen).unwrap().member, Some("Unwanted"));
         let seen = wait_for(&mut monitor, |_| true);
-        assert_eq!((Header::parse(&seen).unwrap().reply_serial, texts(&seen)), (Some(serial), vec!["answer".into()]));
+        assert_eq!(
+            (Header::parse(&seen).unwrap().reply_serial, texts(&seen)),
+            (Some(serial), vec!["answer".into()])
+        );
     }
 }
 
+/// A pipe whose writing end travels: who gets it writes a text, which is read here.
+struct Pipe {
+    read: std::io::PipeReader,
+    write: OwnedFd,
+}
+
+impl Pipe {
+    fn new() -> Pipe {
+        let (read, write) = std::io::pipe().unwrap();
+        Pipe { read, write: write.into() }
+    }
+
+    /// What was written, once no process has the writing end any more.
+    fn text(self) -> String {
+        drop(self.write);
+        std::io::read_to_string(self.read).unwrap()
+    }
+}
+
+fn write_into(mut descriptors: Vec<OwnedFd>, text: &str) {
+    assert_eq!(descriptors.len(), 1);
+    let mut file = std::fs::File::from(descriptors.remove(0));
+    std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+}
+
+/// 3 MiB and a descriptor, in calls, replies and signals in both directions.
 #[test]
-fn what_the_log_does_not_carry_is_refused_for_members_only() {
+fn descriptors_and_long_messages_cross_between_members_and_clients() {
     let bus = NativeBus::start();
-    let (member, mut client, mut other) = (bus.member(), bus.client(), bus.client());
-    let long = || Body::default().blob(&vec![7; 3 << 20]);
-    let to = other.unique_name().to_owned();
-    client.send(&Builder::call(PATH, "Long").destination(&to).body(long())).unwrap();
-    wait_for(&mut other, |header| header.member == Some("Long"));
-    let call = Builder::call(PATH, "Long").destination(member.unique_name()).body(long());
-    assert_eq!(refusal(client.call(&call, PATIENCE)), "LimitsExceeded");
-    let (read, _write) = std::io::pipe().unwrap();
-    let call = Builder::call(PATH, "Pipe").destination(member.unique_name()).unix_fds(1);
-    let call = call.body(Body::marshalled(weighbridge_dbus::wire::Endian::NATIVE, "h", &0u32.to_ne_bytes()));
-    let fd = std::os::fd::AsFd::as_fd(&read);
-    assert_eq!(refusal(client.call_with_fds(&call, &[fd], PATIENCE)), "NotSupported");
+    let (mut member, mut client, mut listener) = (bus.member(), bus.client(), bus.member());
+    client.keep_descriptors();
+    listener.add_match(RULE).unwrap();
+    add_match(&mut client, RULE);
+    let bytes = vec![7; 3 << 20];
+    let with_pipe =
+        |pipe: &Pipe| Payload::from(Body::default().blob(&bytes)).descriptor(pipe.write.try_clone().unwrap());
+    let with_index = || Body::default().blob(&bytes).descriptor_index(0);
+    // The length, the bytes, the index.
+    let long = 4 + (3 << 20) + 4;
+    let names = [member.unique_name().to_owned(), client.unique_name().to_owned()];
+    let body_bytes = |message: &[u8]| message.len() - Header::parse(message).unwrap().header_bytes;
+
+    // A client calls a member.
+    let (question, answer) = (Pipe::new(), Pipe::new());
+    let asked = Builder::call(PATH, "Ask").destination(&names[0]).unix_fds(1).body(with_index());
+    let serial = client.send_with_fds(&asked, &[question.write.as_fd()]).unwrap();
+    let got = call(&mut member);
+    assert_eq!(got.body().len(), long);
+    write_into(got.take_descriptors(), "from the client");
+    member.reply(&got, with_pipe(&answer)).unwrap();
+    let reply = wait_for(&mut client, |header| header.reply_serial == Some(serial));
+    assert_eq!(body_bytes(&reply), long);
+    write_into(client.take_descriptors(), "from the member");
+    assert_eq!((question.text(), answer.text()), ("from the client".into(), "from the member".into()));
+
+    // A member calls a client.
+    let (question, answer) = (Pipe::new(), Pipe::new());
+    let serial = member.start_call(&names[1], PATH, INTERFACE, "Ask", with_pipe(&question)).unwrap();
+    let got = wait_for(&mut client, |header| header.member == Some("Ask"));
+    assert_eq!(body_bytes(&got), long);
+    write_into(client.take_descriptors(), "from the member");
+    let answered = Header::parse(&got).unwrap().serial;
+    let reply = Builder::reply(answered).destination(&names[0]).unix_fds(1).body(with_index());
+    client.send_with_fds(&reply, &[answer.write.as_fd()]).unwrap();
+    let reply = member.finish_call(serial, PATIENCE).unwrap();
+    assert_eq!(reply.body().len(), long);
+    write_into(reply.take_descriptors(), "from the client");
+    assert_eq!((question.text(), answer.text()), ("from the member".into(), "from the client".into()));
+
+    // Signals of both.
+    let (one, two) = (Pipe::new(), Pipe::new());
+    member.emit(PATH, INTERFACE, "File", with_pipe(&one)).unwrap();
+    assert_eq!(body_bytes(&client_signal(&mut client, INTERFACE)), long);
+    write_into(client.take_descriptors(), "client");
+    write_into(signal(&mut listener, INTERFACE).take_descriptors(), "member");
+    let mut heard = one.text();
+    assert!(heard == "clientmember" || heard == "memberclient", "{heard}");
+    let file = Builder::signal(PATH, INTERFACE, "File").unix_fds(1).body(with_index());
+    client.send_with_fds(&file, &[two.write.as_fd()]).unwrap();
+    client_signal(&mut client, INTERFACE);
+    write_into(client.take_descriptors(), "client");
+    write_into(signal(&mut listener, INTERFACE).take_descriptors(), "member");
+    heard = two.text();
+    assert!(heard == "clientmember" || heard == "memberclient", "{heard}");
 }
 
 /// A member writes wild bytes into the order log: members must join again, clients notice nothing but their end.
@@ -341,7 +424,8 @@ fn a_broken_log_does_not_end_the_bus_for_clients() {
     let (mut member, mut client) = (bus.member(), bus.client());
     member.request_name(NAME, 0).unwrap();
     let order = member.order_log();
-    let end = (0..).find(|position| !matches!(ring::look(&**order, *position), ring::Cell::Present(_))).unwrap();
+    let end =
+        (0..).find(|position| !matches!(ring::look(&**order, *position), ring::Cell::Present(_))).unwrap();
     let entry = Entry { sender: 1, destination: 0, place: 4711 };
     order.entry(end).store(entry.word(ring::lap(&**order, end)), std::sync::atomic::Ordering::Release);
     // The bus reads on when it has something to say.

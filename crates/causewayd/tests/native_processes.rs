@@ -30,7 +30,9 @@ fn role() {
             let asked = wait_for(&mut client, |header| header.member == Some("Ask"));
             let header = Header::parse(&asked).unwrap();
             let body = Body::default().text(&texts(&asked)[0]);
-            client.send(&Builder::reply(header.serial).destination(header.sender.unwrap()).body(body)).unwrap();
+            client
+                .send(&Builder::reply(header.serial).destination(header.sender.unwrap()).body(body))
+                .unwrap();
             client.ask_driver("GetId", Body::default()).unwrap();
         }
         "native-service" => {
@@ -60,9 +62,8 @@ fn role() {
 fn activating() -> (NativeBus, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
-    let role = |role: &str| {
-        format!("/usr/bin/env {ROLE}={role} '{}' --exact role --test-threads 1", own.display())
-    };
+    let role =
+        |role: &str| format!("/usr/bin/env {ROLE}={role} '{}' --exact role --test-threads 1", own.display());
     for (name, exec) in [
         ("a.Client", role("client-service")),
         ("a.Native", role("native-service")),

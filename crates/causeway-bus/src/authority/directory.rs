@@ -54,10 +54,12 @@ impl Authority {
             }
         }
         if !is_member {
+            self.tokens.receiver_left(id, None);
             // What it sent is in the outbox of the authority.
             return self.port.directory().set_state(index, State::Free);
         }
         let end = self.port.find_end();
+        self.end_deposits_of(id, end);
         self.leaving.push((index, end));
         if self.leaving.len() > self.options.members / 4 {
             self.ring_behind();

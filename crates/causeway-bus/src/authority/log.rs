@@ -1,17 +1,19 @@
 //! What the authority reads from the order log, and what it appends to it.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use weighbridge_dbus::wire::Header;
 
 use super::{Authority, PeerId};
+use crate::content::Bytes;
 use crate::error::{Error, Result};
-use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Received, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Parcel, To};
 use crate::shared::ring::{self, Sleep};
 
 /// A message of a member, as it stands in the order log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Carried {
     /// Position in the order log.
     pub position: u64,
@@ -19,17 +21,15 @@ pub struct Carried {
     pub sender: PeerId,
     /// Number of the destination, that of the bus itself included; `None` for all who want it.
     pub to: Option<PeerId>,
-    /// The D-Bus message. Only its place and length were checked.
-    pub bytes: Vec<u8>,
+    /// The D-Bus message; only its place and length were checked. A long one is mapped.
+    pub bytes: Bytes,
+    /// The descriptors that came with it, as many as it names.
+    pub descriptors: Vec<OwnedFd>,
+    /// Why something that belongs to it is not here; of a long message there is only the header then. Nothing where all is here.
+    pub missing: Option<String>,
 }
 
 impl Carried {
-    fn of(received: Received) -> Carried {
-        let Received { position, header, bytes, .. } = received;
-        let to = (header.destination != 0).then_some(header.destination);
-        Carried { position, sender: header.sender, to, bytes }
-    }
-
     /// Is it for the bus itself?
     #[must_use]
     pub fn is_for_bus(&self) -> bool {
@@ -45,17 +45,11 @@ pub enum Appended {
     /// Not yet: there is no space before the log has been read further, by the authority itself or by a member. Try again after
     /// reading; a member that stands in the way for longer than the laggard deadline is put out by that.
     Full,
-    /// Never: it is longer than [`Authority::longest_message`].
+    /// Never: it is longer than a quarter of the outbox, and has no parcel.
     TooLong,
 }
 
 impl Authority {
-    /// The longest message that [`Authority::append`] takes, in bytes.
-    #[must_use]
-    pub fn longest_message(&self) -> usize {
-        self.port.longest_message()
-    }
-
     /// The position behind the last entry of the log, as of now.
     #[must_use]
     pub fn end(&mut self) -> u64 {
@@ -72,30 +66,32 @@ impl Authority {
             if self.port.cursor() >= end {
                 return Ok(None);
             }
-            self.read_ahead = self.port.next(&mut self.fds)?.map(Carried::of);
+            while self.read_ahead.is_none() {
+                let Some(received) = self.port.next(&mut self.fds)? else { break };
+                self.read_ahead = self.complete(received);
+            }
         }
         Ok(self.read_ahead.take_if(|carried| carried.position < end))
     }
 
     /// Appends a message of a client, of a member or of the bus itself (sender `None`), whose sender is filled in, and wakes those
-    /// it is for: `to`, or all who want it.
+    /// it is for: `to`, or all who want it. The parcel is that of [`Authority::deposit_for`], or the default.
     ///
     /// # Errors
     /// The bus is broken.
-    pub fn append(&mut self, sender: Option<PeerId>, to: Option<PeerId>, bytes: &[u8]) -> Result<Appended> {
+    pub fn append(
+        &mut self,
+        sender: Option<PeerId>,
+        to: Option<PeerId>,
+        bytes: &[u8],
+        parcel: Parcel,
+    ) -> Result<Appended> {
         let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
-        let sender = sender.unwrap_or(AUTHORITY_ID);
-        let to = match to {
-            None => To::All,
-            Some(id) => {
-                let connection = self.connections.get(&id).filter(|connection| connection.link.is_some());
-                // The authority carries what is for clients, shown or not, and for the bus.
-                To::Peer { slot: connection.map_or(AUTHORITY, |connection| connection.index), id }
-            }
-        };
-        let slot = match self.port.send(&mut self.fds, to, sender, &header, bytes) {
+        let (sender, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
+        let slot = match self.port.send(&mut self.fds, to, sender, &header, bytes, parcel) {
             Ok(position) => {
                 self.blocked = None;
+                self.note_sent(parcel, to, sender, position, bytes);
                 return Ok(Appended::At(position));
             }
             Err(NotSent::Failed(Error::TooLong { .. })) => return Ok(Appended::TooLong),
@@ -106,6 +102,14 @@ impl Authority {
             self.press(slot);
         }
         Ok(Appended::Full)
+    }
+
+    /// Where the messages of a connection go, or of all.
+    pub(super) fn address(&self, to: Option<PeerId>) -> To {
+        let Some(id) = to else { return To::All };
+        let connection = self.connections.get(&id).filter(|connection| connection.link.is_some());
+        // The authority carries what is for clients, shown or not, and for the bus.
+        To::Peer { slot: connection.map_or(AUTHORITY, |connection| connection.index), id }
     }
 
     /// Wakes a member that stands in the way, and puts it out if it has not moved for the laggard deadline.

@@ -87,6 +87,23 @@ impl Authority {
             },
             Ok(None) => None,
             Err(Error::Os(error))
+                if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
+            {
+                // What it sent with its packet is closed, and the packet lost. All that carry descriptors are answered.
+                let text = "the process that serves the bus has no descriptors left";
+                let refusal = Packet::refused(control::Refusal::Limit, text);
+                match self.links.get(&link).map(|link| control::send(&link.socket, &refusal, &[])) {
+                    Some(Err(error)) => Some(error.to_string()),
+                    _ => return,
+                }
+            }
+            // Killed, it may leave what it has not read: that is an end like others.
+            Err(Error::Os(error))
+                if error.raw_os_error() == Some(rustix::io::Errno::CONNRESET.raw_os_error()) =>
+            {
+                None
+            }
+            Err(Error::Os(error))
                 if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
             {
                 return;
@@ -142,6 +159,9 @@ impl Authority {
                 self.fds.doorbells.insert(index, (id, doorbell));
                 self.answer_with(link, None)
             }
+            control::Kind::Deposit | control::Kind::Take | control::Kind::Sent => {
+                self.transfer(link, packet, fds.collect())
+            }
             _ => Err(unexpected()),
         }
     }
@@ -184,10 +204,11 @@ impl Authority {
 
     fn say_refused(&self, link: u64, why: &str) {
         let Some(link) = self.links.get(&link) else { return };
-        let mut refusal = Packet::text(control::Kind::Refused, why);
-        // Try again.
-        refusal.words[0] = u64::from(!self.leaving.is_empty());
-        let _ = control::send(&link.socket, &refusal, &[]);
+        let refusal = match self.leaving.is_empty() {
+            true => control::Refusal::Final,
+            false => control::Refusal::Limit,
+        };
+        let _ = control::send(&link.socket, &Packet::refused(refusal, why), &[]);
     }
 
     /// Puts a member out, and tells it why. Announce its end and call [`Authority::remove`].
@@ -320,8 +341,14 @@ impl Authority {
         let _ = control::send(&link.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
         // It sees the end; its own end of the connection says when it has noticed.
         let _ = rustix::net::shutdown(&link.socket, rustix::net::Shutdown::Write);
-        self.port.directory().set_state(index, State::Leaving);
+        self.leave(id, index);
         true
+    }
+
+    /// A member is none any more: nobody waits for it, and what was for it alone goes.
+    fn leave(&mut self, id: PeerId, slot: u16) {
+        self.port.directory().set_state(slot, State::Leaving);
+        self.tokens.receiver_left(id, Some(slot));
     }
 
     /// The end of a process at the control socket.
@@ -335,7 +362,7 @@ impl Authority {
         if let Some(id) = link.member
             && let Some(connection) = self.connections.get(&id)
         {
-            self.port.directory().set_state(connection.index, State::Leaving);
+            self.leave(id, connection.index);
             events.push(Event::Left { peer: id, why });
         }
     }

@@ -17,12 +17,17 @@ mod listener;
 mod log;
 mod members;
 mod names;
+mod tokens;
+mod transfer;
 
+pub use crate::port::Parcel;
 pub use log::{Appended, Carried};
 pub use names::{
     ALLOW_REPLACEMENT, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, REPLACE_EXISTING, ReleaseReply, name_of,
     unique_name,
 };
+pub use tokens::TransferLimits;
+pub(crate) use transfer::check_parcel;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,6 +45,7 @@ use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
 use listener::Listener;
+use tokens::Tokens;
 
 /// Number of a connection in its unique name; never used again.
 pub type PeerId = u64;
@@ -49,7 +55,7 @@ pub type PeerId = u64;
 pub struct AuthorityOptions {
     /// Entries of the order log, a power of two.
     pub order_entries: u64,
-    /// Bytes of the authority's own outbox, a power of two. The longest message of a client is a quarter.
+    /// Bytes of the authority's own outbox, a power of two. Messages of clients above a quarter go into files.
     pub outbox_bytes: u64,
     /// Members at most, the authority included.
     pub members: usize,
@@ -59,6 +65,8 @@ pub struct AuthorityOptions {
     pub names: usize,
     /// A member that stands in the way of others for so long is put out.
     pub laggard_deadline: Duration,
+    /// How much may be on its way beside the log.
+    pub transfers: TransferLimits,
 }
 
 impl Default for AuthorityOptions {
@@ -70,6 +78,7 @@ impl Default for AuthorityOptions {
             clients: 1024,
             names: 2048,
             laggard_deadline: Duration::from_millis(250),
+            transfers: TransferLimits::default(),
         }
     }
 }
@@ -170,6 +179,7 @@ pub struct Authority {
     connections: HashMap<PeerId, Connection>,
     /// Clients that want signals.
     listening_clients: usize,
+    tokens: Tokens,
     leaving: Vec<(u16, u64)>,
     /// A message that was read and is behind the position up to which the host wanted to read.
     read_ahead: Option<Carried>,
@@ -221,8 +231,10 @@ impl Authority {
         let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, AUTHORITY, AUTHORITY_ID, 0);
         port.skips_own = true;
         fds.outboxes.insert(AUTHORITY, (AUTHORITY_ID, outbox_fd));
+        let tokens = Tokens::new(options.transfers.clone());
         Ok(Authority {
             options,
+            tokens,
             epoll,
             listener: None,
             paused_until: None,
@@ -264,7 +276,8 @@ impl Authority {
     /// When to call [`Authority::dispatch`] although the descriptor is not readable.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
-        self.paused_until.map(|until| until.saturating_duration_since(Instant::now()))
+        let pause = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+        [pause, self.sweep_timeout()].into_iter().flatten().min()
     }
 
     /// Must [`Authority::dispatch`] be called although the descriptor is not readable?
@@ -303,6 +316,7 @@ impl Authority {
         }
         self.end_evicted(&mut events);
         self.free_slots();
+        self.sweep_deposits();
         Ok(events)
     }
 

@@ -8,6 +8,7 @@ use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EX
 use super::message::body_of;
 use super::sending::{build, check};
 use super::{Call, Connection, Message, Pending, Reply};
+use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::order::Statistic;
@@ -24,7 +25,7 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<Reply> {
         let serial = self.start_call(destination, path, interface, member, body)?;
         self.finish_call(serial, self.options.call_timeout)
@@ -56,9 +57,9 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<u32> {
-        self.send_call(0, destination, path, (interface, member), body)
+        self.send_call(0, destination, path, (interface, member), body.into())
     }
 
     /// Calls a method and wants no reply.
@@ -71,9 +72,10 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<()> {
-        self.send_call(FLAG_NO_REPLY_EXPECTED, destination, path, (interface, member), body).map(drop)
+        let flags = FLAG_NO_REPLY_EXPECTED;
+        self.send_call(flags, destination, path, (interface, member), body.into()).map(drop)
     }
 
     fn send_call(
@@ -82,28 +84,41 @@ impl Connection {
         destination: &str,
         path: &str,
         (interface, member): (&str, &str),
-        body: Body,
+        Payload { body, descriptors }: Payload,
     ) -> Result<u32> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
         let to = self.resolve_call(destination, flags)?;
+        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
+        if expects_reply {
+            self.check_pending()?;
+        }
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
-        let bytes = build(call.sender(&self.name).body(body), serial)?;
-        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
+        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32);
+        let bytes = build(call.body(body), serial)?;
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
             self.pending.insert(serial, Pending::new(id, destination));
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes) {
+        if let Err(error) = self.send(to, &bytes, &descriptors) {
             self.drop_call(serial);
             return Err(error);
         }
         // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
         Ok(serial)
+    }
+
+    /// Fails if as many calls are under way as may be; replies that nobody has asked for yet count, too.
+    fn check_pending(&self) -> Result<()> {
+        let (open, most) = (self.pending.len() + self.replies.len(), self.options.pending_calls);
+        if open < most {
+            return Ok(());
+        }
+        Err(Error::method(name::LIMITS_EXCEEDED, format!("{open} calls are under way, {most} may be")))
     }
 
     /// Waits for the reply to a call, at most for `timeout`.
@@ -127,6 +142,7 @@ impl Connection {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
+            self.answer_undeliverable()?;
             if !self.sleep_until(end)? {
                 self.drop_call(serial);
                 let text = format!("no reply within {timeout:?}");
@@ -153,8 +169,8 @@ impl Connection {
     ///
     /// # Errors
     /// The bus or this connection has ended. A caller that is gone is no error.
-    pub fn reply(&mut self, call: &Call, body: Body) -> Result<()> {
-        self.answer(call, Ok(body))
+    pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
+        self.answer(call, Ok(body.into()))
     }
 
     /// Answers a call with an error.
@@ -169,7 +185,7 @@ impl Connection {
     pub(super) fn answer(
         &mut self,
         call: &Call,
-        outcome: std::result::Result<Body, (&str, &str)>,
+        outcome: std::result::Result<Payload, (&str, &str)>,
     ) -> Result<()> {
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
             return Ok(());
@@ -180,12 +196,15 @@ impl Connection {
         let to = self.resolve_id(caller).unwrap_or(TO_BUS);
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
-        let reply = match outcome {
-            Ok(body) => Builder::reply(answered).body(body),
-            Err((error, text)) => Builder::error(answered, error).body(Body::default().text(text)),
+        let (reply, descriptors) = match outcome {
+            Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
+            Err((error, text)) => {
+                (Builder::error(answered, error).body(Body::default().text(text)), Vec::new())
+            }
         };
+        let reply = reply.unix_fds(descriptors.len() as u32);
         let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        self.send(to, &bytes)
+        self.send(to, &bytes, &descriptors)
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -227,6 +246,25 @@ impl Connection {
         self.show_pending();
         self.delivered += 1;
         self.replies.insert(serial, reply);
+    }
+
+    /// Ends a call of the one that was called, because its reply cannot be had.
+    pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
+        if self.pending.get(&serial).is_some_and(|pending| pending.callee == callee) {
+            self.pending.remove(&serial);
+            self.show_pending();
+            if self.raw.remove(&serial).is_some() {
+                let position = self.port.cursor();
+                return self.put_error(
+                    serial,
+                    error.name().unwrap_or(name::NO_REPLY),
+                    &error.to_string(),
+                    position,
+                );
+            }
+            self.delivered += 1;
+            self.replies.insert(serial, Err(error));
+        }
     }
 
     pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {

@@ -6,10 +6,12 @@
 //! | `calls`, `message` | calls and replies; messages as programs see them |
 //! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
 //! | `raw` | whole messages, for programs that build and read them themselves |
+//! | `descriptors` | what of a message travels beside the log |
 //! | `names`, `rules` | names and match rules |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
 
 mod calls;
+mod descriptors;
 mod link;
 mod message;
 mod names;
@@ -41,6 +43,7 @@ use crate::port::{AUTHORITY, Port};
 use crate::shared::directory::Directory;
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
+use descriptors::Undeliverable;
 use rules::Rule;
 use watcher::Watched;
 
@@ -81,6 +84,8 @@ pub struct Connection {
     raw: HashMap<u32, raw::Change>,
     replies: HashMap<u32, Result<Reply>>,
     known: HashMap<u64, u16>,
+    undeliverable: Vec<Undeliverable>,
+    last_token: u32,
     doorbell: Option<OwnedFd>,
     is_armed: bool,
     /// A sleep was ended because the authority is gone; no other will be.
@@ -146,6 +151,8 @@ impl Connection {
             raw: HashMap::new(),
             replies: HashMap::new(),
             known: HashMap::new(),
+            undeliverable: Vec::new(),
+            last_token: 0,
             doorbell: None,
             is_armed: false,
             has_noticed_end: false,

@@ -69,7 +69,7 @@ impl Connection {
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes) {
+        if let Err(error) = self.send(to, &bytes, &[]) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);
@@ -138,7 +138,13 @@ impl Connection {
             flags: FLAG_NO_REPLY_EXPECTED,
             ..BusHeader::default()
         };
-        match Message::checked(Received { position, slot: AUTHORITY, header, bytes }) {
+        match Message::checked(Received {
+            position,
+            slot: AUTHORITY,
+            header,
+            bytes: bytes.into(),
+            descriptors: Vec::new().into(),
+        }) {
             Some(message) => self.put(Incoming::Reply(message)),
             None => unreachable!("header and message say the same"),
         }

@@ -34,6 +34,7 @@ impl Connection {
         self.disarm();
         if self.inbox.is_empty() {
             self.take_all()?;
+            self.answer_undeliverable()?;
         }
         if self.inbox.is_empty() && self.has_ended() && !self.has_told_end {
             self.has_told_end = true;
@@ -86,7 +87,7 @@ impl Connection {
         while let Some(received) = self.port.next(&mut self.link)? {
             self.handle(received);
             count += 1;
-            if self.inbox_bytes > self.options.inbox_bytes {
+            if self.inbox_bytes > self.options.inbox_bytes && self.inbox.len() > 1 {
                 let bytes = self.options.inbox_bytes;
                 let slot = self.port.slot();
                 self.port.evict(&mut self.link, slot);
@@ -104,7 +105,11 @@ impl Connection {
             // For a member that had this slot before.
             return;
         }
-        let Some(message) = Message::checked(received) else { return };
+        let received = match received.header.token {
+            0 => Some(received),
+            _ => self.complete(received),
+        };
+        let Some(message) = received.and_then(Message::checked) else { return };
         const CALL: u8 = Kind::MethodCall.number();
         const RETURN: u8 = Kind::MethodReturn.number();
         const ERROR: u8 = Kind::Error.number();

@@ -84,6 +84,14 @@ impl Connection {
             .any(|rule| rule.rule.matches(&header, &args, rule) || rule.is_of_driver(&header, &args))
     }
 
+    /// As [`Connection::wants`], as far as the header tells, without its sender.
+    pub(super) fn may_want(&self, header: &Header<'_>) -> bool {
+        self.rules.iter().any(|Rule { rule, .. }| {
+            let coarse = MatchRule { sender: None, args: Vec::new(), ..rule.clone() };
+            coarse.matches(header, &[], &())
+        })
+    }
+
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
     pub(super) fn follow_owner(&mut self, message: &Message) {
         let args = message.args();

@@ -189,8 +189,8 @@ impl Bus {
         self.last_member += 1;
         let id = MemberId(self.last_member);
         let rules = self.config.policy.rules_for(uid, &groups);
-        let name = id.unique_name();
-        let member = Member { name, identity, takes_descriptors: false, stage: Stage::New, rules, carrier };
+        let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
+        let member = Member { name, identity, takes_descriptors, stage: Stage::New, rules, carrier };
         self.members.insert(id, member);
         Some(id)
     }

@@ -9,13 +9,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_bus::Carried;
-use weighbridge_dbus::wire::{Header, Kind, walk};
+use weighbridge_dbus::wire::{Body, Builder, Header, Kind, walk};
 
 use super::{Action, Bus, DRIVER, Letter};
+use crate::calls::Call;
 use crate::descriptors::Descriptors;
-use crate::driver;
 use crate::member::{Carrier, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
+use crate::{driver, error};
 
 /// For whom a message is in the order log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +61,6 @@ enum Entry {
 pub struct Native {
     /// Where members join; nothing if none can.
     path: Option<PathBuf>,
-    /// Longest message that the log takes from here, in bytes.
-    longest_message: usize,
     /// Does anybody read the log?
     is_read: bool,
     entry: Entry,
@@ -76,9 +75,8 @@ impl Native {
 
 impl Bus {
     /// Native members can join here from now on. Shows them everything.
-    pub fn serve_natively(&mut self, path: &Path, longest_message: usize) {
-        self.native =
-            Native { path: Some(path.to_owned()), longest_message, is_read: false, entry: Entry::None };
+    pub fn serve_natively(&mut self, path: &Path) {
+        self.native = Native { path: Some(path.to_owned()), ..Native::default() };
         let active = self.members.iter().filter(|(_, member)| member.stage == Stage::Active);
         let arrived: Vec<Shown> = active.map(|(id, _)| Shown::Arrived(*id)).collect();
         let names: Vec<Shown> = self.names.all().map(|name| Shown::Name(name.into())).collect();
@@ -140,10 +138,15 @@ impl Bus {
     fn pass_native(&mut self, carried: Carried) {
         let from = MemberId(carried.sender);
         let (Some(member), is_for_bus) = (self.members.get(&from), carried.is_for_bus()) else { return };
+        if let Some(why) = &carried.missing {
+            return self.answer_incomplete(&carried, why);
+        }
         if !is_valid(&carried.bytes, &member.name) {
             return self.disconnect(from, "it sends what is no message");
         }
-        let message = Rc::new(Message::new(carried.bytes, Descriptors::default()));
+        let mut descriptors = Descriptors::default();
+        descriptors.extend(carried.descriptors);
+        let message = Rc::new(Message::new(carried.bytes, descriptors));
         let header = message.header();
         if matches!(header.kind, Kind::Other(_)) {
             return;
@@ -220,9 +223,6 @@ impl Bus {
 
     /// It is decided for whom a message is.
     pub(crate) fn append_letter(&mut self, letter: Letter<'_>, receiver: Receiver) {
-        // Descriptors do not travel through the log: a signal that has some is for clients only.
-        let receiver =
-            if letter.header.unix_fds > 0 && receiver == Receiver::All { Receiver::None } else { receiver };
         match std::mem::take(&mut self.native.entry) {
             _ if !self.native.is_read => {}
             Entry::InLog if letter.from.is_some() => {}
@@ -242,11 +242,41 @@ impl Bus {
         self.actions.push(Action::Append { from: letter.from, to, message: Rc::clone(letter.message) });
     }
 
-    /// Why a message cannot be sent to a native member. Bodies that the log does not take would have to travel in a memory of their own.
-    pub(super) fn too_long_for_log(&self, to: MemberId, message: &Message) -> Option<String> {
-        let (bytes, most) = (message.bytes().len(), self.native.longest_message);
-        (bytes > most && self.is_native(to))
-            .then(|| format!("the message has {bytes} bytes, and native members get at most {most}"))
+    /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends with an error, and
+    /// all else is dropped. What is for another member is none of the bus's business.
+    fn answer_incomplete(&mut self, carried: &Carried, why: &str) {
+        let Ok(header) = Header::parse(&carried.bytes) else { return };
+        let (from, why) = (MemberId(carried.sender), format!("the message could not be delivered: {why}"));
+        match (carried.to.map(MemberId), header.reply_serial) {
+            (Some(to), _) if self.is_native(to) => {}
+            (Some(to), Some(serial)) => self.end_call(Call { caller: to, serial, callee: from }, &why),
+            _ if header.kind == Kind::MethodCall => {
+                self.refuse(from, &header, error::LIMITS_EXCEEDED, &why);
+            }
+            _ => {}
+        }
+    }
+
+    /// A message that was accepted for a native member cannot be put into the log, for lack of descriptors or memory.
+    pub fn not_carried(&mut self, from: Option<MemberId>, to: MemberId, message: &Message, why: &str) {
+        let (Some(from), header) = (from, message.header()) else { return };
+        match header.reply_serial {
+            Some(serial) => self.end_call(Call { caller: to, serial, callee: from }, why),
+            None if header.expects_reply() => {
+                self.end_call(Call { caller: from, serial: header.serial, callee: to }, why);
+            }
+            None => {}
+        }
+        self.settle();
+    }
+
+    /// A call ends with an error of the bus instead of its reply.
+    fn end_call(&mut self, call: Call, why: &str) {
+        if self.calls.close(call) {
+            self.forget_call(call);
+        }
+        let error = Builder::error(call.serial, error::LIMITS_EXCEEDED).body(Body::default().text(why));
+        self.send(call.caller, error);
     }
 }
 
@@ -255,7 +285,6 @@ fn is_valid(bytes: &[u8], name: &str) -> bool {
     Header::parse(bytes).is_ok_and(|header| {
         header.message_bytes() == bytes.len()
             && header.sender == Some(name)
-            && header.unix_fds == 0
             && walk(&header, &bytes[header.header_bytes..], &mut |_, _| {}).is_ok()
     })
 }

@@ -50,9 +50,6 @@ impl Bus {
         if !self.may_send(from, Some(to), letter) || !self.may_receive(to, letter, false) {
             return self.deny(from, letter);
         }
-        if let Some(why) = self.too_long_for_log(to, letter.message) {
-            return self.refuse(from, header, error::LIMITS_EXCEEDED, &why);
-        }
         if header.unix_fds > 0 && !self.members[&to].takes_descriptors {
             let why = "the receiver has not said that it takes descriptors";
             return self.refuse(from, header, error::NOT_SUPPORTED, why);

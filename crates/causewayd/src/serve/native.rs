@@ -8,13 +8,14 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use causeway_bus::{Appended, Authority, AuthorityOptions, Error, Event, PeerId, Process, Ticket};
+use causeway_bus::{Appended, Authority, AuthorityOptions, Error, Event, Parcel, PeerId, Process, Ticket};
 use rustix::event::epoll::{self, EventFlags};
 
 use super::{Server, Token};
 use crate::bus::{Action, Receiver, Shown};
 use crate::log::log;
 use crate::member::{Carrier, Identity, MemberId};
+use crate::message::Message;
 
 /// How often a queue that waits for space is looked at.
 const RETRY: Duration = Duration::from_millis(2);
@@ -28,6 +29,8 @@ pub struct Native {
     options: AuthorityOptions,
     /// In their order; not empty between two rounds only if there is no space in the log.
     held: VecDeque<Action>,
+    /// What of the first message that waits was deposited already.
+    parcel: Option<Parcel>,
 }
 
 impl Server {
@@ -42,8 +45,9 @@ impl Server {
         authority.serve_at(path).map_err(said)?;
         epoll::add(&self.epoll, &authority, Token::Native.data(), EventFlags::IN)
             .map_err(|error| error.to_string())?;
-        self.bus.serve_natively(path, authority.longest_message());
-        self.native = Some(Native { authority, path: path.to_owned(), options, held: VecDeque::new() });
+        self.bus.serve_natively(path);
+        let held = VecDeque::new();
+        self.native = Some(Native { authority, path: path.to_owned(), options, held, parcel: None });
         self.act();
         Ok(())
     }
@@ -142,8 +146,11 @@ impl Server {
 
     /// Passes what native members have sent, and does what waited for space.
     pub(super) fn exchange(&mut self) {
-        if self.native.as_ref().is_some_and(|native| native.authority.is_due()) {
-            self.serve_members();
+        if let Some(native) = &mut self.native {
+            native.authority.sweep_deposits();
+            if native.authority.is_due() {
+                self.serve_members();
+            }
         }
         if !self.is_read_natively() {
             return;
@@ -196,15 +203,17 @@ impl Server {
                 Receiver::One(id) => Some(id.0),
                 Receiver::Bus => Some(causeway_bus::AUTHORITY_ID),
             };
+            let Some(parcel) = self.parcel(from, to, &message) else { continue };
             let Some(native) = &mut self.native else { return };
-            match native.authority.append(from.map(|from| from.0), to_peer, message.bytes()) {
+            match native.authority.append(from.map(|from| from.0), to_peer, message.bytes(), parcel) {
                 Ok(Appended::At(position)) => {
                     has_read = false;
                     self.read_log(position, usize::MAX);
                 }
-                // Native members do not see it. One that it is for has been refused, or is a signal's.
+                // It is between clients: no native member misses it.
                 Ok(Appended::TooLong) => {}
                 Ok(Appended::Full) => {
+                    native.parcel = Some(parcel);
                     native.held.push_front(Action::Append { from, to, message });
                     // What this process has not read may be what is in the way.
                     if self.read_log(u64::MAX, MESSAGES_PER_TURN) == 0 && has_read {
@@ -213,6 +222,42 @@ impl Server {
                     has_read = true;
                 }
                 Err(error) => return self.end_natively(&error),
+            }
+        }
+    }
+
+    /// What of a message travels beside the log: descriptors, and all of a long one, if native members are among its receivers. Nothing if
+    /// that is not possible; then nobody gets it through the log, and who waits for an answer has one.
+    fn parcel(&mut self, from: Option<MemberId>, to: Receiver, message: &Message) -> Option<Parcel> {
+        let native = self.native.as_mut()?;
+        if let Some(parcel) = native.parcel.take() {
+            return Some(parcel);
+        }
+        let (peer, is_for_members) = match to {
+            Receiver::All => (None, true),
+            Receiver::One(id) => (Some(id.0), self.bus.is_native(id)),
+            Receiver::Bus | Receiver::None => (None, false),
+        };
+        if !is_for_members {
+            return Some(Parcel::default());
+        }
+        let copies = message.descriptors.copies().map_err(|error| error.to_string());
+        let deposited = copies.and_then(|copies| {
+            let from = from.map(|from| from.0);
+            native
+                .authority
+                .deposit_for(from, peer, message.bytes(), copies)
+                .map_err(|error| error.to_string())
+        });
+        match (deposited, to) {
+            (Ok(parcel), _) => Some(parcel),
+            (Err(why), Receiver::One(id)) => {
+                self.bus.not_carried(from, id, message, &why);
+                None
+            }
+            (Err(why), _) => {
+                log(&format!("native members miss a signal: {why}"));
+                None
             }
         }
     }
@@ -244,7 +289,7 @@ impl Server {
 
     /// The order log makes no sense any more: native members are gone, clients are not. A new log begins.
     fn end_natively(&mut self, error: &Error) {
-        let Some(Native { mut authority, path, options, held }) = self.native.take() else { return };
+        let Some(Native { mut authority, path, options, held, .. }) = self.native.take() else { return };
         log(&format!("native members must join again: {error}"));
         authority.wake_all();
         drop(authority);

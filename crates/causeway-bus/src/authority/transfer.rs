@@ -1,0 +1,234 @@
+//! Deposits of members, and of the authority itself for its clients: taken in, handed out, ended.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weighbridge_dbus::wire::{Header, MAX_MESSAGE_BYTES};
+
+use super::tokens::Deposit;
+use super::{Authority, Carried, PeerId};
+use crate::content::FileDescriptors;
+use crate::control::{self, FDS_MAX, Kind, Packet, Refusal};
+use crate::error::{Error, Result, name};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Parcel, Received, To};
+use crate::shared::body;
+use crate::shared::order::Statistic;
+
+/// How often deposits are looked at that end when members have read on. A member that reads does not tell.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+impl Authority {
+    /// Serves a request of a member about its deposits.
+    ///
+    /// # Errors
+    /// It is none that a correct member sends; the member does not read.
+    pub(super) fn transfer(&mut self, link: u64, packet: &Packet, fds: Vec<OwnedFd>) -> Result<()> {
+        let unexpected = || Error::Refused("the request about a deposit makes no sense".into());
+        let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
+        let slot = self.connections.get(&id).ok_or_else(unexpected)?.index;
+        let [first, second, third, _] = packet.words;
+        match packet.kind {
+            Kind::Deposit => {
+                let token = u32::try_from(first).map_err(|_| unexpected())?;
+                match self.take_in(id, token, (second, third), fds)? {
+                    Ok(()) => self.answer_with(link, None),
+                    Err((refusal, why)) => self.answer(link, &Packet::refused(refusal, why), &[]),
+                }
+            }
+            Kind::Take => {
+                let (owner, token) = (first, u32::try_from(second).map_err(|_| unexpected())?);
+                let Some(deposit) = self.tokens.find(owner, token, slot, id) else {
+                    return self.answer_with(link, None);
+                };
+                let fds: Vec<BorrowedFd<'_>> = deposit.descriptors.iter().map(AsFd::as_fd).collect();
+                let packet = Packet::new(Kind::Descriptor, [deposit.body_bytes, 0, 0, 0]);
+                let answered = self.answer(link, &packet, &fds);
+                self.tokens.taken(owner, token, slot);
+                // Too many descriptors of this user may be between processes: then they do not come, and their receiver says so.
+                answered.or_else(|_| self.answer_with(link, None))
+            }
+            Kind::Sent => {
+                let token = u32::try_from(first).map_err(|_| unexpected())?;
+                self.tokens.sent(id, token, second, control::slots_of(&packet.text));
+                Ok(())
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn answer(&self, link: u64, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<()> {
+        self.links.get(&link).map_or(Ok(()), |link| control::send(&link.socket, packet, fds))
+    }
+
+    /// Takes a deposit in, or says to its sender why not.
+    fn take_in(
+        &mut self,
+        id: PeerId,
+        token: u32,
+        (destination, body_bytes): (PeerId, u64),
+        fds: Vec<OwnedFd>,
+    ) -> Result<std::result::Result<(), (Refusal, String)>> {
+        let file = fds.first().ok_or_else(|| Error::Refused("a deposit came without descriptors".into()))?;
+        if body_bytes > 0
+            && (body_bytes > MAX_MESSAGE_BYTES as u64 || body::checked_bytes(file)? != body_bytes)
+        {
+            return Err(Error::Refused(format!("the file of a message does not have {body_bytes} bytes")));
+        }
+        let to = match destination {
+            0 => To::All,
+            AUTHORITY_ID => To::Peer { slot: AUTHORITY, id: AUTHORITY_ID },
+            id => match self.connections.get(&id) {
+                Some(connection) => To::Peer { slot: self.port.directory().carrier(connection.index), id },
+                None => return Ok(Err((Refusal::NoDestination, "the destination is gone".into()))),
+            },
+        };
+        self.sweep_deposits();
+        match self.tokens.deposit(id, token, Deposit::new(id, to, body_bytes, fds)) {
+            Ok(()) => Ok(Ok(())),
+            Err(Error::Method { message, .. }) => Ok(Err((Refusal::Limit, message))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Prepares a message for [`Authority::append`] to receivers that are members: deposits its descriptors, and the message itself if
+    /// it is long, on account of its sender.
+    ///
+    /// # Errors
+    /// `LimitsExceeded`; the kernel lacks memory or descriptors.
+    pub fn deposit_for(
+        &mut self,
+        sender: Option<PeerId>,
+        to: Option<PeerId>,
+        bytes: &[u8],
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<Parcel> {
+        let (charged, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
+        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let (longest, named) = (self.port.longest_message(), header.unix_fds as usize);
+        if named != descriptors.len() {
+            let came = descriptors.len();
+            return Err(Error::Invalid(format!("the message names {named} descriptors and has {came}")));
+        }
+        let is_in_file = bytes.len() > longest;
+        if is_in_file {
+            descriptors.insert(0, body::write(bytes)?);
+        }
+        check_parcel(&header, descriptors.len(), longest, is_in_file)?;
+        if descriptors.is_empty() {
+            return Ok(Parcel::default());
+        }
+        let token = self.tokens.next_token();
+        let body_bytes = if is_in_file { bytes.len() as u64 } else { 0 };
+        self.sweep_deposits();
+        self.tokens.deposit(AUTHORITY_ID, token, Deposit::new(charged, to, body_bytes, descriptors))?;
+        Ok(Parcel { token, is_in_file })
+    }
+
+    /// A message of the authority's outbox is in the log: if it is a signal with a deposit, notes for whom.
+    pub(super) fn note_sent(&mut self, parcel: Parcel, to: To, sender: PeerId, position: u64, bytes: &[u8]) {
+        let (To::All, 1.., Ok(header)) = (to, parcel.token, Header::parse(bytes)) else { return };
+        let slots = self.port.wanting_slots(sender, &header, bytes);
+        self.tokens.sent(AUTHORITY_ID, parcel.token, position, slots);
+    }
+
+    /// Adds to a message for a client, or for the bus itself, what is held for it; says where that is not there. `None` for a signal
+    /// that is not held for the authority, so that no client wants it.
+    pub(super) fn complete(&mut self, received: Received) -> Option<Carried> {
+        let (header, position) = (received.header, received.position);
+        let to = (header.destination != 0).then_some(header.destination);
+        let carried = |received: Received, missing| Carried {
+            position,
+            sender: header.sender,
+            to,
+            descriptors: received.descriptors.take(),
+            bytes: received.bytes,
+            missing,
+        };
+        if header.token == 0 {
+            return Some(carried(received, None));
+        }
+        if to.is_none() && !self.tokens.may_be_for(received.owner(), header.token, AUTHORITY) {
+            return None;
+        }
+        let is_for_member =
+            to.is_some_and(|to| matches!(self.address(Some(to)), To::Peer { slot, .. } if slot != AUTHORITY));
+        if is_for_member {
+            // Only its receiver gets what belongs to it.
+            return Some(carried(received, Some("it is for another".into())));
+        }
+        let inline = Received { descriptors: FileDescriptors::default(), ..received.clone() };
+        let held = self.take_own(received.owner(), header.token, header.destination);
+        match held.and_then(|held| received.complete(held)) {
+            Ok(received) => Some(carried(received, None)),
+            Err(error) => {
+                self.port.order().count(AUTHORITY, Statistic::Incomplete, 1);
+                Some(carried(inline, Some(error.to_string())))
+            }
+        }
+    }
+
+    fn take_own(&mut self, owner: PeerId, token: u32, destination: PeerId) -> Result<Vec<OwnedFd>> {
+        let missing = || Error::Refused("nothing was deposited under its token".into());
+        let deposit = self.tokens.find(owner, token, AUTHORITY, destination).ok_or_else(missing)?;
+        // Others may take it, too.
+        let copies = match deposit.to {
+            To::All => deposit.descriptors.iter().map(OwnedFd::try_clone).collect(),
+            To::Peer { .. } => Ok(Vec::new()),
+        };
+        let last = self.tokens.taken(owner, token, AUTHORITY);
+        match last {
+            Some(deposit) => Ok(deposit.descriptors),
+            None => Ok(copies.map_err(|error| causeway_os::Error::new("copy", "descriptors", error))?),
+        }
+    }
+
+    /// After the last message of a member: those who may still take what it deposited read on.
+    pub(super) fn end_deposits_of(&mut self, id: PeerId, end: u64) {
+        let present: Vec<u16> = self.port.directory().present().collect();
+        for slot in self.tokens.owner_left(id, end, &present) {
+            if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
+                self.port.ring(&mut self.fds, slot);
+            }
+        }
+    }
+
+    /// Ends the deposits that those they are for have passed. Members that read on do not tell: call it now and then.
+    pub fn sweep_deposits(&mut self) {
+        if self.tokens.has_waiting() {
+            let (order, own) = (Arc::clone(self.port.order()), self.port.cursor());
+            self.tokens.sweep(|slot| match slot {
+                AUTHORITY => own,
+                slot if usize::from(slot) < order.slots() => order.cursor(slot).load(Ordering::Acquire),
+                _ => u64::MAX,
+            });
+        }
+    }
+
+    /// When to look at deposits again.
+    pub(super) fn sweep_timeout(&self) -> Option<Duration> {
+        self.tokens.has_waiting().then_some(SWEEP_EVERY)
+    }
+
+    /// Descriptors that this process holds for members, and bytes in files among them: of one connection, or of all.
+    #[must_use]
+    pub fn in_flight(&self, id: Option<PeerId>) -> (usize, u64) {
+        self.tokens.in_flight(id)
+    }
+}
+
+/// Can a message with so many descriptors, the file that holds it included, be sent from an outbox that takes `longest` bytes?
+pub(crate) fn check_parcel(header: &Header<'_>, fds: usize, longest: usize, is_in_file: bool) -> Result<()> {
+    let limit = |text: String| Err(Error::method(name::LIMITS_EXCEEDED, text));
+    if fds > FDS_MAX {
+        let beside = if is_in_file { " beside a long body" } else { "" };
+        let (has, most) = (fds - usize::from(is_in_file), FDS_MAX - usize::from(is_in_file));
+        return limit(format!("a message of {has} descriptors is not possible: {most} are{beside}"));
+    }
+    if is_in_file && header.header_bytes > longest {
+        let has = header.header_bytes;
+        return limit(format!("a header of {has} bytes is not possible: {longest} are with this outbox"));
+    }
+    Ok(())
+}
