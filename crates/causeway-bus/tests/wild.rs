@@ -191,7 +191,7 @@ fn a_header_that_cannot_be_ends_the_bus_and_names_its_member() {
         ("more than 128 MiB", BODY_IN_FILE, 3, 1 << 28),
         ("a header longer than the message", in_file.form, in_file.token, u32::MAX),
     ] {
-        let mut bus = Bus::start();
+        let bus = Bus::start();
         let mut reader = bus.connect();
         let to = reader.unique_name().to_owned();
         let mut wild = Raw::join(&bus.path());
