@@ -1,0 +1,148 @@
+//! Whole messages, for programs that build and read messages themselves: other libraries, and tools that play or examine traffic.
+
+use std::time::Duration;
+
+use weighbridge_dbus::rule::MatchRule;
+use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
+
+use super::sending::build;
+use super::{Call, Connection, Incoming, Message, Pending};
+use crate::authority::DRIVER;
+use crate::error::{Error, Result};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Received, To};
+use crate::shared::header::BusHeader;
+
+/// What the reply to a message of the program changes in this connection.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Change {
+    Nothing,
+    /// An error takes this rule back.
+    Added(MatchRule),
+    /// A success removes this rule.
+    Removed(MatchRule),
+}
+
+impl Connection {
+    /// Sends a message that the program has built, and returns its serial. The `SENDER` is filled in, whatever the message says.
+    ///
+    /// The reply to a call comes as [`Incoming::Reply`], in its place among the other messages. That is also what says that nobody has
+    /// the name (`ServiceUnknown`), or that the callee has left (`NoReply`); a call has no timeout. `AddMatch` and
+    /// `RemoveMatch` change the rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no message, or has no destination and is no signal; [`Error::TooLong`]; the bus or this connection has
+    /// ended.
+    ///
+    /// # Panics
+    /// As [`Builder::build`], for names that are none.
+    pub fn send_message(&mut self, message: &Builder<'_>) -> Result<u32> {
+        let serial = self.next_serial();
+        let bytes = build(message.clone().sender(&self.name), serial)?;
+        let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let expects_reply = header.kind == Kind::MethodCall && header.flags & FLAG_NO_REPLY_EXPECTED == 0;
+        let to = match header.destination {
+            None if header.kind == Kind::Signal => To::All,
+            None => return Err(Error::Invalid("a message that is no signal needs a destination".into())),
+            Some(name) => match self.resolve(name) {
+                Ok(to) => to,
+                Err(Error::Method { name, message }) => {
+                    if expects_reply {
+                        let position = self.port.cursor();
+                        self.put_error(serial, &name, &message, position);
+                    }
+                    return Ok(serial);
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let change = self.change_of(&header, &bytes);
+        if let Change::Added(rule) = &change {
+            self.keep_rule(rule.clone());
+        }
+        if let (true, To::Peer { id, .. }) = (expects_reply, to) {
+            // Before it is sent: the reply may come while this thread waits for space.
+            self.pending.insert(serial, Pending { callee: id });
+            self.raw.insert(serial, change);
+            self.show_pending();
+        }
+        if let Err(error) = self.send(to, &bytes, &[]) {
+            self.raw.remove(&serial);
+            self.drop_call(serial);
+            return Err(error);
+        }
+        Ok(serial)
+    }
+
+    /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// The bus or this connection has ended.
+    pub fn next_message(&mut self, timeout: Option<Duration>) -> Result<Option<Message>> {
+        match self.next(timeout)? {
+            None => Ok(None),
+            Some(Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message)) => {
+                Ok(Some(message))
+            }
+            Some(Incoming::AuthorityGone) => Err(Error::AuthorityGone),
+        }
+    }
+
+    /// What a message to the bus itself changes here.
+    fn change_of(&self, header: &Header<'_>, bytes: &[u8]) -> Change {
+        let is_for_bus = header.destination == Some(DRIVER)
+            && header.interface.is_none_or(|interface| interface == DRIVER);
+        let rule = || match Args::new(header, &bytes[header.header_bytes..]).next() {
+            Some(Ok(Arg::Text(text))) => text.parse::<MatchRule>().ok(),
+            _ => None,
+        };
+        match header.member.filter(|_| is_for_bus) {
+            Some("AddMatch") => rule().map_or(Change::Nothing, Change::Added),
+            Some("RemoveMatch") => rule().map_or(Change::Nothing, Change::Removed),
+            _ => Change::Nothing,
+        }
+    }
+
+    /// A reply to a message of the program has come.
+    pub(super) fn put_reply(&mut self, change: &Change, message: Message) {
+        let is_error = message.header().kind == Kind::Error;
+        let gone = match change {
+            Change::Added(rule) if is_error => self.rules.iter().rposition(|known| known.rule == *rule),
+            Change::Removed(rule) if !is_error => self.rules.iter().position(|known| known.rule == *rule),
+            _ => None,
+        };
+        if let Some(at) = gone {
+            self.rules.remove(at);
+            self.port.wants_signals = !self.rules.is_empty();
+        }
+        self.put(Incoming::Reply(message));
+    }
+
+    /// Answers a call of the program in the name of the bus.
+    pub(super) fn put_error(&mut self, serial: u32, name: &str, text: &str, position: u64) {
+        // What the bus did not send itself has a serial that it does not reach.
+        const SERIAL: u32 = u32::MAX;
+        let error = Builder::error(serial, name).sender(DRIVER).destination(&self.name);
+        let error = error.flags(FLAG_NO_REPLY_EXPECTED).body(Body::default().text(text));
+        let Ok(bytes) = build(error, SERIAL) else { unreachable!("a short message") };
+        let header = BusHeader {
+            sender: AUTHORITY_ID,
+            destination: self.port.id(),
+            serial: SERIAL,
+            reply_serial: serial,
+            message_bytes: bytes.len() as u32,
+            kind: Kind::Error.number(),
+            flags: FLAG_NO_REPLY_EXPECTED,
+            ..BusHeader::default()
+        };
+        match Message::checked(Received {
+            position,
+            slot: AUTHORITY,
+            header,
+            bytes: bytes.into(),
+            descriptors: Vec::new().into(),
+        }) {
+            Some(message) => self.put(Incoming::Reply(message)),
+            None => unreachable!("header and message say the same"),
+        }
+    }
+}
