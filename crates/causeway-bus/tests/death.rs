@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body};
-use causeway_bus::{
-    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name,
-};
+use causeway_bus::{AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name};
 use common::{Peer, play};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,10 +20,10 @@ const NAME: &str = "com.example.Victim";
 
 #[test]
 fn role() {
-    let Some((role, socket, number)) = play() else { return };
+    let Some((role, socket, _)) = play() else { return };
     match role.as_str() {
         "mute" => mute(&socket),
-        "authority" => authority(&socket, number),
+        "authority" => support::serve_until_killed(&socket),
         "flood" => flood(&socket),
         other => panic!("{other}"),
     }
@@ -46,14 +44,6 @@ fn mute(socket: &Path) {
         Err(Error::Disconnected(_)) => std::process::exit(PUT_OUT),
         other => panic!("{other:?}"),
     }
-}
-
-fn authority(socket: &Path, _: u64) {
-    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-    authority.serve_at(socket).unwrap();
-    let (stop, _open) = rustix::pipe::pipe().unwrap();
-    use std::os::fd::AsFd;
-    authority.run(stop.as_fd()).unwrap();
 }
 
 /// Emits as fast as it can.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::{Call, Connection, Message, Pending, Reply, build, check};
+use super::{Call, Connection, Message, Outgoing, Pending, Reply, build, check};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, To};
@@ -85,6 +85,25 @@ impl Connection {
         (interface, member): (&str, &str),
         body: Body,
     ) -> Result<u32> {
+        let Outgoing { to, bytes, serial } =
+            self.prepare_call(flags, destination, path, (interface, member), body)?;
+        if let Err(error) = self.send(to, &bytes) {
+            self.drop_call(serial);
+            return Err(error);
+        }
+        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
+        Ok(serial)
+    }
+
+    /// A call, ready to be sent. A reply that it expects is waited for from here on, until [`Connection::drop_call`].
+    pub(crate) fn prepare_call(
+        &mut self,
+        flags: u8,
+        destination: &str,
+        path: &str,
+        (interface, member): (&str, &str),
+        body: Body,
+    ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
@@ -92,18 +111,19 @@ impl Connection {
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
         let bytes = build(call.sender(&self.name).body(body), serial)?;
-        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
-        if let (true, To::Peer { id, .. }) = (expects_reply, to) {
+        if flags & FLAG_NO_REPLY_EXPECTED == 0 {
             // Before it is sent: the reply may come while this thread waits for space.
+            self.expect_reply(serial, to);
+        }
+        Ok(Outgoing { to, bytes, serial })
+    }
+
+    /// The reply to the message with this serial counts if it comes from where that message goes.
+    pub(super) fn expect_reply(&mut self, serial: u32, to: To) {
+        if let To::Peer { id, .. } = to {
             self.pending.insert(serial, Pending { callee: id });
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes) {
-            self.drop_call(serial);
-            return Err(error);
-        }
-        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
-        Ok(serial)
     }
 
     /// Waits for the reply to a call, at most for `timeout`.
@@ -114,7 +134,7 @@ impl Connection {
         let end = Instant::now().checked_add(timeout);
         loop {
             if let Some(reply) = self.replies.remove(&serial) {
-                return reply;
+                return reply.and_then(outcome);
             }
             let Some(pending) = self.pending.get(&serial).copied() else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
@@ -144,8 +164,10 @@ impl Connection {
         Ok(self.replies.contains_key(&serial) || !self.pending.contains_key(&serial))
     }
 
-    pub(super) fn drop_call(&mut self, serial: u32) {
+    /// Forgets a call: its reply is nobody's.
+    pub(crate) fn drop_call(&mut self, serial: u32) {
         self.pending.remove(&serial);
+        self.replies.remove(&serial);
         self.show_pending();
     }
 
@@ -162,29 +184,39 @@ impl Connection {
     /// # Errors
     /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
-        check(error, names::is_interface, "error name")?;
         self.answer(call, Err((error, text)))
     }
 
-    pub(super) fn answer(
+    fn answer(&mut self, call: &Call, outcome: std::result::Result<Body, (&str, &str)>) -> Result<()> {
+        match self.prepare_answer(call, outcome)? {
+            Some(Outgoing { to, bytes, .. }) => self.send(to, &bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// An answer, ready to be sent; `None` if the caller wants none or is gone.
+    pub(crate) fn prepare_answer(
         &mut self,
         call: &Call,
         outcome: std::result::Result<Body, (&str, &str)>,
-    ) -> Result<()> {
+    ) -> Result<Option<Outgoing>> {
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
-            return Ok(());
+            return Ok(None);
         }
         let answered = call.bus_header().serial;
         let caller = call.sender_id();
-        let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
+        let Ok(to) = self.resolve_id(caller) else { return Ok(None) };
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
         let reply = match outcome {
             Ok(body) => Builder::reply(answered).body(body),
-            Err((error, text)) => Builder::error(answered, error).body(Body::default().text(text)),
+            Err((error, text)) => {
+                check(error, names::is_interface, "error name")?;
+                Builder::error(answered, error).body(Body::default().text(text))
+            }
         };
         let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        self.send(to, &bytes)
+        Ok(Some(Outgoing { to, bytes, serial }))
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -237,17 +269,10 @@ impl Connection {
         if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
             return;
         }
-        let reply = match message.bus_header().kind == Kind::Error.number() {
-            true => {
-                let name = message.header().error_name.unwrap_or_default();
-                Err(Error::method(name, message.text().unwrap_or_default()))
-            }
-            false => Ok(message),
-        };
         self.pending.remove(&serial);
         self.show_pending();
         self.delivered += 1;
-        self.replies.insert(serial, reply);
+        self.replies.insert(serial, Ok(message));
     }
 
     pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str) {
@@ -260,4 +285,13 @@ impl Connection {
         }
         self.show_pending();
     }
+}
+
+/// What an answer means to the caller: an error is one.
+pub(crate) fn outcome(answer: Message) -> Result<Reply> {
+    if answer.bus_header().kind != Kind::Error.number() {
+        return Ok(answer);
+    }
+    let name = answer.header().error_name.unwrap_or_default();
+    Err(Error::method(name, answer.text().unwrap_or_default()))
 }

@@ -4,11 +4,18 @@ mod calls;
 mod link;
 mod message;
 mod sleep;
+mod steps;
 mod watcher;
 
 pub use message::{Call, Incoming, Message, Reply};
 
+#[cfg(feature = "tokio")]
+pub(crate) use calls::outcome;
 pub(crate) use link::Link;
+#[cfg(not(feature = "tokio"))]
+use steps::{Blocked, Outgoing};
+#[cfg(feature = "tokio")]
+pub(crate) use steps::{Blocked, Outgoing, Taken};
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +30,8 @@ use weighbridge_dbus::rule::{MatchRule, Owners};
 use weighbridge_dbus::wire::{Arg, Body, Builder, Header, Kind, names};
 
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
-use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Port, Received, To};
+use crate::error::{Error, Result};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Port, Received, To};
 use crate::shared::directory::Directory;
 use crate::shared::filter::unique_number;
 use crate::shared::order::{OrderLog, Statistic};
@@ -106,6 +113,8 @@ impl Statistics {
 /// A rule of this connection, and who owns the name of its sender, as the log says up to here.
 #[derive(Debug)]
 struct Rule {
+    /// Tells it from others of this connection, also equal ones.
+    key: u64,
     rule: MatchRule,
     owner: Option<u64>,
 }
@@ -142,10 +151,12 @@ pub struct Connection {
     name: String,
     serial: u32,
     rules: Vec<Rule>,
+    next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     pending: HashMap<u32, Pending>,
-    replies: HashMap<u32, Result<Reply>>,
+    /// Answers, errors among them, and calls that ended without one.
+    replies: HashMap<u32, Result<Message>>,
     known: HashMap<u64, u16>,
     doorbell: Option<OwnedFd>,
     is_armed: bool,
@@ -206,6 +217,7 @@ impl Connection {
             name: unique_name(id),
             serial: 0,
             rules: Vec::new(),
+            next_rule: 0,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             pending: HashMap::new(),
@@ -232,13 +244,24 @@ impl Connection {
     /// # Errors
     /// [`Error::Invalid`] for what is no path, interface or member; the bus or this connection has ended.
     pub fn emit(&mut self, path: &str, interface: &str, member: &str, body: Body) -> Result<()> {
+        let Outgoing { to, bytes, .. } = self.prepare_signal(path, interface, member, body)?;
+        self.send(to, &bytes)
+    }
+
+    /// A signal, ready to be sent.
+    pub(crate) fn prepare_signal(
+        &mut self,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: Body,
+    ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let serial = self.next_serial();
         let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
-        let bytes = build(signal, serial)?;
-        self.send(To::All, &bytes)
+        Ok(Outgoing { to: To::All, bytes: build(signal, serial)?, serial })
     }
 
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
@@ -247,12 +270,7 @@ impl Connection {
     /// As [`Connection::call`].
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
         let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
-        Ok(match reply.args().first() {
-            Some(Arg::U32(1)) => NameReply::PrimaryOwner,
-            Some(Arg::U32(2)) => NameReply::InQueue,
-            Some(Arg::U32(4)) => NameReply::AlreadyOwner,
-            _ => NameReply::Exists,
-        })
+        Ok(name_reply(&reply))
     }
 
     /// Gives a name up.
@@ -261,11 +279,7 @@ impl Connection {
     /// As [`Connection::call`].
     pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
         let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
-        Ok(match reply.args().first() {
-            Some(Arg::U32(1)) => ReleaseReply::Released,
-            Some(Arg::U32(2)) => ReleaseReply::NonExistent,
-            _ => ReleaseReply::NotOwner,
-        })
+        Ok(release_reply(&reply))
     }
 
     /// From the return of this call on, signals that the rule matches are received ([`Connection::next`]).
@@ -273,21 +287,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::call`], with `MatchRuleInvalid`.
     pub fn add_match(&mut self, rule: &str) -> Result<()> {
-        let parsed: MatchRule = rule.parse().map_err(|error| {
-            Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
-        })?;
         // First the rule, then its registration: a signal between both is received.
-        let wanted = parsed.sender.as_deref();
-        let owner = wanted.and_then(|wanted| {
-            unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id))
-        });
-        let owner = if wanted == Some(DRIVER) { Some(AUTHORITY_ID) } else { owner };
-        self.rules.push(Rule { rule: parsed, owner });
-        self.port.wants_signals = true;
+        let key = self.insert_rule(rule)?;
         let added = self.call_driver("AddMatch", Body::default().text(rule));
         if added.is_err() {
-            self.rules.pop();
-            self.port.wants_signals = !self.rules.is_empty();
+            self.remove_rule(key);
         }
         added.map(drop)
     }
@@ -299,10 +303,9 @@ impl Connection {
     pub fn remove_match(&mut self, rule: &str) -> Result<()> {
         self.call_driver("RemoveMatch", Body::default().text(rule))?;
         let parsed: Option<MatchRule> = rule.parse().ok();
-        if let Some(at) = self.rules.iter().position(|known| Some(&known.rule) == parsed.as_ref()) {
-            self.rules.remove(at);
+        if let Some(rule) = self.rules.iter().find(|known| Some(&known.rule) == parsed.as_ref()) {
+            self.remove_rule(rule.key);
         }
-        self.port.wants_signals = !self.rules.is_empty();
         Ok(())
     }
 
@@ -353,18 +356,10 @@ impl Connection {
         if self.inbox.is_empty() {
             self.take_all()?;
         }
-        if self.inbox.is_empty() && self.has_ended() && !self.has_told_end {
-            self.has_told_end = true;
-            return match self.link.end() {
-                Error::AuthorityGone => Ok(Some(Incoming::AuthorityGone)),
-                why => Err(why),
-            };
+        match self.take_from_inbox() {
+            Some(incoming) => Ok(Some(incoming)),
+            None => self.take_end(),
         }
-        let incoming = self.inbox.pop_front();
-        if let Some(Incoming::Call(Call(message)) | Incoming::Signal(message)) = &incoming {
-            self.inbox_bytes -= message.bytes().len();
-        }
-        Ok(incoming)
     }
 
     /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
@@ -421,33 +416,14 @@ impl Connection {
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
     /// get on; a member that does not is put out.
     fn send(&mut self, to: To, bytes: &[u8]) -> Result<()> {
-        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
-        let id = self.port.id();
-        let mut blocked: Option<(u16, u64, Instant)> = None;
-        loop {
-            let slot = match self.port.send(&mut self.link, to, id, &header, bytes) {
-                Ok(_) => return Ok(()),
-                Err(NotSent::Failed(error)) => return Err(error),
-                Err(NotSent::Full(slot)) => slot,
-            };
+        let mut blocked = Blocked::default();
+        while !self.try_send(to, bytes, &mut blocked)? {
             self.take_all()?;
-            if slot == self.port.slot() {
-                continue;
+            if blocked.is_by_another() {
+                std::thread::sleep(Duration::from_micros(200));
             }
-            self.port.ring(&mut self.link, slot);
-            let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-            match blocked {
-                Some((who, at, since)) if (who, at) == (slot, cursor) => {
-                    if since.elapsed() >= self.options.laggard_deadline {
-                        self.port.evict(&mut self.link, slot);
-                        blocked = None;
-                        continue;
-                    }
-                }
-                _ => blocked = Some((slot, cursor, Instant::now())),
-            }
-            std::thread::sleep(Duration::from_micros(200));
         }
+        Ok(())
     }
 
     /// Takes all that is there; returns how much.
@@ -456,14 +432,7 @@ impl Connection {
         while let Some(received) = self.port.next(&mut self.link)? {
             self.handle(received);
             count += 1;
-            if self.inbox_bytes > self.options.inbox_bytes {
-                let bytes = self.options.inbox_bytes;
-                let slot = self.port.slot();
-                self.port.evict(&mut self.link, slot);
-                return Err(Error::Disconnected(format!(
-                    "more than {bytes} bytes of messages were not taken"
-                )));
-            }
+            self.check_inbox(self.inbox_bytes)?;
         }
         Ok(count)
     }
@@ -506,9 +475,7 @@ impl Connection {
     fn wants(&self, message: &Message) -> bool {
         let args = message.args();
         let header = message.header();
-        self.rules
-            .iter()
-            .any(|rule| rule.rule.matches(&header, &args, rule) || rule.is_of_driver(&header, &args))
+        self.rules.iter().any(|rule| rule.matches(&header, &args))
     }
 
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
@@ -529,9 +496,11 @@ impl Connection {
 }
 
 impl Rule {
-    /// The bus itself owns its name, whatever the directory says.
-    fn is_of_driver(&self, header: &Header<'_>, args: &[Arg<'_>]) -> bool {
-        self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &())
+    fn matches(&self, header: &Header<'_>, args: &[Arg<'_>]) -> bool {
+        // The bus itself owns its name, whatever the directory says.
+        let is_of_driver =
+            self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &());
+        is_of_driver || self.rule.matches(header, args, self)
     }
 }
 
@@ -566,6 +535,25 @@ pub(crate) fn session_path() -> Result<PathBuf> {
             "{ADDRESS_VARIABLE} is not set: it names the native socket of the session's bus"
         ))
     })
+}
+
+/// The reply to `RequestName`.
+pub(crate) fn name_reply(reply: &Reply) -> NameReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => NameReply::PrimaryOwner,
+        Some(Arg::U32(2)) => NameReply::InQueue,
+        Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+        _ => NameReply::Exists,
+    }
+}
+
+/// The reply to `ReleaseName`.
+pub(crate) fn release_reply(reply: &Reply) -> ReleaseReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => ReleaseReply::Released,
+        Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+        _ => ReleaseReply::NotOwner,
+    }
 }
 
 fn build(message: Builder<'_>, serial: u32) -> Result<Vec<u8>> {

@@ -80,6 +80,14 @@ impl Drop for Bus {
     }
 }
 
+/// Serves a bus in a process of its own.
+pub fn serve_until_killed(socket: &Path) {
+    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
+    authority.serve_at(socket).unwrap();
+    let (stop, _open) = rustix::pipe::pipe().unwrap();
+    authority.run(stop.as_fd()).unwrap();
+}
+
 /// Calls `done` until it returns true; fails with `what` after [`LONG`].
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
