@@ -325,7 +325,8 @@ async fn members_go_on_when_the_bus_ends_and_are_told_once() {
     let mut calls = service.calls();
     let mut signals = client.add_match(&format!("interface='{INTERFACE}'")).await.unwrap();
     let mut other = client.add_match("member='Other'").await.unwrap();
-    // Both know each other before the end.
+    // Both know each other before the end, also how to wake each other: their tasks wait when the call comes.
+    tokio::time::sleep(Duration::from_millis(5)).await;
     let serve = async |calls: &mut causeway_bus::Calls| {
         let call = calls.next().await.unwrap().unwrap();
         service.emit(PATH, INTERFACE, "Called", text("")).await.unwrap();
