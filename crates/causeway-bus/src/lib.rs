@@ -29,6 +29,8 @@ mod monitor;
 pub mod port;
 #[doc(hidden)]
 pub mod shared;
+#[cfg(all(not(loom), feature = "zbus"))]
+pub mod zbus;
 
 #[cfg(all(not(loom), feature = "tokio"))]
 pub use asynchronous::{AsyncConnection, Calls, Signals};

@@ -15,8 +15,6 @@ use causeway_bus::{
     Signals, name,
 };
 use common::{Peer, play};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use support::{Bus, INTERFACE, LONG, PATH, echo, eventually};
 use tokio::sync::Barrier;
 
@@ -359,7 +357,7 @@ async fn a_call_of_the_bus_itself_ends_with_the_bus() {
     let client = AsyncConnection::open(&path).await.unwrap();
     client.request_name(ECHO, 0).await.unwrap();
     // It stands still, so that it cannot answer.
-    kill(Pid::from_raw(authority.pid()), Signal::SIGSTOP).unwrap();
+    support::stop(authority.pid());
     let end = async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         authority.kill();

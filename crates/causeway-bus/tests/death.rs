@@ -130,15 +130,7 @@ fn a_call_of_the_bus_itself_ends_when_the_authority_is_killed() {
     let mut server = Peer::start("authority", &socket, 0);
     eventually("the bus does not come up", || Connection::open(&socket).is_ok());
     let mut client = Connection::open(&socket).unwrap();
-    kill(Pid::from_raw(server.pid()), Signal::SIGSTOP).unwrap();
-    eventually("the authority does not stop", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-        let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-            std::fs::read_to_string(task.unwrap().path().join("status"))
-                .is_ok_and(|text| text.contains("State:\tT"))
-        };
-        tasks.into_iter().all(stopped)
-    });
+    support::stop(server.pid());
     let driver = "org.freedesktop.DBus";
     let serial = client.start_call(driver, "/", driver, "GetId", Body::default()).unwrap();
     let killer = std::thread::spawn(move || {

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -34,9 +34,36 @@ impl Doorbell {
         Ok(Doorbell(registered.map_err(|error| failed(error.into()))?))
     }
 
-    /// Was it rung since the last look? If not, the task is woken when it is. An error: the runtime shuts down.
-    pub(crate) fn poll_rung(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        // The connection drains the descriptor before it announces its next sleep, so that there is a new edge.
-        self.0.poll_read_ready(cx).map_ok(|mut guard| guard.clear_ready())
+    /// Takes messages, and sleeps when there are none, until `turn` says that this is over. `None`: the runtime shuts down.
+    pub(crate) fn poll_turns<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut turn: impl FnMut() -> Turn<T>,
+    ) -> Poll<Option<T>> {
+        loop {
+            match turn() {
+                Turn::Over(value) => return Poll::Ready(Some(value)),
+                Turn::More => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Turn::Idle(false) => {}
+                // The connection drains the descriptor before it announces its sleep: what comes then is a new edge.
+                Turn::Idle(true) => match ready!(self.0.poll_read_ready(cx)) {
+                    Ok(mut guard) => guard.clear_ready(),
+                    Err(_) => return Poll::Ready(None),
+                },
+            }
+        }
     }
+}
+
+/// What a turn has come to.
+pub(crate) enum Turn<T> {
+    /// It is over, with this value.
+    Over(T),
+    /// There is more to take, after other tasks of the runtime.
+    More,
+    /// Everything was taken. May the task sleep now, as [`Connection::prepare_to_wait`] says?
+    Idle(bool),
 }

@@ -7,7 +7,7 @@ mod streams;
 pub use streams::{Calls, Signals};
 
 #[cfg(feature = "zbus")]
-pub(crate) use doorbell::Doorbell;
+pub(crate) use doorbell::{Doorbell, Turn};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use crate::connection::{
 use crate::error::{Error, Result};
 use state::{InFlight, Shared};
 
+/// Messages that a task takes before others of the runtime get their turn.
+pub(crate) const MESSAGES_PER_TURN: usize = 128;
 /// How long a task sleeps before it looks again whether there is space for its message.
 pub(crate) const SPACE_POLL: Duration = Duration::from_millis(1);
 
@@ -148,7 +150,7 @@ impl AsyncConnection {
             (interface, member),
             body,
         )?;
-        self.0.shared.send(&call).await
+        self.0.shared.send(call).await
     }
 
     /// Emits a signal to all who want it.
@@ -157,7 +159,7 @@ impl AsyncConnection {
     /// As [`Connection::emit`].
     pub async fn emit(&self, path: &str, interface: &str, member: &str, body: Body) -> Result<()> {
         let signal = self.0.shared.open()?.connection.prepare_signal(path, interface, member, body)?;
-        self.0.shared.send(&signal).await
+        self.0.shared.send(signal).await
     }
 
     /// The calls of others to this connection, as a stream; several streams share them. While there is none, calls are answered

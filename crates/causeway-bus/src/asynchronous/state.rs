@@ -10,14 +10,11 @@ use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, timeout_at};
 use weighbridge_dbus::wire::{Body, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED};
 
-use super::SPACE_POLL;
-use super::doorbell::Doorbell;
+use super::doorbell::{Doorbell, Turn};
+use super::{MESSAGES_PER_TURN, SPACE_POLL};
 use crate::authority::{DRIVER, DRIVER_PATH};
-use crate::connection::{Blocked, Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome};
+use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome};
 use crate::error::{Error, Result, name};
-
-/// Messages that a task takes before others of the runtime get their turn.
-const MESSAGES_PER_TURN: usize = 128;
 
 /// Behind every handle of a connection.
 #[derive(Debug)]
@@ -113,12 +110,11 @@ impl Shared {
     }
 
     /// Sends a message. While there is no space, other tasks run, and what comes is taken.
-    pub(super) async fn send(&self, Outgoing { to, bytes, .. }: &Outgoing) -> Result<()> {
-        let mut blocked = Blocked::default();
+    pub(super) async fn send(&self, mut message: Outgoing) -> Result<()> {
         loop {
             {
                 let mut state = self.open()?;
-                if state.connection.try_send(*to, bytes, &mut blocked)? {
+                if state.connection.try_send(&mut message)? {
                     return Ok(());
                 }
                 state.take();
@@ -134,7 +130,7 @@ impl Shared {
     ) -> Result<()> {
         let answer = self.open()?.connection.prepare_answer(call, outcome)?;
         match answer {
-            Some(answer) => self.send(&answer).await,
+            Some(answer) => self.send(answer).await,
             None => Ok(()),
         }
     }
@@ -154,7 +150,7 @@ impl Shared {
                     body,
                 );
                 match call {
-                    Ok(call) => self.send(&call).await,
+                    Ok(call) => self.send(call).await,
                     Err(error) => Err(error),
                 }
             }
@@ -321,11 +317,11 @@ impl InFlight {
             let mut state = shared.open()?;
             let call = state.connection.prepare_call(FLAG_NO_AUTO_START, destination, path, method, body)?;
             state.calls.insert(call.serial, Waiting::default());
-            let shared = Arc::clone(shared);
-            (call.clone(), InFlight { shared, serial: call.serial, timeout, deadline })
+            let in_flight = InFlight { shared: Arc::clone(shared), serial: call.serial, timeout, deadline };
+            (call, in_flight)
         };
         shared.open()?.connection.check_callee(call.to)?;
-        match timeout_at(deadline, shared.send(&call)).await {
+        match timeout_at(deadline, shared.send(call)).await {
             Ok(sent) => sent.map(|()| in_flight),
             Err(_) => Err(in_flight.no_reply()),
         }
@@ -381,26 +377,16 @@ pub(super) async fn drive(shared: Arc<Shared>, doorbell: Doorbell) {
 fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Poll<Option<Errand>> {
     let mut state = shared.state();
     state.driver = Some(cx.waker().clone());
-    loop {
+    let outcome = doorbell.poll_turns(cx, || {
         let has_more = state.take();
-        if let Some(errand) = state.errands.pop_front() {
-            return Poll::Ready(Some(errand));
+        match state.errands.pop_front() {
+            Some(errand) => Turn::Over(Some(errand)),
+            None if state.end.is_some() => Turn::Over(None),
+            None if has_more => Turn::More,
+            None => Turn::Idle(state.connection.prepare_to_wait()),
         }
-        if state.end.is_some() {
-            return Poll::Ready(None);
-        }
-        if has_more {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        if state.connection.prepare_to_wait() {
-            match doorbell.poll_rung(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(None),
-            }
-        }
-    }
+    });
+    outcome.map(Option::flatten)
 }
 
 /// An error of the connection, for one more that it concerns.

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::{Call, Connection, Message, Outgoing, Pending, Reply, build, check};
-use crate::authority::DRIVER;
+use super::sending::{Outgoing, build, check};
+use super::{Call, Connection, Message, Pending, Reply};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, To};
-use crate::shared::filter::unique_number;
+use crate::port::{AUTHORITY_ID, To};
 use crate::shared::order::Statistic;
 
 impl Connection {
@@ -85,9 +84,9 @@ impl Connection {
         (interface, member): (&str, &str),
         body: Body,
     ) -> Result<u32> {
-        let Outgoing { to, bytes, serial } =
-            self.prepare_call(flags, destination, path, (interface, member), body)?;
-        if let Err(error) = self.send(to, &bytes) {
+        let call = self.prepare_call(flags, destination, path, (interface, member), body)?;
+        let serial = call.serial;
+        if let Err(error) = self.send(call) {
             self.drop_call(serial);
             return Err(error);
         }
@@ -95,7 +94,7 @@ impl Connection {
         Ok(serial)
     }
 
-    /// A call, ready to be sent. A reply that it expects is waited for from here on, until [`Connection::drop_call`].
+    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
     pub(crate) fn prepare_call(
         &mut self,
         flags: u8,
@@ -115,7 +114,7 @@ impl Connection {
             // Before it is sent: the reply may come while this thread waits for space.
             self.expect_reply(serial, to);
         }
-        Ok(Outgoing { to, bytes, serial })
+        Ok(Outgoing::new(to, bytes, serial))
     }
 
     /// The reply to the message with this serial counts if it comes from where that message goes.
@@ -189,7 +188,7 @@ impl Connection {
 
     fn answer(&mut self, call: &Call, outcome: std::result::Result<Body, (&str, &str)>) -> Result<()> {
         match self.prepare_answer(call, outcome)? {
-            Some(Outgoing { to, bytes, .. }) => self.send(to, &bytes),
+            Some(answer) => self.send(answer),
             None => Ok(()),
         }
     }
@@ -200,6 +199,9 @@ impl Connection {
         call: &Call,
         outcome: std::result::Result<Body, (&str, &str)>,
     ) -> Result<Option<Outgoing>> {
+        if let Err((error, _)) = outcome {
+            check(error, names::is_interface, "error name")?;
+        }
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
             return Ok(None);
         }
@@ -210,13 +212,10 @@ impl Connection {
         let destination = crate::authority::name_of(caller);
         let reply = match outcome {
             Ok(body) => Builder::reply(answered).body(body),
-            Err((error, text)) => {
-                check(error, names::is_interface, "error name")?;
-                Builder::error(answered, error).body(Body::default().text(text))
-            }
+            Err((error, text)) => Builder::error(answered, error).body(Body::default().text(text)),
         };
         let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        Ok(Some(Outgoing { to, bytes, serial }))
+        Ok(Some(Outgoing::new(to, bytes, serial)))
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -231,36 +230,6 @@ impl Connection {
         order.waiting_for(self.port.slot()).store(shown, Ordering::Release);
         let open = order.statistic(self.port.slot(), Statistic::CallsOpen);
         order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
-    }
-
-    /// Where messages for a name go, without a system call.
-    pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
-        if name == DRIVER {
-            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
-        }
-        check(name, names::is_bus_name, "bus name")?;
-        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
-        if let Some(id) = unique_number(name) {
-            return self.resolve_id(id).map_err(|_| unknown());
-        }
-        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
-        self.known.insert(owner.id, owner.peer);
-        self.resolve_id(owner.id).map_err(|_| unknown())
-    }
-
-    pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
-        if id == AUTHORITY_ID {
-            return Ok(To::Peer { slot: AUTHORITY, id });
-        }
-        let directory = self.port.directory();
-        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
-        let Some(peer) = known.or_else(|| directory.find(id)) else {
-            self.known.remove(&id);
-            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
-        };
-        let to = To::Peer { slot: directory.carrier(peer), id };
-        self.known.insert(id, peer);
-        Ok(to)
     }
 
     /// A reply counts only with the serial of a call that waits, from the one that was called.

@@ -1,0 +1,202 @@
+//! What comes: read from the bus, sorted into replies, calls and signals, and handed to the program.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weighbridge_dbus::wire::{Body, Kind};
+
+use super::{Call, Connection, Incoming, Message};
+use crate::error::{Error, Result};
+#[cfg(feature = "tokio")]
+use crate::port::To;
+use crate::port::{AUTHORITY_ID, Received};
+
+impl Connection {
+    /// What comes next, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
+    ///
+    /// # Errors
+    /// The bus or this connection has ended.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(incoming) = self.next_now()? {
+                return Ok(Some(incoming));
+            }
+            if !self.sleep_until(end)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What is there already. For event loops: see [`Connection::as_fd`](AsFd::as_fd).
+    ///
+    /// # Errors
+    /// As [`Connection::next`].
+    pub fn next_now(&mut self) -> Result<Option<Incoming>> {
+        self.disarm();
+        if self.inbox.is_empty() {
+            self.take_all()?;
+        }
+        match self.take_from_inbox() {
+            Some(incoming) => Ok(Some(incoming)),
+            None => self.take_end(),
+        }
+    }
+
+    fn take_from_inbox(&mut self) -> Option<Incoming> {
+        let incoming = self.inbox.pop_front();
+        if let Some(Incoming::Call(Call(message)) | Incoming::Signal(message)) = &incoming {
+            self.inbox_bytes -= message.bytes().len();
+        }
+        incoming
+    }
+
+    /// The end of the authority or of this connection, if it was not told yet.
+    fn take_end(&mut self) -> Result<Option<Incoming>> {
+        if !self.has_ended() || self.has_told_end {
+            return Ok(None);
+        }
+        (self.has_told_end, self.has_noticed_end) = (true, true);
+        match self.link.end() {
+            Error::AuthorityGone => Ok(Some(Incoming::AuthorityGone)),
+            why => Err(why),
+        }
+    }
+
+    /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
+    /// are discarded. `org.freedesktop.DBus.Peer.Ping` is answered here.
+    ///
+    /// # Errors
+    /// The bus or this connection has ended. An error of `handle` is the caller's reply.
+    pub fn serve(
+        &mut self,
+        stop: &AtomicBool,
+        mut handle: impl FnMut(&Call) -> std::result::Result<Body, (String, String)>,
+    ) -> Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            match self.next(None)? {
+                Some(Incoming::Call(call)) => {
+                    let header = call.header();
+                    if (header.interface, header.member) == (Some("org.freedesktop.DBus.Peer"), Some("Ping"))
+                    {
+                        self.reply(&call, Body::default())?;
+                        continue;
+                    }
+                    match handle(&call) {
+                        Ok(body) => self.reply(&call, body)?,
+                        Err((name, text)) => self.reply_error(&call, &name, &text)?,
+                    }
+                }
+                Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
+                Some(Incoming::Signal(_)) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all that is there; returns how much.
+    pub(super) fn take_all(&mut self) -> Result<usize> {
+        let mut count = 0;
+        while let Some(received) = self.port.next(&mut self.link)? {
+            self.handle(received);
+            count += 1;
+            self.check_inbox(self.inbox_bytes)?;
+        }
+        Ok(count)
+    }
+
+    /// Ends this connection if the program leaves more bytes of messages than it may.
+    pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
+        let most = self.options.inbox_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let slot = self.port.slot();
+        self.port.evict(&mut self.link, slot);
+        Err(Error::Disconnected(format!("more than {most} bytes of messages were not taken")))
+    }
+
+    fn handle(&mut self, received: Received) {
+        let to_us = received.header.destination == self.port.id();
+        if received.header.destination != 0 && !to_us {
+            // For a member that had this slot before.
+            return;
+        }
+        let Some(message) = Message::checked(received) else { return };
+        const CALL: u8 = Kind::MethodCall.number();
+        const RETURN: u8 = Kind::MethodReturn.number();
+        const ERROR: u8 = Kind::Error.number();
+        const SIGNAL: u8 = Kind::Signal.number();
+        match message.bus_header().kind {
+            RETURN | ERROR if to_us => self.handle_reply(message),
+            CALL if to_us => self.put(Incoming::Call(Call(message))),
+            SIGNAL => {
+                let is_of_bus = message.sender_id() == AUTHORITY_ID;
+                if is_of_bus && message.header().member == Some("NameOwnerChanged") {
+                    self.follow_owner(&message);
+                }
+                if to_us || self.wants(&message) {
+                    self.put(Incoming::Signal(message));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn put(&mut self, incoming: Incoming) {
+        if let Incoming::Call(Call(message)) | Incoming::Signal(message) = &incoming {
+            self.inbox_bytes += message.bytes().len();
+        }
+        self.delivered += 1;
+        self.inbox.push_back(incoming);
+    }
+}
+
+/// For the tasks of a runtime, which take one message after the other.
+#[cfg(feature = "tokio")]
+impl Connection {
+    /// How long a call waits for its reply.
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.options.call_timeout
+    }
+
+    /// The next thing, in the order of the bus. It does not end an announced sleep: one that is over already costs an empty wake-up.
+    pub(crate) fn take_next(&mut self) -> Result<Option<Taken>> {
+        loop {
+            if let Some(incoming) = self.take_from_inbox() {
+                return Ok(Some(Taken::Incoming(incoming)));
+            }
+            if let Some(serial) = self.replies.keys().next().copied() {
+                return Ok(self.replies.remove(&serial).map(|answer| Taken::Answer(serial, answer)));
+            }
+            match self.port.next(&mut self.link)? {
+                Some(received) => self.handle(received),
+                None => return Ok(self.take_end()?.map(Taken::Incoming)),
+            }
+        }
+    }
+
+    /// Fails for a call of the bus itself that nobody will answer.
+    pub(crate) fn check_callee(&mut self, to: To) -> Result<()> {
+        match to {
+            To::Peer { id: AUTHORITY_ID, .. } if self.has_ended() => Err(self.link.end()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Serials of the calls that only the authority can answer.
+    pub(crate) fn calls_of_the_bus(&self) -> Vec<u32> {
+        let of_bus = self.pending.iter().filter(|(_, pending)| pending.callee == AUTHORITY_ID);
+        of_bus.map(|(serial, _)| *serial).collect()
+    }
+}
+
+/// What was taken from the bus.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// A call, a signal, or the end of the authority.
+    Incoming(Incoming),
+    /// The end of the call with this serial: a reply or an error reply, or neither.
+    Answer(u32, Result<Message>),
+}
