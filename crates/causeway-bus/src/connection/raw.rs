@@ -5,7 +5,7 @@ use std::time::Duration;
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
-use super::sending::build;
+use super::sending::{Outgoing, build};
 use super::{Call, Connection, Incoming, Message, Pending};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ impl Connection {
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes, &[]) {
+        if let Err(error) = self.send(Outgoing::new(to, bytes, Vec::new(), serial)) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);
