@@ -45,13 +45,16 @@ fn replies_come_among_the_other_messages_in_the_order_of_the_bus() {
     let (mut caller, mut callee) = (bus.connect(), bus.connect());
     let (caller_name, callee_name) = (caller.unique_name().to_owned(), callee.unique_name().to_owned());
     caller.add_match(&format!("type='signal',sender='{callee_name}'")).unwrap();
-    let serial = caller.send_message(&call(&callee_name, "Ask").body(Body::in_order(Endian::Big).u32(7))).unwrap();
+    let serial =
+        caller.send_message(&call(&callee_name, "Ask").body(Body::in_order(Endian::Big).u32(7))).unwrap();
     let called = next(&mut callee);
     let header = called.header();
     assert_eq!((header.kind, header.sender, header.serial), (Kind::MethodCall, Some(&*caller_name), serial));
     assert_eq!((called.endian(), called.args()), (Endian::Big, vec![Arg::U32(7)]));
     callee.send_message(&signal("Before")).unwrap();
-    callee.send_message(&Builder::reply(serial).destination(&caller_name).sender("com.example.Forged")).unwrap();
+    callee
+        .send_message(&Builder::reply(serial).destination(&caller_name).sender("com.example.Forged"))
+        .unwrap();
     callee.send_message(&signal("Directed").destination(&caller_name)).unwrap();
     // A second reply is nobody's, and so is one of a connection that was not called.
     callee.send_message(&Builder::reply(serial).destination(&caller_name)).unwrap();
@@ -65,7 +68,8 @@ fn replies_come_among_the_other_messages_in_the_order_of_the_bus() {
 }
 
 #[test]
-fn a_call_that_reaches_nobody_or_whose_callee_leaves_is_answered_and_other_messages_to_nobody_are_discarded() {
+fn a_call_that_reaches_nobody_or_whose_callee_leaves_is_answered_and_other_messages_to_nobody_are_discarded()
+{
     let bus = Bus::start();
     let (mut caller, callee) = (bus.connect(), bus.connect());
     let nobody = "com.example.Nobody";
@@ -112,6 +116,18 @@ fn rules_that_are_added_and_removed_by_messages_are_rules_of_the_connection() {
         sender.send_message(&signal(member)).unwrap();
     }
     assert_eq!(until_answered(&mut receiver), ["One"]);
+}
+
+#[test]
+fn a_rule_brings_nothing_that_was_sent_before_it_was_added() {
+    let bus = Bus::start();
+    let (mut receiver, mut sender) = (bus.connect(), bus.connect());
+    receiver.add_match("type='signal',member='Other'").unwrap();
+    // It stands in the log, and the receiver has not looked at it.
+    sender.send_message(&signal("Early")).unwrap();
+    receiver.add_match(&format!("type='signal',interface='{INTERFACE}'")).unwrap();
+    sender.send_message(&signal("Late")).unwrap();
+    assert_eq!(until_answered(&mut receiver), ["Late"]);
 }
 
 #[test]

@@ -121,9 +121,12 @@ pub enum Incoming {
 
 impl Incoming {
     /// The message, if it is one.
-    pub(super) fn message(&self) -> Option<&Message> {
+    #[must_use]
+    pub fn message(&self) -> Option<&Message> {
         match self {
-            Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => Some(message),
+            Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => {
+                Some(message)
+            }
             Incoming::AuthorityGone => None,
         }
     }

@@ -109,6 +109,8 @@ impl Statistics {
 struct Rule {
     rule: MatchRule,
     owner: Option<u64>,
+    /// It matches nothing that stood in the log before it was added.
+    from: u64,
 }
 
 impl Owners for Rule {
@@ -506,6 +508,7 @@ impl Connection {
         let header = message.header();
         self.rules
             .iter()
+            .filter(|rule| rule.from <= message.position())
             .any(|rule| rule.rule.matches(&header, &args, rule) || rule.is_of_driver(&header, &args))
     }
 

@@ -87,22 +87,24 @@ impl Connection {
         }
     }
 
-    /// Matches signals against this rule from now on. The owner of its sender is what the directory says now.
+    /// Matches signals that come into the log from now on against this rule. The owner of its sender is what the directory says now.
     pub(super) fn keep_rule(&mut self, rule: MatchRule) {
         let owner = match rule.sender.as_deref() {
             None => None,
             Some(DRIVER) => Some(AUTHORITY_ID),
-            Some(name) => unique_number(name)
-                .or_else(|| self.port.directory().owner(name).map(|owner| owner.id)),
+            Some(name) => {
+                unique_number(name).or_else(|| self.port.directory().owner(name).map(|owner| owner.id))
+            }
         };
-        self.rules.push(Rule { rule, owner });
+        let from = self.port.find_end();
+        self.rules.push(Rule { rule, owner, from });
         self.port.wants_signals = true;
     }
 
     /// What a message to the bus itself changes here.
     fn change_of(&self, header: &Header<'_>, bytes: &[u8]) -> Change {
-        let is_for_bus =
-            header.destination == Some(DRIVER) && header.interface.is_none_or(|interface| interface == DRIVER);
+        let is_for_bus = header.destination == Some(DRIVER)
+            && header.interface.is_none_or(|interface| interface == DRIVER);
         let rule = || match Args::new(header, &bytes[header.header_bytes..]).next() {
             Some(Ok(Arg::Text(text))) => text.parse::<MatchRule>().ok(),
             _ => None,
