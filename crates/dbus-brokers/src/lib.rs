@@ -19,7 +19,7 @@ use std::time::Duration;
 use causeway_os::process::Child;
 use weighbridge_dbus_client::Connection;
 
-pub use native::{clean_up, native_path};
+pub use native::clean_up;
 
 /// How long a broker may take to answer its first connection.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -79,13 +79,8 @@ impl std::error::Error for Error {}
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 5] = [
-        Program::DbusDaemon,
-        Program::DbusBroker,
-        Program::Busd,
-        Program::Causewayd,
-        Program::CausewayBus,
-    ];
+    pub const ALL: [Program; 5] =
+        [Program::DbusDaemon, Program::DbusBroker, Program::Busd, Program::Causewayd, Program::CausewayBus];
 
     /// Do its members share memory with it, so that they need `causeway-bus` and no socket?
     #[must_use]
@@ -121,7 +116,9 @@ impl Program {
             Program::DbusBroker => "package dbus-broker",
             Program::Busd => "`cargo install busd`",
             Program::Causewayd => "`cargo build -p causewayd` puts it beside this program",
-            Program::CausewayBus => "`cargo build -p causeway-cli` puts `causeway`, which serves it, beside this program",
+            Program::CausewayBus => {
+                "`cargo build -p causeway-cli` puts `causeway`, which serves it, beside this program"
+            }
         }
     }
 
@@ -130,7 +127,9 @@ impl Program {
     #[must_use]
     pub fn path(self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let own = std::env::current_exe().ok().filter(|_| matches!(self, Program::Causewayd | Program::CausewayBus));
+        let own = std::env::current_exe()
+            .ok()
+            .filter(|_| matches!(self, Program::Causewayd | Program::CausewayBus));
         let beside = own.iter().flat_map(|own| own.ancestors().skip(1).take(2)).map(PathBuf::from);
         let can_run = |file: &PathBuf| {
             std::fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
@@ -190,7 +189,7 @@ impl Broker {
         }
     }
 
-    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`]).
+    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`](weighbridge_dbus_client::native_path)).
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

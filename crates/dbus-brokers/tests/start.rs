@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use weighbridge_dbus::wire::Body;
-use weighbridge_dbus_brokers::{Broker, Error, Limits, Program, clean_up, native_path};
-use weighbridge_dbus_client::Connection;
+use weighbridge_dbus_brokers::{Broker, Error, Limits, Program, clean_up};
+use weighbridge_dbus_client::{Connection, native_path};
 
 /// Every socket in the abstract namespace that a private broker of this process listens on.
 fn sockets() -> Vec<String> {
@@ -50,10 +50,8 @@ fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
 fn native_members_join(broker: Broker) {
     let path = native_path(broker.address()).unwrap();
     let folder = path.parent().unwrap().to_owned();
-    let (mut one, two) = (
-        causeway_bus::Connection::open(&path).unwrap(),
-        causeway_bus::Connection::open(&path).unwrap(),
-    );
+    let (mut one, two) =
+        (causeway_bus::Connection::open(&path).unwrap(), causeway_bus::Connection::open(&path).unwrap());
     assert_ne!(one.unique_name(), two.unique_name());
     one.add_match("type='signal'").unwrap();
     let process = format!("/proc/{}", broker.pid());
