@@ -6,11 +6,13 @@ mod address;
 mod connection;
 mod member;
 mod monitor;
+mod notes;
 
 pub use address::{Address, native_path, session, system};
 pub use connection::Connection;
 pub use member::Member;
 pub use monitor::{Monitoring, become_monitor, process_of, rules_and_processes};
+pub use notes::{Note, Notes};
 
 use std::fmt;
 use std::io;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use causeway_bus::{Connection, ConnectionOptions, Error as BusError, Message};
 use weighbridge_dbus::wire::{Body, Builder};
 
-use crate::Error;
 use crate::connection::{PATIENCE, driver_call};
+use crate::{Error, Notes};
 
 /// Of its messages that others have not read yet; longer ones than a quarter go another way.
 const OUTBOX_BYTES: u64 = 32 << 20;
@@ -22,6 +22,8 @@ pub struct Member {
     /// Messages that came while a reply was awaited.
     kept: VecDeque<Vec<u8>>,
     last_serial: u32,
+    /// Where messages are noted, if they are.
+    notes: Option<Notes>,
 }
 
 impl Member {
@@ -35,7 +37,7 @@ impl Member {
             address: format!("causeway:path={}", path.display()),
             source: io::Error::other(error),
         })?;
-        Ok(Member { connection: Box::new(connection), kept: VecDeque::new(), last_serial: 0 })
+        Ok(Member { connection: Box::new(connection), kept: VecDeque::new(), last_serial: 0, notes: None })
     }
 
     /// Its name on the bus.
@@ -55,8 +57,23 @@ impl Member {
     /// # Errors
     /// It is too long, or the bus or this member has ended.
     pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
+        let since = Instant::now();
         self.last_serial = self.connection.send_message(message)?;
+        if let (Some(_), Ok(bytes)) = (&self.notes, message.build(self.last_serial)) {
+            self.note(true, &bytes, since);
+        }
         Ok(self.last_serial)
+    }
+
+    /// From now on each message that is sent or received is noted.
+    pub fn note_messages(&mut self, notes: Notes) {
+        self.notes = Some(notes);
+    }
+
+    fn note(&self, is_sent: bool, bytes: &[u8], since: Instant) {
+        if let Some(notes) = &self.notes {
+            notes.add(self.unique_name(), is_sent, bytes, since);
+        }
     }
 
     /// Calls a method of the driver and waits for the reply. Other messages that come meanwhile are kept for
@@ -92,7 +109,11 @@ impl Member {
         if let Some(kept) = self.kept.pop_front() {
             return Ok(Some(kept));
         }
+        let since = Instant::now();
         let message = self.connection.next_message(Some(patience))?;
+        if let Some(message) = &message {
+            self.note(false, message.bytes(), since);
+        }
         Ok(message.as_ref().map(Message::bytes).map(<[u8]>::to_vec))
     }
 

@@ -103,7 +103,11 @@ pub fn rule(sender: &str) -> String {
 impl Client {
     /// A new connection.
     pub fn open(bus: &Bus<'_>) -> Result<Client, Error> {
-        Ok(Client { link: (bus.connect)(bus.address)?, kept: VecDeque::new() })
+        let mut link = (bus.connect)(bus.address)?;
+        if let Some(notes) = bus.notes {
+            link.note_messages(notes.clone());
+        }
+        Ok(Client { link, kept: VecDeque::new() })
     }
 
     /// A new connection that gets the broadcasts of experiments from all of `senders`.

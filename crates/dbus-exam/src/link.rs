@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use weighbridge_dbus::wire::Builder;
-use weighbridge_dbus_client::{Connection, Error, Monitoring, become_monitor, native_path};
+use weighbridge_dbus_client::{Connection, Error, Monitoring, Notes, become_monitor, native_path};
 
 use crate::native::Native;
 
@@ -31,6 +31,9 @@ pub trait Link: fmt::Debug + Send {
     /// # Errors
     /// The connection has ended.
     fn become_monitor(&mut self) -> Result<bool, Error>;
+
+    /// From now on each message that is sent or arrives is noted.
+    fn note_messages(&mut self, notes: Notes);
 
     /// The socket, for bytes and descriptors of an experiment's own; a native member has none.
     fn socket(&mut self) -> Option<&mut Connection>;
@@ -62,6 +65,10 @@ impl Link for Connection {
 
     fn become_monitor(&mut self) -> Result<bool, Error> {
         Ok(become_monitor(self)? == Monitoring::Everything)
+    }
+
+    fn note_messages(&mut self, notes: Notes) {
+        Connection::note_messages(self, notes);
     }
 
     fn socket(&mut self) -> Option<&mut Connection> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::{Monitor, Observed};
 use weighbridge_dbus::wire::Builder;
-use weighbridge_dbus_client::{Connection, Error, Member};
+use weighbridge_dbus_client::{Connection, Error, Member, Notes};
 
 use crate::link::Link;
 
@@ -74,6 +74,12 @@ impl Link for Native {
         self.monitor = Some(Monitor::open(&self.path)?);
         self.member = None;
         Ok(true)
+    }
+
+    fn note_messages(&mut self, notes: Notes) {
+        if let Some(member) = &mut self.member {
+            member.note_messages(notes);
+        }
     }
 
     fn socket(&mut self) -> Option<&mut Connection> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use weighbridge_dbus_client::{Error, native_path};
+use weighbridge_dbus_client::{Error, Notes, native_path};
 
 use crate::link::{self, Link};
 use crate::native;
@@ -20,13 +20,15 @@ pub struct Bus<'a> {
     pub quiet: Duration,
     /// How experiments connect to its address.
     pub connect: fn(&str) -> Result<Box<dyn Link>, Error>,
+    /// Where the messages of an experiment are noted, if they are.
+    pub notes: Option<&'a Notes>,
 }
 
 impl<'a> Bus<'a> {
     /// The bus at an address, with experiments that are connected by sockets or as native members, whichever the address says.
     #[must_use]
     pub fn new(address: &'a str, private_pid: Option<u32>) -> Bus<'a> {
-        Bus { address, private_pid, quiet: QUIET, connect: link::connect }
+        Bus { address, private_pid, quiet: QUIET, connect: link::connect, notes: None }
     }
 
     /// Are its experiments made with native members?

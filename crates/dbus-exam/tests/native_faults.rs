@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weighbridge_dbus::wire::{Body, Builder, Header, Kind};
 use weighbridge_dbus_brokers::{Broker, Error as BrokerError, Limits, Program};
-use weighbridge_dbus_client::{Connection, Error};
+use weighbridge_dbus_client::{Connection, Error, Notes};
 use weighbridge_dbus_exam::{Bus, Link, MATCH_RULES, Outcome, Property, QUEUED_BYTES, connect, properties};
 
 const INTERFACE: &str = "org.weighbridge.Exam";
@@ -178,6 +178,10 @@ impl Link for Faulty {
 
     fn become_monitor(&mut self) -> Result<bool, Error> {
         self.link.become_monitor()
+    }
+
+    fn note_messages(&mut self, notes: Notes) {
+        self.link.note_messages(notes);
     }
 
     fn socket(&mut self) -> Option<&mut Connection> {

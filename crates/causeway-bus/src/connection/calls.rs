@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::{Call, Connection, Message, Pending, Reply, build, check};
-use crate::authority::DRIVER;
+use super::sending::{build, check};
+use super::{Call, Connection, Message, Pending, Reply};
+use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, To};
-use crate::shared::filter::unique_number;
+use crate::port::{AUTHORITY_ID, To};
 use crate::shared::order::Statistic;
 
 impl Connection {
@@ -25,7 +25,7 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<Reply> {
         let serial = self.start_call(destination, path, interface, member, body)?;
         self.finish_call(serial, self.options.call_timeout)
@@ -56,9 +56,9 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<u32> {
-        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body)
+        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body.into())
     }
 
     /// Calls a method and wants no reply.
@@ -71,10 +71,10 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<()> {
         let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
-        self.send_call(flags, destination, path, (interface, member), body).map(drop)
+        self.send_call(flags, destination, path, (interface, member), body.into()).map(drop)
     }
 
     fn send_call(
@@ -83,27 +83,40 @@ impl Connection {
         destination: &str,
         path: &str,
         (interface, member): (&str, &str),
-        body: Body,
+        Payload { body, descriptors }: Payload,
     ) -> Result<u32> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let to = self.resolve(destination)?;
+        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
+        if expects_reply {
+            self.check_pending()?;
+        }
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
-        let bytes = build(call.sender(&self.name).body(body), serial)?;
-        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
+        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32);
+        let bytes = build(call.body(body), serial)?;
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
             self.pending.insert(serial, Pending { callee: id });
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes) {
+        if let Err(error) = self.send(to, &bytes, &descriptors) {
             self.drop_call(serial);
             return Err(error);
         }
         // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
         Ok(serial)
+    }
+
+    /// Fails if as many calls are under way as may be; replies that nobody has asked for yet count, too.
+    fn check_pending(&self) -> Result<()> {
+        let (open, most) = (self.pending.len() + self.replies.len(), self.options.pending_calls);
+        if open < most {
+            return Ok(());
+        }
+        Err(Error::method(name::LIMITS_EXCEEDED, format!("{open} calls are under way, {most} may be")))
     }
 
     /// Waits for the reply to a call, at most for `timeout`.
@@ -127,6 +140,7 @@ impl Connection {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
+            self.answer_undeliverable()?;
             if !self.sleep_until(end)? {
                 self.drop_call(serial);
                 let text = format!("no reply within {timeout:?}");
@@ -153,8 +167,8 @@ impl Connection {
     ///
     /// # Errors
     /// The bus or this connection has ended. A caller that is gone is no error.
-    pub fn reply(&mut self, call: &Call, body: Body) -> Result<()> {
-        self.answer(call, Ok(body))
+    pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
+        self.answer(call, Ok(body.into()))
     }
 
     /// Answers a call with an error.
@@ -169,7 +183,7 @@ impl Connection {
     pub(super) fn answer(
         &mut self,
         call: &Call,
-        outcome: std::result::Result<Body, (&str, &str)>,
+        outcome: std::result::Result<Payload, (&str, &str)>,
     ) -> Result<()> {
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
             return Ok(());
@@ -179,12 +193,15 @@ impl Connection {
         let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
-        let reply = match outcome {
-            Ok(body) => Builder::reply(answered).body(body),
-            Err((error, text)) => Builder::error(answered, error).body(Body::default().text(text)),
+        let (reply, descriptors) = match outcome {
+            Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
+            Err((error, text)) => {
+                (Builder::error(answered, error).body(Body::default().text(text)), Vec::new())
+            }
         };
+        let reply = reply.unix_fds(descriptors.len() as u32);
         let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        self.send(to, &bytes)
+        self.send(to, &bytes, &descriptors)
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -199,36 +216,6 @@ impl Connection {
         order.waiting_for(self.port.slot()).store(shown, Ordering::Release);
         let open = order.statistic(self.port.slot(), Statistic::CallsOpen);
         order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
-    }
-
-    /// Where messages for a name go, without a system call.
-    pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
-        if name == DRIVER {
-            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
-        }
-        check(name, names::is_bus_name, "bus name")?;
-        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
-        if let Some(id) = unique_number(name) {
-            return self.resolve_id(id).map_err(|_| unknown());
-        }
-        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
-        self.known.insert(owner.id, owner.peer);
-        self.resolve_id(owner.id).map_err(|_| unknown())
-    }
-
-    pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
-        if id == AUTHORITY_ID {
-            return Ok(To::Peer { slot: AUTHORITY, id });
-        }
-        let directory = self.port.directory();
-        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
-        let Some(peer) = known.or_else(|| directory.find(id)) else {
-            self.known.remove(&id);
-            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
-        };
-        let to = To::Peer { slot: directory.carrier(peer), id };
-        self.known.insert(id, peer);
-        Ok(to)
     }
 
     /// A reply counts only with the serial of a call that waits, from the one that was called.
@@ -253,6 +240,25 @@ impl Connection {
         self.show_pending();
         self.delivered += 1;
         self.replies.insert(serial, reply);
+    }
+
+    /// Ends a call of the one that was called, because its reply cannot be had.
+    pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
+        if self.pending.get(&serial).is_some_and(|pending| pending.callee == callee) {
+            self.pending.remove(&serial);
+            self.show_pending();
+            if self.raw.remove(&serial).is_some() {
+                let position = self.port.cursor();
+                return self.put_error(
+                    serial,
+                    error.name().unwrap_or(name::NO_REPLY),
+                    &error.to_string(),
+                    position,
+                );
+            }
+            self.delivered += 1;
+            self.replies.insert(serial, Err(error));
+        }
     }
 
     pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
-use super::{Call, Connection, Incoming, Message, Pending, Rule, build};
+use super::sending::build;
+use super::{Call, Connection, Incoming, Message, Pending};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Received, To};
-use crate::shared::filter::unique_number;
 use crate::shared::header::BusHeader;
 
 /// What the reply to a message of the program changes in this connection.
@@ -65,7 +65,7 @@ impl Connection {
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes) {
+        if let Err(error) = self.send(to, &bytes, &[]) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);
@@ -85,20 +85,6 @@ impl Connection {
             }
             Some(Incoming::AuthorityGone) => Err(Error::AuthorityGone),
         }
-    }
-
-    /// Matches signals that come into the log from now on against this rule. The owner of its sender is what the directory says now.
-    pub(super) fn keep_rule(&mut self, rule: MatchRule) {
-        let owner = match rule.sender.as_deref() {
-            None => None,
-            Some(DRIVER) => Some(AUTHORITY_ID),
-            Some(name) => {
-                unique_number(name).or_else(|| self.port.directory().owner(name).map(|owner| owner.id))
-            }
-        };
-        let from = self.port.find_end();
-        self.rules.push(Rule { rule, owner, from });
-        self.port.wants_signals = true;
     }
 
     /// What a message to the bus itself changes here.
@@ -148,7 +134,13 @@ impl Connection {
             flags: FLAG_NO_REPLY_EXPECTED,
             ..BusHeader::default()
         };
-        match Message::checked(Received { position, slot: AUTHORITY, header, bytes }) {
+        match Message::checked(Received {
+            position,
+            slot: AUTHORITY,
+            header,
+            bytes: bytes.into(),
+            descriptors: Vec::new().into(),
+        }) {
             Some(message) => self.put(Incoming::Reply(message)),
             None => unreachable!("header and message say the same"),
         }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use causeway_os::futex;
 use rustix::event::EventfdFlags;
 
-use super::{Connection, order_quarter};
+use super::Connection;
 use crate::control::{self, Packet};
 use crate::error::Result;
 use crate::shared::order::Statistic;
-use crate::shared::ring::{self, Sleep};
+use crate::shared::ring::{self, Cells, Sleep};
 
 impl Connection {
     /// Makes the descriptor that becomes readable when something comes.
@@ -97,7 +97,7 @@ impl Connection {
             order.count(slot, Statistic::Wakes, 1);
             self.take_all()?;
             if self.delivered == delivered {
-                let is_far = self.port.cursor() - before >= order_quarter(&order);
+                let is_far = self.port.cursor() - before >= order.capacity() / 4;
                 let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
                 order.count(slot, which, 1);
             }

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use weighbridge_dbus_brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_client::Notes;
 use weighbridge_dbus_exam::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, properties, refusal};
 
 use super::document::{self, Document, Section, Table, plain};
-use super::watch::Watch;
+use super::watch::{Messages, Watch};
 use crate::commands::report::refuse_existing;
 use crate::dbus_args::{Exam, PlainFormat};
 use crate::{Exit, Failure, output};
@@ -130,20 +131,23 @@ fn examined(
     property: &Property,
     timeline: Option<&Path>,
 ) -> Result<(Outcome, Result<(), Failure>), Failure> {
+    let notes = Notes::default();
+    let noted = timeline.is_some().then_some(&notes);
     let on = |bus: &Bus<'_>| {
         let watch = timeline.map(|file| (Watch::begin(bus.private_pid), file));
         let outcome = property.examine(bus);
         let title = format!("{}: {}", subject.name, property.id);
-        let written = watch.map_or(Ok(()), |(watch, file)| watch.end(&title, None, file));
+        let messages = Messages::Exam(notes.take());
+        let written = watch.map_or(Ok(()), |(watch, file)| watch.end(&title, &messages, file));
         (outcome, written)
     };
     let Some(program) = subject.program else {
         let address = subject.address.as_deref().expect("a subject without a program has an address");
-        return Ok(on(&Bus::new(address, None)));
+        return Ok(on(&Bus { notes: noted, ..Bus::new(address, None) }));
     };
     let limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_RULES };
     let broker = Broker::start(program, &limits).map_err(|error| Failure::new(error.to_string()))?;
-    let bus = Bus::new(broker.address(), Some(broker.pid()));
+    let bus = Bus { notes: noted, ..Bus::new(broker.address(), Some(broker.pid())) };
     let (outcome, written) = on(&bus);
     let outcome = match outcome {
         Outcome::Failed(why) if broker.has_ended() => {

@@ -1,0 +1,92 @@
+//! Names: asked for, given up, listed, and where messages for them go.
+
+use weighbridge_dbus::wire::{Arg, Body, names};
+
+use super::sending::check;
+use super::{Connection, Reply};
+use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
+use crate::error::{Error, Result, name};
+use crate::port::{AUTHORITY, AUTHORITY_ID, To};
+use crate::shared::directory::State;
+use crate::shared::filter::unique_number;
+
+impl Connection {
+    /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
+        let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
+        Ok(match reply.args().first() {
+            Some(Arg::U32(1)) => NameReply::PrimaryOwner,
+            Some(Arg::U32(2)) => NameReply::InQueue,
+            Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+            _ => NameReply::Exists,
+        })
+    }
+
+    /// Gives a name up.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
+        let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
+        Ok(match reply.args().first() {
+            Some(Arg::U32(1)) => ReleaseReply::Released,
+            Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+            _ => ReleaseReply::NotOwner,
+        })
+    }
+
+    /// All names of the bus, from the directory: no message is sent.
+    #[must_use]
+    pub fn list_names(&self) -> Vec<String> {
+        let directory = self.port.directory();
+        let unique = (1..directory.peers() as u16).filter_map(|peer| directory.peer(peer));
+        let unique = unique.filter(|peer| peer.state == State::Active);
+        let mut all = vec![DRIVER.to_owned()];
+        all.extend(unique.map(|peer| unique_name(peer.id)));
+        all.extend(directory.all_names());
+        all
+    }
+
+    /// The unique name of the owner of a name, from the directory.
+    #[must_use]
+    pub fn name_owner(&self, name: &str) -> Option<String> {
+        self.port.directory().owner(name).map(|owner| unique_name(owner.id))
+    }
+
+    pub(super) fn call_driver(&mut self, member: &str, body: Body) -> Result<Reply> {
+        self.call(DRIVER, DRIVER_PATH, DRIVER, member, body)
+    }
+
+    /// Where messages for a name go, without a system call.
+    pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
+        if name == DRIVER {
+            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
+        }
+        check(name, names::is_bus_name, "bus name")?;
+        let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
+        if let Some(id) = unique_number(name) {
+            return self.resolve_id(id).map_err(|_| unknown());
+        }
+        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
+        self.known.insert(owner.id, owner.peer);
+        self.resolve_id(owner.id).map_err(|_| unknown())
+    }
+
+    pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
+        if id == AUTHORITY_ID {
+            return Ok(To::Peer { slot: AUTHORITY, id });
+        }
+        let directory = self.port.directory();
+        let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
+        let Some(peer) = known.or_else(|| directory.find(id)) else {
+            self.known.remove(&id);
+            return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
+        };
+        let to = To::Peer { slot: directory.carrier(peer), id };
+        self.known.insert(id, peer);
+        Ok(to)
+    }
+}

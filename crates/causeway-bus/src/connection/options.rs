@@ -1,0 +1,82 @@
+//! Settings of a connection, and what it counts.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::shared::order::{OrderLog, Statistic};
+
+/// Settings of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionOptions {
+    /// Bytes of the outbox, a power of two. A message above a quarter goes into a file of its own.
+    pub outbox_bytes: u64,
+    /// How long a call waits for its reply.
+    pub call_timeout: Duration,
+    /// A member that stands in the way of a message for so long is put out.
+    pub laggard_deadline: Duration,
+    /// How long to poll before sleeping, at most. Nothing on a machine or a process with one CPU.
+    pub spin: Duration,
+    /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails. One message may
+    /// always wait, however long.
+    pub inbox_bytes: usize,
+    /// Calls without a reply that may be under way; one more fails with `LimitsExceeded`.
+    pub pending_calls: usize,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> ConnectionOptions {
+        ConnectionOptions {
+            outbox_bytes: 1 << 18,
+            call_timeout: Duration::from_secs(25),
+            laggard_deadline: Duration::from_millis(250),
+            spin: Duration::from_micros(30),
+            inbox_bytes: 256 << 20,
+            pending_calls: 4096,
+        }
+    }
+}
+
+/// What a connection has done and what it waits for; see [`Connection::statistics`] and `causeway bus stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Entries of the order log that it has not looked at.
+    pub lag: u64,
+    /// Messages received, those among them that were not wanted after all included.
+    pub received: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Bytes of them.
+    pub sent_bytes: u64,
+    /// Sleeps that a wake-up ended.
+    pub wakes: u64,
+    /// Of these, those after which there was nothing for it.
+    pub empty_wakes: u64,
+    /// Of these, those that freed space for others.
+    pub space_wakes: u64,
+    /// Calls without a reply yet.
+    pub calls_open: u64,
+    /// Messages that were not delivered, because their descriptors or their file could not be had.
+    pub incomplete: u64,
+    /// Signals whose space was used again before it looked, because its filter did not ask for them, and messages out of reach since
+    /// the authority is gone.
+    pub gone: u64,
+}
+
+impl Statistics {
+    pub(crate) fn of(order: &OrderLog, slot: u16, end: u64) -> Statistics {
+        let count = |which| order.statistic(slot, which);
+        let cursor = order.load_in_line(slot, crate::shared::order::line::CURSOR).load(Ordering::Relaxed);
+        Statistics {
+            lag: end.saturating_sub(cursor),
+            received: count(Statistic::Received),
+            sent: count(Statistic::Sent),
+            sent_bytes: count(Statistic::SentBytes),
+            wakes: count(Statistic::Wakes),
+            empty_wakes: count(Statistic::EmptyWakes),
+            space_wakes: count(Statistic::SpaceWakes),
+            calls_open: count(Statistic::CallsOpen),
+            incomplete: count(Statistic::Incomplete),
+            gone: count(Statistic::Gone),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
+//!
+//! Nothing here waits. What stands in the way is returned as a value, and the caller decides how long to try.
+
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `send` | a message into the outbox, its entry into the order log, space that is free again |
+//! | `receive` | entries in their order, checked, and the messages that they refer to |
+//! | `wake` | who sleeps is woken, who stands in the way is put out |
+//! | `parcel` | messages of which a part travels beside the log |
+//! | `others` | outboxes and doorbells of the other members |
+
+mod others;
+mod parcel;
+mod receive;
+mod send;
+mod wake;
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use causeway_os::futex;
+
+use crate::content::{Bytes, FileDescriptors};
+use crate::error::{Error, Result};
+use crate::shared::directory::Directory;
+use crate::shared::header::BusHeader;
+use crate::shared::order::{Broken, OrderLog};
+use crate::shared::outbox::Outbox;
+use crate::shared::ring::{self, Sleep};
+use others::Other;
+pub use parcel::Parcel;
+use send::Outstanding;
+
+/// Slot of the authority.
+pub const AUTHORITY: u16 = 0;
+/// Number of the authority.
+pub const AUTHORITY_ID: u64 = 1;
+
+/// Where a port gets descriptors that it lacks.
+pub trait Descriptors {
+    /// The outbox of a member; `None` if it is gone.
+    fn outbox(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
+    /// The doorbell of a member; `None` if it is gone or has none.
+    fn doorbell(&mut self, slot: u16, id: u64) -> Result<Option<OwnedFd>>;
+}
+
+/// For whom a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// All who want it.
+    All,
+    /// One peer.
+    Peer {
+        /// Its slot, or that of its carrier.
+        slot: u16,
+        /// Its number.
+        id: u64,
+    },
+}
+
+/// Why a message was not sent. Nothing of it can be seen by others then.
+#[derive(Debug)]
+pub enum NotSent {
+    /// There is no space until this member has read.
+    Full(u16),
+    /// It will never be sent.
+    Failed(Error),
+}
+
+impl From<Error> for NotSent {
+    fn from(error: Error) -> NotSent {
+        NotSent::Failed(error)
+    }
+}
+
+/// A message that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Position in the order log.
+    pub position: u64,
+    /// Slot that carried it.
+    pub slot: u16,
+    /// What precedes it.
+    pub header: BusHeader,
+    /// The D-Bus message, or of one in a file that was not taken yet its header.
+    pub bytes: Bytes,
+    /// The descriptors that came with it, once they were taken.
+    pub descriptors: FileDescriptors,
+}
+
+/// One member's access to the bus.
+#[derive(Debug)]
+pub struct Port {
+    order: Arc<OrderLog>,
+    directory: Arc<Directory>,
+    outbox: Outbox,
+    slot: u16,
+    id: u64,
+    cursor: u64,
+    published: u64,
+    unpublished_bytes: usize,
+    /// From here on this member has not looked for the end.
+    end: u64,
+    outstanding: VecDeque<Outstanding>,
+    holders: VecDeque<u16>,
+    others: Vec<Other>,
+    places: Vec<Option<u32>>,
+    /// Does it want signals of members at all?
+    pub wants_signals: bool,
+}
+
+impl Port {
+    /// The access of the member `id` in `slot`, which reads from `cursor` on.
+    pub fn new(
+        order: Arc<OrderLog>,
+        directory: Arc<Directory>,
+        outbox: Outbox,
+        slot: u16,
+        id: u64,
+        cursor: u64,
+    ) -> Port {
+        let mut others = Vec::new();
+        others.resize_with(order.slots(), Other::default);
+        Port {
+            places: vec![None; order.slots()],
+            order,
+            directory,
+            outbox,
+            slot,
+            id,
+            cursor,
+            published: cursor,
+            unpublished_bytes: 0,
+            end: cursor,
+            outstanding: VecDeque::new(),
+            holders: VecDeque::new(),
+            others,
+            wants_signals: false,
+        }
+    }
+
+    /// The order log.
+    pub fn order(&self) -> &Arc<OrderLog> {
+        &self.order
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// Own slot.
+    pub fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// Own number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Was this member put out?
+    pub fn is_evicted(&self) -> bool {
+        !is_member(&self.order, &self.directory, self.slot, self.id)
+    }
+
+    fn out(&self) -> Error {
+        Error::Disconnected("it did not read what others sent for longer than the bus allows".into())
+    }
+
+    /// Ends the bus because of an entry, and wakes all, so that they learn it.
+    fn broken(&self, slot: Option<u16>, position: u64) -> Error {
+        let first = self.order.set_broken(Broken { slot, position });
+        for slot in self.directory.present().collect::<Vec<_>>() {
+            if let Some((armed, Sleep::Futex)) = ring::asleep(self.order.armed(slot)) {
+                let _ = futex::wake(self.order.armed(slot), u32::MAX);
+                ring::mark_woken(self.order.armed(slot), armed);
+            }
+        }
+        // It wakes those who sleep on doorbells.
+        if let Some(doorbell) = &self.others[usize::from(AUTHORITY)].doorbell {
+            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+        }
+        self.describe(first)
+    }
+
+    fn describe(&self, broken: Broken) -> Error {
+        let member = match broken.slot.map(|slot| (slot, self.directory.peer(slot))) {
+            Some((_, Some(peer))) => format!(":1.{} (process {})", peer.id, peer.pid),
+            Some((slot, None)) => format!("no member, in slot {slot},"),
+            None => "no member".to_owned(),
+        };
+        Error::Broken { member, position: broken.position }
+    }
+
+    /// Fails if the bus is broken or this member was put out.
+    pub fn check(&self) -> Result<()> {
+        match self.order.broken() {
+            Some(broken) => Err(self.describe(broken)),
+            None if self.is_evicted() => Err(self.out()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Is this member on the bus, and was it not put out?
+#[inline]
+fn is_member(order: &OrderLog, directory: &Directory, slot: u16, id: u64) -> bool {
+    directory.is_active(slot, id) && order.evicted(slot).load(Ordering::Relaxed) != id
+}

@@ -1,0 +1,67 @@
+//! What a port knows of the other members: their outboxes and doorbells.
+
+use std::os::fd::OwnedFd;
+
+use super::{Descriptors, Port};
+use crate::error::Result;
+use crate::shared::outbox::ForeignOutbox;
+
+/// What a port knows of the member in a slot.
+#[derive(Debug, Default)]
+pub(super) struct Other {
+    pub(super) id: u64,
+    pub(super) outbox: Option<ForeignOutbox>,
+    pub(super) doorbell: Option<OwnedFd>,
+}
+
+impl Port {
+    /// What is known of the member that has the slot now.
+    pub(super) fn other(&mut self, slot: u16) -> &mut Other {
+        let (id, _) = self.directory.id_and_state(slot);
+        let other = &mut self.others[usize::from(slot)];
+        if other.id != id {
+            *other = Other { id, ..Other::default() };
+        }
+        other
+    }
+
+    /// The outbox of the member that has the slot now; `None` if there is none.
+    pub(super) fn open_outbox(
+        &mut self,
+        descriptors: &mut dyn Descriptors,
+        slot: u16,
+    ) -> Result<Option<&ForeignOutbox>> {
+        let other = self.other(slot);
+        if other.outbox.is_none() {
+            let id = other.id;
+            let Some(fd) = descriptors.outbox(slot, id)? else { return Ok(None) };
+            self.others[usize::from(slot)].outbox = Some(ForeignOutbox::open(&fd)?);
+        }
+        Ok(self.others[usize::from(slot)].outbox.as_ref())
+    }
+
+    /// Remembers the own outbox for reading: signals come back to their sender if it wants them.
+    pub fn set_own_outbox(&mut self, fd: &OwnedFd) -> Result<()> {
+        let outbox = ForeignOutbox::open(fd)?;
+        let slot = self.slot;
+        self.other(slot).outbox = Some(outbox);
+        Ok(())
+    }
+
+    /// Remembers the doorbell of a member.
+    pub fn set_doorbell(&mut self, slot: u16, doorbell: OwnedFd) {
+        self.other(slot).doorbell = Some(doorbell);
+    }
+
+    /// Lets go of what is known of a member that has left, whose messages before this have been read.
+    pub fn forget_member(&mut self, id: u64) {
+        if let Some(other) = self.others.iter_mut().find(|other| other.id == id) {
+            *other = Other::default();
+        }
+    }
+
+    /// Lets go of what is known of the member in a slot.
+    pub fn forget(&mut self, slot: u16) {
+        self.others[usize::from(slot)] = Other::default();
+    }
+}

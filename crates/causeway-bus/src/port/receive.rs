@@ -1,0 +1,139 @@
+//! Reading: entries in their order, and the messages that they refer to.
+
+use std::sync::atomic::Ordering;
+
+use super::{AUTHORITY, Descriptors, Port, Received};
+use crate::content::FileDescriptors;
+use crate::error::{Error, Result};
+use crate::shared::header::BusHeader;
+use crate::shared::order::Statistic;
+use crate::shared::outbox::Found;
+use crate::shared::ring::{self, BROADCAST, Cell, Entry};
+
+/// The cursor is published when it has advanced so far.
+const CURSOR_EVERY: u64 = 64;
+/// And when so many bytes were received.
+const CURSOR_EVERY_BYTES: usize = 16 << 10;
+
+impl Port {
+    /// Position of the next entry that it reads.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// The place after the last entry of a slot, as far as this port has read.
+    pub fn next_place(&self, slot: u16) -> u32 {
+        self.places[usize::from(slot)].map_or(0, |place| place.wrapping_add(1))
+    }
+
+    /// Is there an entry that was not read yet, or another reason not to sleep?
+    pub fn is_ready(&self) -> bool {
+        !matches!(ring::look(&*self.order, self.cursor), Cell::Free(_))
+            || self.order.broken().is_some()
+            || self.is_evicted()
+    }
+
+    /// Tells the others how far this member has read.
+    pub fn publish_cursor(&mut self) {
+        if self.published != self.cursor {
+            self.order.cursor(self.slot).store(self.cursor, Ordering::Release); // PAIR order-limit
+            (self.published, self.unpublished_bytes) = (self.cursor, 0);
+        }
+    }
+
+    /// The next message that may concern this member; `None` when there is no further entry.
+    ///
+    /// # Errors
+    /// The bus is broken, this member was put out, or a descriptor that is needed is out of reach.
+    pub fn next(&mut self, descriptors: &mut dyn Descriptors) -> Result<Option<Received>> {
+        loop {
+            let position = self.cursor;
+            let entry = match ring::look(&*self.order, position) {
+                Cell::Present(entry) => entry,
+                Cell::Free(_) => {
+                    self.check()?;
+                    // Nobody can know when this member looks again.
+                    self.publish_cursor();
+                    return Ok(None);
+                }
+                Cell::Foreign(word) => {
+                    self.check()?;
+                    return Err(self.broken(Some(Entry::of(word).sender), position));
+                }
+            };
+            let received = self.take(descriptors, position, entry)?;
+            self.cursor = position + 1;
+            if let Some(received) = &received {
+                self.unpublished_bytes += received.bytes.len();
+            }
+            // What belongs to a signal is held for those that have not passed it.
+            let must_hold =
+                received.as_ref().is_some_and(|it| it.header.token != 0 && it.header.destination == 0);
+            let is_far =
+                self.cursor - self.published >= CURSOR_EVERY || self.unpublished_bytes >= CURSOR_EVERY_BYTES;
+            if is_far && !must_hold {
+                self.publish_cursor();
+            }
+            if received.is_some() {
+                self.order.count(self.slot, Statistic::Received, 1);
+                return Ok(received);
+            }
+        }
+    }
+
+    /// Checks an entry, and reads what it refers to if that may concern this member.
+    fn take(
+        &mut self,
+        descriptors: &mut dyn Descriptors,
+        position: u64,
+        entry: Entry,
+    ) -> Result<Option<Received>> {
+        let Entry { sender: slot, destination, place } = entry;
+        let slots = self.order.slots() as u16;
+        if slot >= slots || destination >= slots && destination != BROADCAST {
+            self.check()?;
+            return Err(self.broken((slot < slots).then_some(slot), position));
+        }
+        let last = &mut self.places[usize::from(slot)];
+        if last.is_some_and(|last| !entry.follows(last)) {
+            self.check()?;
+            return Err(self.broken(Some(slot), position));
+        }
+        *last = Some(place);
+        let is_signal = destination == BROADCAST;
+        if !is_signal && destination != self.slot || is_signal && slot != AUTHORITY && !self.wants_signals {
+            return Ok(None);
+        }
+        let found = match self.open_outbox(descriptors, slot) {
+            Ok(Some(outbox)) => outbox.read(place),
+            Ok(None) => Found::Damaged("there is no such member"),
+            Err(Error::AuthorityGone) => {
+                // Nobody has the descriptor of the outbox any more: this message cannot be read, others can.
+                self.order.count(self.slot, Statistic::Gone, 1);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        match found {
+            Found::Message(header, bytes) if self.is_plausible(slot, destination, &header) => {
+                let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
+                Ok(Some(Received { position, slot, header, bytes, descriptors }))
+            }
+            // Its space was free, because the filter of this member did not ask for it.
+            Found::Gone if is_signal && !self.is_evicted() => {
+                self.order.count(self.slot, Statistic::Gone, 1);
+                Ok(None)
+            }
+            _ => {
+                self.check()?;
+                Err(self.broken(Some(slot), position))
+            }
+        }
+    }
+
+    /// Does a header agree with the entry, and the sender with the directory?
+    fn is_plausible(&self, slot: u16, destination: u16, header: &BusHeader) -> bool {
+        let is_sender = slot == AUTHORITY || self.directory.id_and_state(slot).0 == header.sender;
+        is_sender && (destination == BROADCAST) == (header.destination == 0) && header.is_possible()
+    }
+}
