@@ -152,7 +152,8 @@ pub enum Incoming {
 
 impl Incoming {
     /// The message, if it is one.
-    pub(super) fn message(&self) -> Option<&Message> {
+    #[must_use]
+    pub fn message(&self) -> Option<&Message> {
         match self {
             Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => {
                 Some(message)

@@ -16,6 +16,8 @@ pub(super) struct Rule {
     pub(super) key: u64,
     pub(super) rule: MatchRule,
     owner: Option<u64>,
+    /// It matches nothing that stood in the log before it was added.
+    from: u64,
 }
 
 impl Owners for Rule {
@@ -67,7 +69,7 @@ impl Connection {
         Ok(self.keep_rule(rule))
     }
 
-    /// Matches signals against this rule from now on; returns its key. The owner of its sender is what the directory says now.
+    /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
     pub(super) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
         let owner = rule.sender.as_deref().and_then(|wanted| match wanted {
             DRIVER => Some(AUTHORITY_ID),
@@ -75,7 +77,8 @@ impl Connection {
         });
         let key = self.next_rule;
         self.next_rule += 1;
-        self.rules.push(Rule { key, rule, owner });
+        let from = self.port.find_end();
+        self.rules.push(Rule { key, rule, owner, from });
         self.port.wants_signals = true;
         key
     }
@@ -98,13 +101,15 @@ impl Connection {
     #[cfg(feature = "tokio")]
     pub(crate) fn matching_rules(&self, signal: &Message) -> Vec<u64> {
         let (header, args) = (signal.header(), signal.args());
-        self.rules.iter().filter(|rule| rule.matches(&header, &args)).map(|rule| rule.key).collect()
+        let rules = self.rules.iter().filter(|rule| rule.from <= signal.position());
+        rules.filter(|rule| rule.matches(&header, &args)).map(|rule| rule.key).collect()
     }
 
     pub(super) fn wants(&self, message: &Message) -> bool {
         let args = message.args();
         let header = message.header();
-        self.rules.iter().any(|rule| rule.matches(&header, &args))
+        let mut rules = self.rules.iter().filter(|rule| rule.from <= message.position());
+        rules.any(|rule| rule.matches(&header, &args))
     }
 
     /// As [`Connection::wants`], as far as the header tells, without its sender.
