@@ -20,10 +20,10 @@ const NAME: &str = "com.example.Victim";
 
 #[test]
 fn role() {
-    let Some((role, socket, number)) = play() else { return };
+    let Some((role, socket, _)) = play() else { return };
     match role.as_str() {
         "mute" => mute(&socket),
-        "authority" => authority(&socket, number),
+        "authority" => support::serve_until_killed(&socket),
         "flood" => flood(&socket),
         other => panic!("{other}"),
     }
@@ -44,11 +44,6 @@ fn mute(socket: &Path) {
         Err(Error::Disconnected(_)) => std::process::exit(PUT_OUT),
         other => panic!("{other:?}"),
     }
-}
-
-fn authority(socket: &Path, _: u64) {
-    let (stop, _open) = rustix::pipe::pipe().unwrap();
-    causewayd::serve_alone(socket, AuthorityOptions::default(), &stop, || ()).unwrap();
 }
 
 /// Emits as fast as it can.
@@ -135,15 +130,7 @@ fn a_call_of_the_bus_itself_ends_when_the_authority_is_killed() {
     let mut server = Peer::start("authority", &socket, 0);
     eventually("the bus does not come up", || Connection::open(&socket).is_ok());
     let mut client = Connection::open(&socket).unwrap();
-    kill(Pid::from_raw(server.pid()), Signal::SIGSTOP).unwrap();
-    eventually("the authority does not stop", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-        let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-            std::fs::read_to_string(task.unwrap().path().join("status"))
-                .is_ok_and(|text| text.contains("State:\tT"))
-        };
-        tasks.into_iter().all(stopped)
-    });
+    support::stop(server.pid());
     let driver = "org.freedesktop.DBus";
     let serial = client.start_call(driver, "/", driver, "GetId", Body::default()).unwrap();
     let killer = std::thread::spawn(move || {

@@ -14,7 +14,18 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     // A measurement among its examples compares it with a log of `causeway`, whose tests it shares helpers with.
     // Its tests and measurements need a bus that serves, which is above it.
     ("causeway-bus", "causeway-bus", &["causeway", "causewayd", "causeway-os", "weighbridge-dbus"]),
-    ("causeway-cli", "causeway-cli", &["causeway", "causeway-bus", "causewayd", "causeway-os"]),
+    (
+        "causeway-cli",
+        "causeway-cli",
+        &[
+            "causeway",
+            "causeway-bus",
+            "causewayd",
+            "causeway-os",
+            "weighbridge-dbus",
+            "weighbridge-dbus-client",
+        ],
+    ),
     // Its tests are clients of a bus.
     (
         "causewayd",

@@ -7,8 +7,8 @@ use weighbridge_dbus::wire::{
     Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
 };
 
-use super::sending::build;
-use super::{Call, Connection, Incoming, Message, Pending};
+use super::sending::{Outgoing, build};
+use super::{Call, Connection, Incoming, Message};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Received, To};
@@ -63,13 +63,12 @@ impl Connection {
         if let Change::Added(rule) = &change {
             self.keep_rule(rule.clone());
         }
-        if let (true, To::Peer { id, .. }) = (expects_reply, to) {
+        if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending::new(id, header.destination.unwrap_or_default()));
             self.raw.insert(serial, change);
-            self.show_pending();
+            self.expect_reply(serial, to, header.destination.unwrap_or(DRIVER));
         }
-        if let Err(error) = self.send(to, &bytes, &[]) {
+        if let Err(error) = self.send(Outgoing::new(to, bytes, Vec::new(), serial)) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);
