@@ -1,19 +1,19 @@
 //! A message bus for D-Bus programs and for native members, which have its order log in their memory.
 //!
-//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with [`serve::Server`].
+//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with [`serve_alone`].
 //!
 //! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the bottom up:
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`names`], [`mod@matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
-//! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
+//! | `names`, `matches`, `calls`, `quota`, `policy`, `activation` | state and decisions, without sockets |
+//! | `sasl`, `connection`, `descriptors`, [`listen`] | one socket each, without names |
 //! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
-//! | `accept` | a message of a member, from its connection to the driver or the bus |
+//! | `accept` | a message of a client, from its connection to the driver or the bus |
 //! | [`children`] | programs that were started |
-//! | [`serve`] | the loop that joins all |
-//! | [`config`], [`config_file`], [`policy_file`], [`service_file`], [`users`] | what it is told |
+//! | [`serve`] | the loop that joins all, clients and native members |
+//! | [`config`], [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
 
 mod accept;
 mod activation;
