@@ -4,7 +4,6 @@
 mod support;
 
 use std::io::{BufRead, BufReader, PipeWriter};
-use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
