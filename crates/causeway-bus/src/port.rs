@@ -119,6 +119,10 @@ pub struct Port {
     places: Vec<Option<u32>>,
     /// Does it want signals of members at all?
     pub wants_signals: bool,
+    /// Does it want messages between others?
+    pub wants_everything: bool,
+    /// Does it know its own messages, so that it need not read them?
+    pub skips_own: bool,
 }
 
 impl Port {
@@ -148,6 +152,8 @@ impl Port {
             holders: VecDeque::new(),
             others,
             wants_signals: false,
+            wants_everything: false,
+            skips_own: false,
         }
     }
 
@@ -285,7 +291,12 @@ impl Port {
                 To::Peer { slot, .. } => {
                     self.ring(descriptors, slot);
                     self.holders.push_back(slot);
-                    Some(1)
+                    let is_watched = slot != AUTHORITY && self.directory.is_watched();
+                    if is_watched {
+                        self.ring(descriptors, AUTHORITY);
+                        self.holders.push_back(AUTHORITY);
+                    }
+                    Some(1 + usize::from(is_watched))
                 }
             };
             self.outstanding.push_back(Outstanding { end: self.outbox.head(), entry: position, holders });
@@ -537,7 +548,11 @@ impl Port {
         }
         *last = Some(place);
         let is_signal = destination == BROADCAST;
-        if !is_signal && destination != self.slot || is_signal && slot != AUTHORITY && !self.wants_signals {
+        let is_wanted = match is_signal {
+            true => slot == AUTHORITY || self.wants_signals,
+            false => destination == self.slot || self.wants_everything,
+        };
+        if !is_wanted || self.skips_own && slot == self.slot {
             return Ok(None);
         }
         let found = match self.open_outbox(descriptors, slot) {
@@ -554,8 +569,8 @@ impl Port {
             Found::Message(header, bytes) if self.is_plausible(slot, destination, &header) => {
                 Ok(Some(Received { position, slot, header, bytes }))
             }
-            // Its space was free, because the filter of this member did not ask for it.
-            Found::Gone if is_signal && !self.is_evicted() => {
+            // Its space was free, because it was not for this member, or the filter of this member did not ask for it.
+            Found::Gone if destination != self.slot && !self.is_evicted() => {
                 self.order.count(self.slot, Statistic::Gone, 1);
                 Ok(None)
             }

@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body};
-use causeway_bus::{
-    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name,
-};
+use causeway_bus::{AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name};
 use common::{Peer, play};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -49,11 +47,8 @@ fn mute(socket: &Path) {
 }
 
 fn authority(socket: &Path, _: u64) {
-    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-    authority.serve_at(socket).unwrap();
     let (stop, _open) = rustix::pipe::pipe().unwrap();
-    use std::os::fd::AsFd;
-    authority.run(stop.as_fd()).unwrap();
+    causewayd::serve_alone(socket, AuthorityOptions::default(), &stop, || ()).unwrap();
 }
 
 /// Emits as fast as it can.

@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body, Kind, names};
-use causeway_bus::{
-    Authority, AuthorityOptions, Connection, ConnectionOptions, MatchRule, Message, Monitor, Observed,
-};
+use causeway_bus::{Connection, ConnectionOptions, MatchRule, Message, Monitor, Observed};
 use clap::{Args, Subcommand};
 
-use super::{Failure, SIGINT, SIGTERM};
+use super::Failure;
 
 /// Names, calls and signals of a bus.
 #[derive(Args)]
@@ -24,12 +22,6 @@ pub struct BusArguments {
 
 #[derive(Subcommand)]
 enum BusCommand {
-    /// Serve a bus for native members until interrupted.
-    Serve {
-        /// Members at most.
-        #[arg(long, default_value_t = 1023)]
-        members: usize,
-    },
     /// List all connections and their names.
     List {
         /// Print JSON.
@@ -90,7 +82,6 @@ pub fn run(BusArguments { socket, command }: BusArguments) -> Result<(), Failure
     let socket =
         socket.ok_or_else(|| Failure::Usage("say which bus: --socket PATH, or CAUSEWAY_BUS".into()))?;
     match command {
-        BusCommand::Serve { members } => serve(&socket, members),
         BusCommand::List { json } => list(&Monitor::open(socket)?, json),
         BusCommand::Stat { json } => stat(&Monitor::open(socket)?, json),
         BusCommand::Call { destination, path, interface, member, signature, arguments, timeout } => {
@@ -112,18 +103,6 @@ pub fn run(BusArguments { socket, command }: BusArguments) -> Result<(), Failure
         }
         BusCommand::Monitor { rule, count } => monitor(Monitor::open(socket)?, rule, count),
     }
-}
-
-fn serve(socket: &PathBuf, members: usize) -> Result<(), Failure> {
-    use std::os::fd::AsFd;
-    let signals = causeway_os::process::block_signals(&[SIGINT, SIGTERM]).map_err(causeway::Error::Os)?;
-    // Each member takes three descriptors.
-    causeway_os::limits::raise_nofile().map_err(causeway::Error::Os)?;
-    let options = AuthorityOptions { members: members.saturating_add(1), ..AuthorityOptions::default() };
-    let mut authority = Authority::create(options)?;
-    authority.serve_at(socket)?;
-    eprintln!("serving a bus at {}; interrupt to end", socket.display());
-    Ok(authority.run(signals.as_fd())?)
 }
 
 /// Arguments from words.

@@ -290,8 +290,14 @@ fn a_bus_is_served_listed_called_monitored_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bus");
     let socket = path.to_str().unwrap();
-    let _server = Running(causeway(&["bus", "--socket", socket, "serve"]).spawn().unwrap());
-    eventually("no process serves the bus", || Connection::open(&path).is_ok());
+    let (stop, _stopper) = std::io::pipe().unwrap();
+    let (is_ready, ready) = std::sync::mpsc::channel();
+    let served = path.clone();
+    std::thread::spawn(move || {
+        let options = causeway_bus::AuthorityOptions::default();
+        causewayd::serve_alone(&served, options, &stop.into(), || is_ready.send(()).unwrap()).unwrap();
+    });
+    ready.recv().unwrap();
     let mut service = Connection::open(&path).unwrap();
     service.request_name("com.example.Echo", 0).unwrap();
     let thread = std::thread::spawn(move || {

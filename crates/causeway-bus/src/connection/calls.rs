@@ -13,12 +13,15 @@ use crate::port::{AUTHORITY, AUTHORITY_ID, To};
 use crate::shared::filter::unique_number;
 use crate::shared::order::Statistic;
 
+/// The bus itself.
+const BUS: To = To::Peer { slot: AUTHORITY, id: AUTHORITY_ID };
+
 impl Connection {
     /// Calls a method and waits for the reply.
     ///
     /// # Errors
-    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if nobody has the name; `NoReply` after the
-    /// timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
+    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if no connection has the name and no service provides it;
+    /// `NoReply` after the timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
     pub fn call(
         &mut self,
         destination: &str,
@@ -46,7 +49,8 @@ impl Connection {
         self.call(destination, path, interface, member, body_of(signature, body)?)
     }
 
-    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way.
+    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
+    /// the bus gets the call: it may start a service that takes the name, and passes the call on then.
     ///
     /// # Errors
     /// As [`Connection::call`], as far as it is known at once.
@@ -58,7 +62,7 @@ impl Connection {
         member: &str,
         body: Body,
     ) -> Result<u32> {
-        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body)
+        self.send_call(0, destination, path, (interface, member), body)
     }
 
     /// Calls a method and wants no reply.
@@ -73,8 +77,7 @@ impl Connection {
         member: &str,
         body: Body,
     ) -> Result<()> {
-        let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
-        self.send_call(flags, destination, path, (interface, member), body).map(drop)
+        self.send_call(FLAG_NO_REPLY_EXPECTED, destination, path, (interface, member), body).map(drop)
     }
 
     fn send_call(
@@ -88,14 +91,20 @@ impl Connection {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
-        let to = self.resolve(destination)?;
+        let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
+        let to = match self.resolve(destination) {
+            // The bus decides: it may start a service, and knows connections that the directory does not show.
+            Err(Error::Method { .. }) if self.options.auto_start => BUS,
+            other => other?,
+        };
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
         let bytes = build(call.sender(&self.name).body(body), serial)?;
         let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending { callee: id });
+            let awaited = (to == BUS && destination != DRIVER).then(|| destination.into());
+            self.pending.insert(serial, Pending { callee: id, awaited });
             self.show_pending();
         }
         if let Err(error) = self.send(to, &bytes) {
@@ -116,14 +125,14 @@ impl Connection {
             if let Some(reply) = self.replies.remove(&serial) {
                 return reply;
             }
-            let Some(pending) = self.pending.get(&serial).copied() else {
+            let Some(callee) = self.pending.get(&serial).map(|pending| pending.callee) else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
             if self.take_all()? > 0 && end.is_none_or(|end| Instant::now() < end) {
                 continue;
             }
-            if self.has_ended() && pending.callee == AUTHORITY_ID {
+            if self.has_ended() && callee == AUTHORITY_ID {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
@@ -176,7 +185,8 @@ impl Connection {
         }
         let answered = call.bus_header().serial;
         let caller = call.sender_id();
-        let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
+        // One that the directory does not show has left, or is a client that the bus knows.
+        let to = self.resolve_id(caller).unwrap_or(BUS);
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
         let reply = match outcome {
@@ -204,7 +214,7 @@ impl Connection {
     /// Where messages for a name go, without a system call.
     pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
         if name == DRIVER {
-            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
+            return Ok(BUS);
         }
         check(name, names::is_bus_name, "bus name")?;
         let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
@@ -218,7 +228,7 @@ impl Connection {
 
     pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
         if id == AUTHORITY_ID {
-            return Ok(To::Peer { slot: AUTHORITY, id });
+            return Ok(BUS);
         }
         let directory = self.port.directory();
         let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
@@ -231,10 +241,13 @@ impl Connection {
         Ok(to)
     }
 
-    /// A reply counts only with the serial of a call that waits, from the one that was called.
+    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
+    /// to. The bus itself says with an error that a call ends without a reply.
     pub(super) fn handle_reply(&mut self, message: Message) {
-        let serial = message.bus_header().reply_serial;
-        if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
+        let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
+        let Some(pending) = self.pending.get(&serial) else { return };
+        let is_refusal = sender == AUTHORITY_ID && message.bus_header().kind == Kind::Error.number();
+        if pending.callee != sender && pending.awaited.is_none() && !is_refusal {
             return;
         }
         let reply = match message.bus_header().kind == Kind::Error.number() {

@@ -47,6 +47,8 @@ pub struct ConnectionOptions {
     pub spin: Duration,
     /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails.
     pub inbox_bytes: usize,
+    /// May the bus start a service for a call to a name without owner? Otherwise such a call fails without a system call.
+    pub auto_start: bool,
 }
 
 impl Default for ConnectionOptions {
@@ -57,6 +59,7 @@ impl Default for ConnectionOptions {
             laggard_deadline: Duration::from_millis(250),
             spin: Duration::from_micros(30),
             inbox_bytes: 64 << 20,
+            auto_start: true,
         }
     }
 }
@@ -118,9 +121,11 @@ impl Owners for Rule {
 }
 
 /// A call without a reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     callee: u64,
+    /// The name whose next owner gets the call from the bus.
+    awaited: Option<String>,
 }
 
 /// A member of a bus.
@@ -518,6 +523,15 @@ impl Connection {
         for rule in &mut self.rules {
             if rule.rule.sender.as_deref() == Some(name) {
                 rule.owner = unique_number(new);
+            }
+        }
+        if let Some(owner) = unique_number(new) {
+            // The bus passes calls that wait for the name on to this owner, behind this message.
+            let awaits = |pending: &&mut Pending| pending.awaited.as_deref() == Some(name);
+            let mut waiting = self.pending.values_mut().filter(awaits).peekable();
+            if waiting.peek().is_some() {
+                waiting.for_each(|pending| *pending = Pending { callee: owner, awaited: None });
+                self.show_pending();
             }
         }
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
