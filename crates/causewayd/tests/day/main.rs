@@ -37,6 +37,8 @@ const TRAFFIC: &str = "day.Traffic";
 /// Interface of the signals that end the day: `Stop` (send no more), then `End`.
 const CONTROL: &str = "day.Control";
 const OBJECT: &str = "/day";
+/// The end of the name of a file that says that a participant has joined.
+const READY: &str = "ready";
 
 fn setting(name: &str, default: u64) -> u64 {
     let name = format!("CAUSEWAY_DAY_{name}");
@@ -63,7 +65,7 @@ struct Crowd<'a> {
 
 impl Crowd<'_> {
     fn spawn(&self, number: u32, life: u32, count: u32, rate: u64) -> Living {
-        let report = self.folder.join(format!("{number}.{life}"));
+        let report = self.folder.join(format!("{number}-{life}"));
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "participant::play", "--nocapture", "--quiet"])
@@ -88,6 +90,23 @@ impl Crowd<'_> {
         old.child.wait().unwrap();
         let life = old.life + 1;
         self.living[number as usize] = self.spawn(number, life, count, rate);
+    }
+}
+
+impl Crowd<'_> {
+    /// Waits until all have their names and rules.
+    fn wait(&mut self, bus: &mut Connection) {
+        let end = Instant::now() + PATIENCE;
+        for (number, living) in self.living.iter_mut().enumerate() {
+            while !living.report.with_extension(READY).exists() {
+                let ended = living.child.try_wait().unwrap();
+                assert!(
+                    ended.is_none() && Instant::now() < end,
+                    "participant {number} does not join: {ended:?}"
+                );
+                pause(bus, Duration::from_millis(5));
+            }
+        }
     }
 }
 
@@ -121,17 +140,11 @@ impl Held {
     }
 }
 
-/// Waits until the bus knows the names of all.
-fn wait_for_all(bus: &mut Connection, count: u32) {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let missing: Vec<_> =
-            (0..count).map(participant::name).filter(|name| bus.name_owner(name).is_none()).collect();
-        if missing.is_empty() {
-            return;
-        }
-        assert!(Instant::now() < end, "{} of {count} did not come: {:?}", missing.len(), missing.first());
-        std::thread::sleep(Duration::from_millis(20));
+/// Waits, and reads meanwhile: a member that does not is in the way of others.
+fn pause(bus: &mut Connection, length: Duration) {
+    let end = Instant::now() + length;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        assert_eq!(bus.next(Some(left)).unwrap(), None, "nothing is for who ends the day");
     }
 }
 
@@ -149,30 +162,37 @@ fn a_day_with_members_and_clients_that_are_killed_loses_nothing_uncounted() {
 
     let mut crowd = Crowd { broker: &broker, native: &native, folder: folder.path(), living: Vec::new() };
     crowd.living = (0..count).map(|number| crowd.spawn(number, 0, count, rate)).collect();
-    wait_for_all(&mut control, count);
+    crowd.wait(&mut control);
 
     let mut random = mix::Random(0x9e37_79b9);
     let (mut kills, mut early) = (0, None);
     let start = Instant::now();
     let length = Duration::from_secs(seconds);
     while start.elapsed() < length {
-        std::thread::sleep(kill_every);
+        pause(&mut control, kill_every);
         crowd.replace(random.below(u64::from(count)) as u32, rate);
         kills += 1;
         // What one process leaves is there by then, if anything stays for ever.
         if early.is_none() && start.elapsed() > length / 4 {
-            wait_for_all(&mut control, count);
+            crowd.wait(&mut control);
             early = Some(Held::by(&broker));
         }
     }
-    wait_for_all(&mut control, count);
+    crowd.wait(&mut control);
     control.emit(OBJECT, CONTROL, "Stop", Body::default()).unwrap();
     let reports: Vec<Report> = (0..count)
         .map(|number| {
             let living = &mut crowd.living[number as usize];
-            Report::wait_for(&living.report, || living.child.try_wait().unwrap(), PATIENCE)
+            let mut idle = || {
+                pause(&mut control, Duration::from_millis(20));
+                living.child.try_wait().unwrap()
+            };
+            Report::wait_for(&living.report, &mut idle, PATIENCE)
         })
         .collect();
+    // Places of those that were killed are free once all have read what they sent.
+    control.emit(OBJECT, CONTROL, "Settle", Body::default()).unwrap();
+    pause(&mut control, Duration::from_millis(500));
     let (early, late) = (early.unwrap(), Held::by(&broker));
     let lives: Vec<u32> = crowd.living.iter().map(|living| living.life).collect();
     control.emit(OBJECT, CONTROL, "End", Body::default()).unwrap();

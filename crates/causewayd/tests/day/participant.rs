@@ -11,7 +11,7 @@ use weighbridge_dbus_client::Connection as Client;
 use crate::common::{add_match, request_name};
 use crate::mix::{Random, Step, steps};
 use crate::report::Report;
-use crate::{CONTROL, OBJECT, TRAFFIC};
+use crate::{CONTROL, OBJECT, READY, TRAFFIC};
 
 /// Its number, its life, how many there are, messages a second of all, and where the bus is.
 pub const ROLE: &str = "CAUSEWAY_DAY_ROLE";
@@ -301,6 +301,8 @@ fn play() {
     let mut number = || words.next().unwrap().parse::<u32>().unwrap();
     let (number, life, count, rate) = (number(), number(), number(), number());
     let link = Link::open(number, words.next().unwrap());
+    let report = PathBuf::from(report);
+    std::fs::write(report.with_extension(READY), "").unwrap();
     // A seed for each life.
     let random = Random(u64::from(number) << 32 | u64::from(life));
     let mut participant = Participant {
@@ -314,5 +316,5 @@ fn play() {
         callers: HashMap::new(),
         report: Report::default(),
     };
-    participant.run(rate.into(), &PathBuf::from(report));
+    participant.run(rate.into(), &report);
 }

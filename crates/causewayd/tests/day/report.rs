@@ -27,10 +27,10 @@ impl Report {
         std::fs::rename(half, path).unwrap();
     }
 
-    /// Waits until it is there.
+    /// Waits until it is there; `pause` takes a moment and says whether the participant has ended.
     pub fn wait_for(
         path: &Path,
-        mut ended: impl FnMut() -> Option<ExitStatus>,
+        pause: &mut dyn FnMut() -> Option<ExitStatus>,
         patience: Duration,
     ) -> Report {
         let end = Instant::now() + patience;
@@ -40,10 +40,9 @@ impl Report {
                 let [signals, answered, callee_gone, asked] = words[..] else { panic!("{text:?}") };
                 return Report { signals, answered, callee_gone, asked };
             }
-            let ended = ended();
+            let ended = pause();
             assert!(ended.is_none(), "{} ended without a report: {ended:?}", path.display());
             assert!(Instant::now() < end, "no report at {}", path.display());
-            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
