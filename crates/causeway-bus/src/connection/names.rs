@@ -13,8 +13,7 @@ use crate::shared::filter::unique_number;
 impl Pending {
     /// A call of `destination` that goes to the connection with this number.
     pub(super) fn new(callee: u64, destination: &str) -> Pending {
-        let is_passed_on = callee == AUTHORITY_ID && destination != DRIVER;
-        Pending { callee, awaited: is_passed_on.then(|| destination.into()) }
+        Pending { callee, is_passed_on: callee == AUTHORITY_ID && destination != DRIVER }
     }
 }
 

@@ -76,6 +76,7 @@ impl Bus {
             let why = "the receiver does not read, and too many bytes wait for it";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
         }
+        self.tell_caller(from, to, header);
         self.append_letter(letter, Receiver::One(to));
         self.hand_over(to, letter.message);
         if is_call {
