@@ -80,13 +80,13 @@ impl Watch {
                 "the time line is of some CPUs only, and has no count of switches; not recorded: {unrecorded_cpus:?}"
             ));
         }
-        let missing = trace.as_ref().map_or(Vec::new(), |trace| trace.missing_switches(began_ns, to_ns));
+        let subject = Subject { roles, trace, unrecorded_cpus, message_names };
+        let missing = subject.missing_switches(began_ns, to_ns);
         for MissingSwitches { cpu, count, .. } in &missing {
             output::warn(&format!(
                 "the kernel did not record at least {count} switches on CPU {cpu}; the time line marks their times, and has no count of switches"
             ));
         }
-        let subject = Subject { roles, trace, unrecorded_cpus, message_names };
         let is_own = |of: &&weighbridge_timeline::Happened| subject.is_own_switch(of);
         let whole =
             subject.trace.as_ref().filter(|_| subject.unrecorded_cpus.is_empty() && missing.is_empty());
