@@ -129,7 +129,9 @@ impl Messages<'_> {
             }
             Messages::Exam(notes) => {
                 let mut numbers: HashMap<(&str, &str, u32), u64> = HashMap::new();
-                let (mut roles, mut names): (BTreeMap<&str, Role>, _) = (BTreeMap::new(), BTreeMap::new());
+                // By length first, so that :1.2 stands before :1.10.
+                let mut roles: BTreeMap<(usize, &str), Role> = BTreeMap::new();
+                let mut names = BTreeMap::new();
                 for note in notes {
                     // The driver numbers the messages to each connection by themselves.
                     let to = if note.sender == DRIVER { note.connection.as_str() } else { "" };
@@ -137,7 +139,9 @@ impl Messages<'_> {
                     let number = *numbers.entry((&note.sender, to, note.serial)).or_insert(next);
                     names.entry(number).or_insert_with(|| format!("{} (message {number})", note.title));
                     let connection = note.connection.as_str();
-                    let role = roles.entry(connection).or_insert_with(|| role(connection, Vec::new()));
+                    let role = roles
+                        .entry((connection.len(), connection))
+                        .or_insert_with(|| role(connection, Vec::new()));
                     role.marks.extend(marks(note.is_sent, number, &note.at, &ns));
                 }
                 (roles.into_values().collect(), names)
