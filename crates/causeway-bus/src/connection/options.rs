@@ -31,7 +31,7 @@ impl Default for ConnectionOptions {
             laggard_deadline: Duration::from_millis(250),
             spin: Duration::from_micros(30),
             inbox_bytes: 256 << 20,
-            pending_calls: 4096,
+            pending_calls: 50_000,
         }
     }
 }
