@@ -1,4 +1,4 @@
-//! Serves a bus at a socket and nothing else: `authority SOCKET`. `causeway bus serve` does the same, and ends on signals.
+//! Serves a bus at a socket and nothing else: `authority SOCKET`.
 
 use std::os::fd::AsFd;
 

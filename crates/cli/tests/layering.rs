@@ -13,7 +13,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("causeway", "causeway", &["causeway-os"]),
     // A measurement among its examples compares it with a log of `causeway`, whose tests it shares helpers with.
     ("causeway-bus", "causeway-bus", &["causeway", "causeway-os", "weighbridge-dbus"]),
-    ("causeway-cli", "causeway-cli", &["causeway", "causeway-bus", "causeway-os"]),
+    (
+        "causeway-cli",
+        "causeway-cli",
+        &["causeway", "causeway-bus", "causeway-os", "weighbridge-dbus", "weighbridge-dbus-client"],
+    ),
     // Its tests are clients of a bus.
     ("causewayd", "causewayd", &["weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"]),
     ("explain", "weighbridge-explain", &["weighbridge-record", "weighbridge-stats"]),
