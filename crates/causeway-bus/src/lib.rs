@@ -12,6 +12,8 @@
 //!
 //! `docs/bus.md` says what is promised and what is not; `docs/wire.md` has the bytes.
 
+#[cfg(all(not(loom), feature = "tokio"))]
+mod asynchronous;
 #[cfg(not(loom))]
 mod authority;
 #[cfg(not(loom))]
@@ -29,7 +31,11 @@ mod monitor;
 pub mod port;
 #[doc(hidden)]
 pub mod shared;
+#[cfg(all(not(loom), feature = "zbus"))]
+pub mod zbus;
 
+#[cfg(all(not(loom), feature = "tokio"))]
+pub use asynchronous::{AsyncConnection, Calls, Signals};
 #[cfg(not(loom))]
 pub use authority::{
     ALLOW_REPLACEMENT, Authority, AuthorityOptions, DO_NOT_QUEUE, Event, NameReply, PeerId, REPLACE_EXISTING,

@@ -2,8 +2,12 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
 use causeway_bus::wire::{Arg, Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, Kind};
-use causeway_bus::{Connection, Message};
+use causeway_bus::{Connection, ConnectionOptions, Message};
 
 use support::{Bus, INTERFACE, LONG, PATH};
 
@@ -119,6 +123,48 @@ fn rules_that_are_added_and_removed_by_messages_are_rules_of_the_connection() {
 }
 
 #[test]
+fn a_rule_brings_nothing_that_was_sent_before_it_was_added() {
+    let bus = Bus::start();
+    let (mut receiver, mut sender) = (bus.connect(), bus.connect());
+    receiver.add_match("type='signal',member='Other'").unwrap();
+    // It stands in the log, and the receiver has not looked at it.
+    sender.send_message(&signal("Early")).unwrap();
+    receiver.add_match(&format!("type='signal',interface='{INTERFACE}'")).unwrap();
+    sender.send_message(&signal("Late")).unwrap();
+    assert_eq!(until_answered(&mut receiver), ["Late"]);
+}
+
+/// A wake-up that comes just before the sleep that it is for must not be lost: nobody sends anything else here.
+#[test]
+fn a_member_that_is_just_going_to_sleep_is_woken() {
+    const MESSAGES: u32 = 100_000;
+    /// On their way at most, so that the receiver sleeps often.
+    const AHEAD: u32 = 3;
+    let bus = Bus::start();
+    let options = || ConnectionOptions { spin: Duration::ZERO, ..ConnectionOptions::default() };
+    let connect = || Connection::open_with(bus.path(), options()).unwrap();
+    let (mut sender, mut receiver) = (connect(), connect());
+    let name = receiver.unique_name().to_owned();
+    let received = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&received);
+    let receiving = std::thread::spawn(move || {
+        for _ in 0..MESSAGES {
+            receiver.next_message(None).unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    for sent in 0..MESSAGES {
+        let start = Instant::now();
+        while sent - received.load(Ordering::Relaxed) >= AHEAD {
+            assert!(start.elapsed() < LONG, "message {sent} waits: the receiver sleeps");
+            std::hint::spin_loop();
+        }
+        sender.send_message(&call(&name, "Tell").flags(FLAG_NO_REPLY_EXPECTED)).unwrap();
+    }
+    receiving.join().unwrap();
+}
+
+#[test]
 fn what_is_for_nobody_is_refused_and_nothing_of_it_is_sent() {
     let bus = Bus::start();
     let mut sender = bus.connect();
@@ -133,15 +179,15 @@ fn a_message_that_was_built_elsewhere_carries_descriptors_and_any_length() {
     let (mut caller, mut callee) = (bus.connect(), bus.connect());
     let (caller_name, callee_name) = (caller.unique_name().to_owned(), callee.unique_name().to_owned());
     let body = Body::default().descriptor_index(0).blob(&[7; 100_000]);
-    let files = [support::file("first"), support::file("second")];
+    let files = ["first", "second"].map(support::file).into();
     let call = call(&callee_name, "Take").body(body);
-    let serial = caller.send_message_with_descriptors(&call, &files).unwrap();
+    let serial = caller.send_message_with_descriptors(&call, files).unwrap();
     let called = next(&mut callee);
     assert_eq!((called.header().unix_fds, called.header().signature), (2, "hay"));
-    let taken = called.take_descriptors();
+    let mut taken = called.take_descriptors();
     assert_eq!((taken.len(), called.body().len()), (2, 100_008));
     let reply = Builder::reply(serial).destination(&caller_name);
-    callee.send_message_with_descriptors(&reply, &taken[1..]).unwrap();
+    callee.send_message_with_descriptors(&reply, taken.split_off(1)).unwrap();
     let replied = next(&mut caller);
     assert_eq!((replied.header().reply_serial, replied.take_descriptors().len()), (Some(serial), 1));
     // How many a message says that it has is filled in like its sender.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use causeway_os::process::Child;
 use weighbridge_dbus_client::Connection;
 
-pub use native::{clean_up, native_path};
+pub use native::clean_up;
 
 /// How long a broker may take to answer its first connection.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -189,7 +189,7 @@ impl Broker {
         }
     }
 
-    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`]).
+    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`](weighbridge_dbus_client::native_path)).
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::sending::{build, check};
+use super::sending::{Outgoing, build, check};
 use super::{Call, Connection, Message, Pending, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
@@ -83,8 +83,27 @@ impl Connection {
         destination: &str,
         path: &str,
         (interface, member): (&str, &str),
-        Payload { body, descriptors }: Payload,
+        payload: Payload,
     ) -> Result<u32> {
+        let call = self.prepare_call(flags, destination, path, (interface, member), payload)?;
+        let serial = call.serial;
+        if let Err(error) = self.send(call) {
+            self.drop_call(serial);
+            return Err(error);
+        }
+        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
+        Ok(serial)
+    }
+
+    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
+    pub(crate) fn prepare_call(
+        &mut self,
+        flags: u8,
+        destination: &str,
+        path: &str,
+        (interface, member): (&str, &str),
+        Payload { body, descriptors }: Payload,
+    ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
@@ -97,17 +116,19 @@ impl Connection {
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
         let call = call.sender(&self.name).unix_fds(descriptors.len() as u32);
         let bytes = build(call.body(body), serial)?;
-        if let (true, To::Peer { id, .. }) = (expects_reply, to) {
+        if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
+            self.expect_reply(serial, to);
+        }
+        Ok(Outgoing::new(to, bytes, descriptors, serial))
+    }
+
+    /// The reply to the message with this serial counts if it comes from where that message goes.
+    pub(super) fn expect_reply(&mut self, serial: u32, to: To) {
+        if let To::Peer { id, .. } = to {
             self.pending.insert(serial, Pending { callee: id });
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes, &descriptors) {
-            self.drop_call(serial);
-            return Err(error);
-        }
-        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
-        Ok(serial)
     }
 
     /// Fails if as many calls are under way as may be; replies that nobody has asked for yet count, too.
@@ -127,7 +148,7 @@ impl Connection {
         let end = Instant::now().checked_add(timeout);
         loop {
             if let Some(reply) = self.replies.remove(&serial) {
-                return reply;
+                return reply.and_then(outcome);
             }
             let Some(pending) = self.pending.get(&serial).copied() else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
@@ -158,8 +179,10 @@ impl Connection {
         Ok(self.replies.contains_key(&serial) || !self.pending.contains_key(&serial))
     }
 
-    pub(super) fn drop_call(&mut self, serial: u32) {
+    /// Forgets a call: its reply is nobody's.
+    pub(crate) fn drop_call(&mut self, serial: u32) {
         self.pending.remove(&serial);
+        self.replies.remove(&serial);
         self.show_pending();
     }
 
@@ -176,7 +199,6 @@ impl Connection {
     /// # Errors
     /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
-        check(error, names::is_interface, "error name")?;
         self.answer(call, Err((error, text)))
     }
 
@@ -185,12 +207,27 @@ impl Connection {
         call: &Call,
         outcome: std::result::Result<Payload, (&str, &str)>,
     ) -> Result<()> {
+        match self.prepare_answer(call, outcome)? {
+            Some(answer) => self.send(answer),
+            None => Ok(()),
+        }
+    }
+
+    /// An answer, ready to be sent; `None` if the caller wants none or is gone.
+    pub(crate) fn prepare_answer(
+        &mut self,
+        call: &Call,
+        outcome: std::result::Result<Payload, (&str, &str)>,
+    ) -> Result<Option<Outgoing>> {
+        if let Err((error, _)) = outcome {
+            check(error, names::is_interface, "error name")?;
+        }
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
-            return Ok(());
+            return Ok(None);
         }
         let answered = call.bus_header().serial;
         let caller = call.sender_id();
-        let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
+        let Ok(to) = self.resolve_id(caller) else { return Ok(None) };
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
         let (reply, descriptors) = match outcome {
@@ -201,7 +238,7 @@ impl Connection {
         };
         let reply = reply.unix_fds(descriptors.len() as u32);
         let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        self.send(to, &bytes, &descriptors)
+        Ok(Some(Outgoing::new(to, bytes, descriptors, serial)))
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -229,17 +266,10 @@ impl Connection {
             self.show_pending();
             return self.put_reply(&change, message);
         }
-        let reply = match message.bus_header().kind == Kind::Error.number() {
-            true => {
-                let name = message.header().error_name.unwrap_or_default();
-                Err(Error::method(name, message.text().unwrap_or_default()))
-            }
-            false => Ok(message),
-        };
         self.pending.remove(&serial);
         self.show_pending();
         self.delivered += 1;
-        self.replies.insert(serial, reply);
+        self.replies.insert(serial, Ok(message));
     }
 
     /// Ends a call of the one that was called, because its reply cannot be had.
@@ -275,4 +305,13 @@ impl Connection {
         }
         self.show_pending();
     }
+}
+
+/// What an answer means to the caller: an error is one.
+pub(crate) fn outcome(answer: Message) -> Result<Reply> {
+    if answer.bus_header().kind != Kind::Error.number() {
+        return Ok(answer);
+    }
+    let name = answer.header().error_name.unwrap_or_default();
+    Err(Error::method(name, answer.text().unwrap_or_default()))
 }

@@ -17,12 +17,7 @@ impl Connection {
     /// As [`Connection::call`].
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
         let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
-        Ok(match reply.args().first() {
-            Some(Arg::U32(1)) => NameReply::PrimaryOwner,
-            Some(Arg::U32(2)) => NameReply::InQueue,
-            Some(Arg::U32(4)) => NameReply::AlreadyOwner,
-            _ => NameReply::Exists,
-        })
+        Ok(name_reply(&reply))
     }
 
     /// Gives a name up.
@@ -31,11 +26,7 @@ impl Connection {
     /// As [`Connection::call`].
     pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
         let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
-        Ok(match reply.args().first() {
-            Some(Arg::U32(1)) => ReleaseReply::Released,
-            Some(Arg::U32(2)) => ReleaseReply::NonExistent,
-            _ => ReleaseReply::NotOwner,
-        })
+        Ok(release_reply(&reply))
     }
 
     /// All names of the bus, from the directory: no message is sent.
@@ -50,14 +41,32 @@ impl Connection {
         all
     }
 
-    /// The unique name of the owner of a name, from the directory.
+    /// The unique name of the owner of a name, from the directory; a unique name, and the name of the bus, own themselves.
     #[must_use]
     pub fn name_owner(&self, name: &str) -> Option<String> {
-        self.port.directory().owner(name).map(|owner| unique_name(owner.id))
+        let directory = self.port.directory();
+        match unique_number(name) {
+            Some(id) => directory.find(id).map(|_| name.to_owned()),
+            None if name == DRIVER => Some(DRIVER.to_owned()),
+            None => directory.owner(name).map(|owner| unique_name(owner.id)),
+        }
     }
 
     pub(super) fn call_driver(&mut self, member: &str, body: Body) -> Result<Reply> {
         self.call(DRIVER, DRIVER_PATH, DRIVER, member, body)
+    }
+
+    /// The GUID of this bus, 32 hexadecimal digits.
+    #[must_use]
+    pub fn bus_id(&self) -> String {
+        let [first, second] = self.port.directory().bus();
+        format!("{first:016x}{second:016x}")
+    }
+
+    /// User and process that serve the bus.
+    #[cfg(feature = "zbus")]
+    pub(crate) fn credentials_of_bus(&self) -> Option<(u32, u32)> {
+        self.port.directory().peer(AUTHORITY).map(|authority| (authority.uid, authority.pid))
     }
 
     /// Where messages for a name go, without a system call.
@@ -88,5 +97,24 @@ impl Connection {
         let to = To::Peer { slot: directory.carrier(peer), id };
         self.known.insert(id, peer);
         Ok(to)
+    }
+}
+
+/// What the reply to `RequestName` says.
+pub(crate) fn name_reply(reply: &Reply) -> NameReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => NameReply::PrimaryOwner,
+        Some(Arg::U32(2)) => NameReply::InQueue,
+        Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+        _ => NameReply::Exists,
+    }
+}
+
+/// What the reply to `ReleaseName` says.
+pub(crate) fn release_reply(reply: &Reply) -> ReleaseReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => ReleaseReply::Released,
+        Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+        _ => ReleaseReply::NotOwner,
     }
 }

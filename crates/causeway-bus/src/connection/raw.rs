@@ -6,7 +6,7 @@ use std::time::Duration;
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
-use super::sending::build;
+use super::sending::{Outgoing, build};
 use super::{Call, Connection, Incoming, Message, Pending};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ impl Connection {
     /// # Panics
     /// As [`Builder::build`], for names that are none.
     pub fn send_message(&mut self, message: &Builder<'_>) -> Result<u32> {
-        self.send_message_with_descriptors(message, &[])
+        self.send_message_with_descriptors(message, Vec::new())
     }
 
     /// As [`Connection::send_message`], with descriptors. How many there are is filled in, too.
@@ -50,7 +50,7 @@ impl Connection {
     pub fn send_message_with_descriptors(
         &mut self,
         message: &Builder<'_>,
-        descriptors: &[OwnedFd],
+        descriptors: Vec<OwnedFd>,
     ) -> Result<u32> {
         let serial = self.next_serial();
         let message = message.clone().unix_fds(descriptors.len() as u32);
@@ -85,7 +85,7 @@ impl Connection {
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes, descriptors) {
+        if let Err(error) = self.send(Outgoing::new(to, bytes, descriptors, serial)) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);

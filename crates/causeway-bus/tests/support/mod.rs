@@ -98,6 +98,28 @@ pub fn open_texts(process: u32) -> usize {
     open.filter(|entry| is_text(entry.as_ref().unwrap().path())).count()
 }
 
+/// Serves a bus in a process of its own.
+pub fn serve_until_killed(socket: &Path) {
+    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
+    authority.serve_at(socket).unwrap();
+    let (stop, _open) = rustix::pipe::pipe().unwrap();
+    authority.run(stop.as_fd()).unwrap();
+}
+
+/// Stops a process, and waits until all its threads stand.
+pub fn stop(pid: i32) {
+    use nix::sys::signal::{Signal, kill};
+
+    kill(nix::unistd::Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+    eventually("the process does not stop", || {
+        let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        tasks.all(|task| {
+            std::fs::read_to_string(task.unwrap().path().join("status"))
+                .is_ok_and(|text| text.contains("State:\tT"))
+        })
+    });
+}
+
 /// Calls `done` until it returns true; fails with `what` after [`LONG`].
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
