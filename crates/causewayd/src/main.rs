@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`names`], [`mod@matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
 //! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
+//! | [`systemd`] | sockets of a service manager |
 //! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a member, from its connection to the driver or the bus |
@@ -26,6 +27,7 @@ mod connection;
 mod descriptors;
 mod driver;
 mod error;
+mod help;
 mod listen;
 mod log;
 mod matches;
@@ -38,6 +40,7 @@ mod quota;
 mod sasl;
 mod serve;
 mod service_file;
+mod systemd;
 mod users;
 
 use std::fs::File;
@@ -71,6 +74,12 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), String> {
     if args.introspect {
         return write_line(1, driver::description().trim_end());
+    }
+    if args.man {
+        return write_line(1, help::manual()?.trim_end());
+    }
+    if let Some(shell) = args.completions {
+        return write_line(1, help::completions(shell)?.trim_end());
     }
     if args.syslog_only || (args.syslog && !args.nosyslog) {
         log::to_system();
@@ -108,6 +117,9 @@ fn run(args: &Args) -> Result<(), String> {
     if args.detached {
         background::detach()?;
     }
+    if let Err(why) = systemd::say_ready() {
+        log(&why);
+    }
     let served = server.run();
     drop(pid_file);
     served
@@ -131,8 +143,13 @@ fn listen_all(args: &Args, config: &Config, guid: &str) -> Result<Vec<Listener>,
         Some(list) => list.split(';').filter(|one| !one.is_empty()).map(str::to_owned).collect(),
         None => default(),
     };
-    let listeners: Vec<Listener> =
-        addresses.iter().map(|address| Listener::open(address, guid)).collect::<Result<_, String>>()?;
+    let mut listeners = Vec::new();
+    for address in &addresses {
+        match address.as_str() {
+            systemd::ADDRESS => listeners.extend(systemd::listeners(guid)?),
+            address => listeners.push(Listener::open(address, guid)?),
+        }
+    }
     match listeners.is_empty() {
         true => Err("the address is empty; write unix:path=PATH".into()),
         false => Ok(listeners),
