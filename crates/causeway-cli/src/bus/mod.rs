@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::Failure;
+use crate::failure::Failure;
 use client::Method;
 use which::Which;
 

@@ -13,10 +13,12 @@ use causeway_os::process::{Child, Exit, Origin, Spawn, block_signals, poll, read
 
 use super::server;
 use super::which::Which;
-use crate::{Failure, SIGINT, SIGTERM};
+use crate::failure::Failure;
 
+/// Numbers of signals are the same on all architectures of Linux.
+const SIGTERM: i32 = 15;
 /// HUP, INT, QUIT, USR1, USR2, TERM: passed on to the program.
-const FORWARDED: [i32; 6] = [1, SIGINT, 3, 10, 12, SIGTERM];
+const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, SIGTERM];
 /// For causewayd to serve, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Exit codes of a shell.

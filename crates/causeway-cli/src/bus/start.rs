@@ -9,7 +9,7 @@ use weighbridge_dbus::address::escaped;
 
 use super::server;
 use super::which::Which;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Starts a bus, and prints where it serves when it does.
 pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<(), Failure> {
