@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, PipeWriter};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use causeway_bus::Connection;
 use causeway_bus::wire::{Body, Builder, Header, Kind};
+use causeway_bus::{AuthorityOptions, Connection};
 use support::{Running, causeway, eventually, kill, tied};
 use weighbridge_dbus_client as gateway;
 
@@ -35,37 +35,41 @@ fn causewayd() -> Option<PathBuf> {
 /// A bus, and the option that names it.
 struct Bus {
     option: [String; 2],
-    _server: Running,
+    _server: Server,
 }
 
-/// A causewayd that serves already.
-fn serving(arguments: &[&str]) -> Option<Running> {
-    let mut command = tied(causewayd()?.to_str().unwrap());
-    command.args(arguments).args(["--nofork", "--print-address"]).stderr(Stdio::null());
-    let mut server = Running(command.spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("unix:"), "{line:?}");
-    Some(server)
+/// Ends when dropped.
+enum Server {
+    Process { _process: Running },
+    Thread { _stop: PipeWriter },
 }
 
 impl Bus {
+    /// A native socket.
+    fn native(folder: &Path) -> Bus {
+        let path = folder.join("native");
+        let (end, stop) = std::io::pipe().unwrap();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let served = path.clone();
+        std::thread::spawn(move || {
+            let options = AuthorityOptions::default();
+            causewayd::serve_alone(&served, options, &end.into(), || ready.send(()).unwrap()).unwrap();
+        });
+        is_ready.recv().unwrap();
+        let option = ["--socket".into(), path.to_str().unwrap().into()];
+        Bus { option, _server: Server::Thread { _stop: stop } }
+    }
+
     /// A D-Bus socket.
     fn gateway(folder: &Path) -> Option<Bus> {
         let address = format!("unix:path={}", folder.join("dbus").display());
-        Some(Bus { _server: serving(&["--address", &address])?, option: ["--address".into(), address] })
-    }
-
-    /// A native socket, and the D-Bus socket of the same bus, which is not used.
-    fn native(folder: &Path) -> Option<Bus> {
-        let path = folder.join("native").to_str().unwrap().to_owned();
-        let help = tied(causewayd()?.to_str().unwrap()).arg("--help").output().unwrap();
-        if !String::from_utf8_lossy(&help.stdout).contains("--native") {
-            eprintln!("skipped: this causewayd serves no native sockets");
-            return None;
-        }
-        let server = serving(&["--address", "unix:tmpdir=/tmp", "--native", &path])?;
-        Some(Bus { _server: server, option: ["--socket".into(), path] })
+        let mut command = tied(causewayd()?.to_str().unwrap());
+        command.args(["--address", &address, "--nofork", "--print-address"]).stderr(Stdio::null());
+        let mut server = Running(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with(&address), "{line:?}");
+        Some(Bus { option: ["--address".into(), address], _server: Server::Process { _process: server } })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -270,7 +274,7 @@ fn every_command_works_at_a_d_bus_socket() {
 #[test]
 fn every_command_works_at_a_native_socket() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(bus) = Bus::native(folder.path()) else { return };
+    let bus = Bus::native(folder.path());
     let service = native_service(&bus.option[1]);
     let stat = bus.says(&["stat"]);
     assert!(stat.lines().nth(1).unwrap().starts_with("CONNECTION") && stat.contains("CALLS OPEN"), "{stat}");
@@ -338,10 +342,8 @@ fn a_program_runs_with_a_bus_that_ends_with_it() {
     }
     let folder = tempfile::tempdir().unwrap();
     let own = env!("CARGO_BIN_EXE_causeway");
-    // The native socket is of the same bus, where there is one.
-    let script = "{ [ -z \"$CAUSEWAY_BUS\" ] || \"$0\" bus --socket \"$CAUSEWAY_BUS\" list; } \
-        && \"$0\" bus --address \"$DBUS_SESSION_BUS_ADDRESS\" list && echo \"<$DBUS_STARTER_ADDRESS>\" \
-        && echo \"$DBUS_SESSION_BUS_ADDRESS\" && cat && exit 7";
+    let script = "\"$0\" bus list && \"$0\" bus --address \"$DBUS_SESSION_BUS_ADDRESS\" list --json \
+        && echo \"$CAUSEWAY_BUS<$DBUS_STARTER_ADDRESS>\" && echo \"$DBUS_SESSION_BUS_ADDRESS\" && cat && exit 7";
     let mut running = run(folder.path(), &["sh", "-c", script, own]).spawn().unwrap();
     std::io::Write::write_all(&mut running.stdin.take().unwrap(), b"from the input\n").unwrap();
     let output = running.wait_with_output().unwrap();
@@ -351,8 +353,11 @@ fn a_program_runs_with_a_bus_that_ends_with_it() {
     assert_eq!(lines.next(), Some("from the input"));
     let address = lines.next().unwrap();
     assert!(address.starts_with("unix:abstract="), "{said}");
-    assert_eq!(lines.next(), Some("<>"));
-    assert!(said.contains("org.freedesktop.DBus"), "{said}");
+    // Both sockets are of the same bus, and nothing of another one.
+    let native = lines.next().unwrap().strip_suffix("<>").unwrap();
+    assert_eq!(Path::new(native).parent(), Some(folder.path()), "{said}");
+    let (as_table, as_json) = ("org.freedesktop.DBus  ", "\"name\":\"org.freedesktop.DBus\"");
+    assert!(said.contains(as_table) && said.contains(as_json), "{said}");
     assert!(gateway::Connection::open(address).is_err(), "the bus is still there");
     assert!(is_empty(folder.path()));
 
@@ -419,6 +424,7 @@ fn a_bus_starts_in_the_background_and_says_where() {
     };
     let pid: u32 = value("CAUSEWAYD_PID").parse().unwrap();
     let address = value("DBUS_SESSION_BUS_ADDRESS");
+    assert!(Connection::open(value("CAUSEWAY_BUS")).is_ok(), "{said}");
     assert!(gateway::Connection::open(&address).is_ok(), "{address}");
     // The words are those of a shell.
     let script =

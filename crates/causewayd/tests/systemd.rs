@@ -110,6 +110,8 @@ fn the_command_of_the_unit_serves() {
         let args = args.replace("--address=systemd:", "").replace("--nofork", "");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bus");
+        // systemd makes this folder for the socket.
+        std::fs::create_dir(folder.path().join("causewayd")).unwrap();
         let socket = UnixListener::bind(&path).unwrap().into();
         let said =
             format!("export XDG_RUNTIME_DIR='{}'; LISTEN_PID=$$ LISTEN_FDS=1", folder.path().display());

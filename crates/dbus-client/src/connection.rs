@@ -16,7 +16,7 @@ use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind, message_byt
 use crate::{Address, Error, Notes};
 
 /// For authentication and for writing. A bus that takes longer is stuck.
-const PATIENCE: Duration = Duration::from_secs(25);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 const CHUNK_BYTES: usize = 64 << 10;
 /// Most descriptors of one message, by the limit of the kernel.
 const MOST_FDS: usize = 253;

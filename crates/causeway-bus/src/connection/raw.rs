@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use weighbridge_dbus::rule::MatchRule;
-use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
+use weighbridge_dbus::wire::{
+    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
+};
 
-use super::sending::build;
+use super::sending::{Outgoing, build};
 use super::{Call, Connection, Incoming, Message, Pending};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result};
@@ -43,17 +45,19 @@ impl Connection {
         let to = match header.destination {
             None if header.kind == Kind::Signal => To::All,
             None => return Err(Error::Invalid("a message that is no signal needs a destination".into())),
-            Some(name) => match self.resolve(name) {
-                Ok(to) => to,
-                Err(Error::Method { name, message }) => {
-                    if expects_reply {
-                        let position = self.port.cursor();
-                        self.put_error(serial, &name, &message, position);
+            Some(name) => {
+                match self.resolve_call(name, if expects_reply { header.flags } else { FLAG_NO_AUTO_START }) {
+                    Ok(to) => to,
+                    Err(Error::Method { name, message }) => {
+                        if expects_reply {
+                            let position = self.port.cursor();
+                            self.put_error(serial, &name, &message, position);
+                        }
+                        return Ok(serial);
                     }
-                    return Ok(serial);
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
         };
         let change = self.change_of(&header, &bytes);
         if let Change::Added(rule) = &change {
@@ -61,11 +65,11 @@ impl Connection {
         }
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending { callee: id });
+            self.pending.insert(serial, Pending::new(id, header.destination.unwrap_or_default()));
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes, &[]) {
+        if let Err(error) = self.send(Outgoing::new(to, bytes, Vec::new(), serial)) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);

@@ -2,7 +2,7 @@
 
 use weighbridge_record::CaseId;
 
-use super::{BROKERS, SIGNAL_BYTES, case, found, heads, of_broker, skips};
+use super::{SIGNAL_BYTES, brokers, case, found, heads, of_broker, skips};
 use crate::suite::{Record, Section, Table};
 use crate::units::{count, significant, size};
 
@@ -18,10 +18,13 @@ pub(in crate::suite) fn curves(record: &Record<'_>) -> Section {
         of_broker(found)
             .map_or(found.blank(), |(cpu, switches)| format!("{} · {}", significant(cpu), count(switches)))
     };
-    let by_broker = |make: &dyn Fn(&str) -> CaseId| BROKERS.map(|broker| cell(make(broker)));
-    let table = |title: String, label: &str, rows: Vec<(String, [String; 3])>| Table {
+    let brokers = brokers(record);
+    let by_broker = |make: &dyn Fn(&str) -> CaseId| -> Vec<String> {
+        brokers.iter().map(|broker| cell(make(broker))).collect()
+    };
+    let table = |title: String, label: &str, rows: Vec<(String, Vec<String>)>| Table {
         title: format!("{title}: CPU time of the broker, µs · its context switches"),
-        heads: heads([label].into_iter().chain(BROKERS)),
+        heads: heads([label].into_iter().chain(brokers.iter().copied())),
         rows: rows.into_iter().map(|(head, cells)| std::iter::once(head).chain(cells).collect()).collect(),
         labels: 1,
         after: Vec::new(),
