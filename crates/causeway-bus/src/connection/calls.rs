@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Fails if as many calls are under way as may be; replies that nobody has asked for yet count, too.
-    fn check_pending(&self) -> Result<()> {
+    pub(super) fn check_pending(&self) -> Result<()> {
         let (open, most) = (self.pending.len() + self.replies.len(), self.options.pending_calls);
         if open < most {
             return Ok(());

@@ -86,8 +86,7 @@ impl Connection {
             })?,
         };
         if header.expects_reply() {
-            let destination = header.destination.unwrap_or(crate::authority::DRIVER);
-            self.expect_reply(header.serial, to, destination);
+            self.expect_reply(header.serial, to, header.destination.unwrap_or(crate::authority::DRIVER));
         }
         Ok(Outgoing::new(to, bytes, Vec::new(), header.serial))
     }
