@@ -37,10 +37,13 @@ fn role() {
 /// Has no descriptor left when it reads for the first time, and some later.
 fn exhausted(socket: &Path) {
     let mut connection = Connection::open(socket).unwrap();
-    connection.request_name(NAME, 0).unwrap();
+    // From here on it knows the bus itself.
+    connection.request_name("com.example.First", 0).unwrap();
     let before = getrlimit(Resource::Nofile);
     let none = Rlimit { current: Some(1), ..before };
     setrlimit(Resource::Nofile, none).unwrap();
+    // A call may come before the answer to this, and fail it.
+    let _ = connection.request_name(NAME, 0);
     // The outbox of a sender that it does not know.
     for _ in 0..3 {
         let error = loop {

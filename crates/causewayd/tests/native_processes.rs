@@ -182,3 +182,21 @@ fn a_killed_causewayd_leaves_members_that_go_on() {
     assert!(client.ask_driver("GetId", Body::default()).is_err());
     assert!(Member::open(bus.path()).is_err());
 }
+
+#[test]
+fn members_join_once_there_are_descriptors_again_and_clients_go_on_meanwhile() {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let bus = NativeBus::start();
+    let (mut client, path) = (bus.client(), bus.path());
+    let pid = Some(Pid::from_child(&bus.broker.child));
+    let hard = getrlimit(Resource::Nofile).maximum;
+    // Whatever it opens now would have a higher number.
+    let before = prlimit(pid, Resource::Nofile, Rlimit { current: Some(3), maximum: hard }).unwrap();
+    let joining =
+        std::thread::spawn(move || Member::open(path).map(|mut member| member.request_name("a.Name", 0)));
+    for _ in 0..200 {
+        client.ask_driver("GetId", Body::default()).unwrap();
+    }
+    prlimit(pid, Resource::Nofile, before).unwrap();
+    joining.join().unwrap().unwrap().unwrap();
+}

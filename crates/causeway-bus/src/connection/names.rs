@@ -91,11 +91,13 @@ impl Connection {
         self.resolve_id(owner.id).map_err(|_| unknown())
     }
 
-    /// Where a call with these flags goes. The bus gets one for a name that the directory does not show: it may start a service, and
-    /// knows all connections.
+    /// Where a call with these flags goes. The bus gets one for a well-known name that the directory does not show: it may start a service,
+    /// and knows all owners.
     pub(super) fn resolve_call(&mut self, name: &str, flags: u8) -> Result<To> {
         match self.resolve(name) {
-            Err(Error::Method { .. }) if flags & FLAG_NO_AUTO_START == 0 => Ok(TO_BUS),
+            Err(Error::Method { .. }) if flags & FLAG_NO_AUTO_START == 0 && unique_number(name).is_none() => {
+                Ok(TO_BUS)
+            }
             other => other,
         }
     }
