@@ -6,15 +6,15 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`names`], [`mod@matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
-//! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
+//! | `names`, `matches`, `calls`, `quota`, `policy`, `activation` | state and decisions, without sockets |
+//! | `sasl`, `connection`, `descriptors`, [`listen`] | one socket each, without names |
 //! | [`systemd`] | sockets of a service manager |
 //! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a member, from its connection to the driver or the bus |
 //! | [`children`] | programs that were started |
 //! | [`serve`] | the loop that joins all |
-//! | [`config`], [`config_file`], [`policy_file`], [`service_file`], [`users`] | what it is told |
+//! | [`config`], [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
 //! | [`help`] | manual page and completions |
 
 mod accept;
