@@ -35,7 +35,7 @@ pub enum Program {
     Busd,
     /// The broker of this project.
     Causewayd,
-    /// The bus of native members of this project: no process in the path of a message.
+    /// The bus of native members of this project, which causewayd serves: no process in the path of a message between them.
     CausewayBus,
 }
 
@@ -103,7 +103,7 @@ impl Program {
     /// Its file.
     const fn file(self) -> &'static str {
         match self {
-            Program::CausewayBus => "causeway",
+            Program::CausewayBus => "causewayd",
             _ => self.name(),
         }
     }
@@ -117,7 +117,7 @@ impl Program {
             Program::Busd => "`cargo install busd`",
             Program::Causewayd => "`cargo build -p causewayd` puts it beside this program",
             Program::CausewayBus => {
-                "`cargo build -p causeway-cli` puts `causeway`, which serves it, beside this program"
+                "`cargo build -p causewayd` puts causewayd, which serves it, beside this program"
             }
         }
     }
@@ -177,7 +177,7 @@ impl Broker {
             Program::DbusDaemon | Program::Causewayd => daemon::start(path, limits),
             Program::DbusBroker => dbus_broker::start(path, limits),
             Program::Busd => busd::start(path),
-            Program::CausewayBus => native::start(path),
+            Program::CausewayBus => native::start(path, limits),
         };
         let broker = started.map_err(|why| Error::Failed(program, why))?;
         if program.is_native() {

@@ -25,6 +25,7 @@ const FAST: Options = Options {
     give_up: Duration::from_secs(20),
     stall: Duration::from_secs(60),
     pid: None,
+    native_share: 1.0,
     is_watched: false,
 };
 /// How long a monitor waits for the next message.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind};
 
 use super::Connection;
-use super::sending::build;
+use super::sending::{Outgoing, build};
 use crate::authority::{check_parcel, name_of};
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
@@ -135,7 +135,7 @@ impl Connection {
             let text = Body::default().text(&format!("the callee could not take the call: {why}"));
             let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
             let bytes = build(answer.sender(&self.name).destination(&destination), own)?;
-            self.send(to, &bytes, &[])?;
+            self.send(Outgoing::new(to, bytes, Vec::new(), own))?;
         }
         Ok(())
     }

@@ -123,6 +123,18 @@ impl std::ops::Deref for Call {
     }
 }
 
+impl AsRef<Message> for Call {
+    fn as_ref(&self) -> &Message {
+        &self.0
+    }
+}
+
+impl AsRef<Message> for Message {
+    fn as_ref(&self) -> &Message {
+        self
+    }
+}
+
 /// What a connection receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -26,7 +26,15 @@ mod watcher;
 pub use message::{Call, Incoming, Message, Reply};
 pub use options::{ConnectionOptions, Statistics};
 
+#[cfg(feature = "tokio")]
+pub(crate) use calls::outcome;
 pub(crate) use link::Link;
+#[cfg(feature = "tokio")]
+pub(crate) use names::{name_reply, release_reply};
+#[cfg(feature = "tokio")]
+pub(crate) use receiving::Taken;
+#[cfg(feature = "tokio")]
+pub(crate) use sending::Outgoing;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,9 +59,11 @@ use watcher::Watched;
 pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
 
 /// A call without a reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     callee: u64,
+    /// The name whose next owner gets the call from the bus.
+    awaited: Option<String>,
 }
 
 /// A member of a bus.
@@ -75,12 +85,14 @@ pub struct Connection {
     name: String,
     serial: u32,
     rules: Vec<Rule>,
+    next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     pending: HashMap<u32, Pending>,
     /// Of these, calls whose replies the program takes as messages.
     raw: HashMap<u32, raw::Change>,
-    replies: HashMap<u32, Result<Reply>>,
+    /// Answers, errors among them, and calls that ended without one.
+    replies: HashMap<u32, Result<Message>>,
     known: HashMap<u64, u16>,
     undeliverable: Vec<Undeliverable>,
     last_token: u32,
@@ -143,6 +155,7 @@ impl Connection {
             name: unique_name(id),
             serial: 0,
             rules: Vec::new(),
+            next_rule: 0,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             pending: HashMap::new(),

@@ -1,11 +1,14 @@
 //! Whole messages, for programs that build and read messages themselves: other libraries, and tools that play or examine traffic.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use weighbridge_dbus::rule::MatchRule;
-use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
+use weighbridge_dbus::wire::{
+    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
+};
 
-use super::sending::build;
+use super::sending::{Outgoing, build};
 use super::{Call, Connection, Incoming, Message, Pending};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result};
@@ -36,6 +39,17 @@ impl Connection {
     /// # Panics
     /// As [`Builder::build`], for names that are none.
     pub fn send_message(&mut self, message: &Builder<'_>) -> Result<u32> {
+        self.send_message_with(message, Vec::new())
+    }
+
+    /// As [`Connection::send_message`], with copies of descriptors, whose number the message says itself.
+    ///
+    /// # Errors
+    /// As [`Connection::send_message`]; [`Error::Method`] with `LimitsExceeded` for more descriptors than the bus takes now.
+    ///
+    /// # Panics
+    /// As [`Connection::send_message`].
+    pub fn send_message_with(&mut self, message: &Builder<'_>, descriptors: Vec<OwnedFd>) -> Result<u32> {
         let serial = self.next_serial();
         let bytes = build(message.clone().sender(&self.name), serial)?;
         let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
@@ -43,17 +57,19 @@ impl Connection {
         let to = match header.destination {
             None if header.kind == Kind::Signal => To::All,
             None => return Err(Error::Invalid("a message that is no signal needs a destination".into())),
-            Some(name) => match self.resolve(name) {
-                Ok(to) => to,
-                Err(Error::Method { name, message }) => {
-                    if expects_reply {
-                        let position = self.port.cursor();
-                        self.put_error(serial, &name, &message, position);
+            Some(name) => {
+                match self.resolve_call(name, if expects_reply { header.flags } else { FLAG_NO_AUTO_START }) {
+                    Ok(to) => to,
+                    Err(Error::Method { name, message }) => {
+                        if expects_reply {
+                            let position = self.port.cursor();
+                            self.put_error(serial, &name, &message, position);
+                        }
+                        return Ok(serial);
                     }
-                    return Ok(serial);
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
         };
         let change = self.change_of(&header, &bytes);
         if let Change::Added(rule) = &change {
@@ -61,11 +77,11 @@ impl Connection {
         }
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending { callee: id });
+            self.pending.insert(serial, Pending::new(id, header.destination.unwrap_or_default()));
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes, &[]) {
+        if let Err(error) = self.send(Outgoing::new(to, bytes, descriptors, serial)) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);

@@ -9,7 +9,28 @@ use weighbridge_dbus::wire::{Builder, Header, names};
 use super::Connection;
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{NotSent, To};
+use crate::port::{NotSent, Parcel, To};
+
+/// A message that is ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// For whom it is.
+    pub to: To,
+    /// Its serial.
+    pub serial: u32,
+    bytes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+    /// What of it lies with the authority, once that was asked to keep it.
+    parcel: Option<Parcel>,
+    /// Who stands in the way: a member, at which cursor, since when.
+    blocked: Option<(u16, u64, Instant)>,
+}
+
+impl Outgoing {
+    pub(super) fn new(to: To, bytes: Vec<u8>, descriptors: Vec<OwnedFd>, serial: u32) -> Outgoing {
+        Outgoing { to, serial, bytes, descriptors, parcel: None, blocked: None }
+    }
+}
 
 impl Connection {
     /// Emits a signal to all who want it.
@@ -24,50 +45,98 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let Payload { body, descriptors } = body.into();
+        let signal = self.prepare_signal(path, interface, member, body.into())?;
+        self.send(signal)
+    }
+
+    /// A signal, ready to be sent.
+    pub(crate) fn prepare_signal(
+        &mut self,
+        path: &str,
+        interface: &str,
+        member: &str,
+        Payload { body, descriptors }: Payload,
+    ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let serial = self.next_serial();
         let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
         let bytes = build(signal.unix_fds(descriptors.len() as u32), serial)?;
-        self.send(To::All, &bytes, &descriptors)
+        Ok(Outgoing::new(To::All, bytes, descriptors, serial))
+    }
+
+    /// A message that was built elsewhere, with a serial of its own, ready to be sent: its sender is this connection, whatever it says. A
+    /// reply that it wants is waited for from here on, until [`Connection::drop_call`].
+    #[cfg(feature = "zbus")]
+    pub(crate) fn prepare_message(&mut self, header: &Header<'_>, bytes: &[u8]) -> Result<Outgoing> {
+        use weighbridge_dbus::wire::{Kind, stamped};
+
+        let to = match (header.destination, header.kind) {
+            (Some(name), _) => self.resolve(name)?,
+            (None, Kind::Signal) => To::All,
+            (None, Kind::MethodCall) => self.resolve(crate::authority::DRIVER)?,
+            (None, _) => return Err(Error::Invalid("a reply has no destination".into())),
+        };
+        let bytes = match header.sender {
+            Some(sender) if sender == self.name => bytes.to_vec(),
+            _ => stamped(bytes, header, &self.name).ok_or_else(|| {
+                Error::Invalid("the message is too long with the name of its sender".into())
+            })?,
+        };
+        if header.expects_reply() {
+            self.expect_reply(header.serial, to, header.destination.unwrap_or(crate::authority::DRIVER));
+        }
+        Ok(Outgoing::new(to, bytes, Vec::new(), header.serial))
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
     /// get on; a member that does not is put out.
-    pub(super) fn send(&mut self, to: To, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<()> {
-        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
-        let parcel = self.deposit(to, &header, bytes, descriptors)?;
-        let id = self.port.id();
-        let mut blocked: Option<(u16, u64, Instant)> = None;
-        loop {
-            let slot = match self.port.send(&mut self.link, to, id, &header, bytes, parcel) {
-                Ok(position) => {
-                    self.note_sent(parcel, to, position, &header, bytes);
-                    return Ok(());
-                }
-                Err(NotSent::Failed(error)) => return Err(error),
-                Err(NotSent::Full(slot)) => slot,
-            };
+    pub(super) fn send(&mut self, mut message: Outgoing) -> Result<()> {
+        while !self.try_send(&mut message)? {
             self.take_all()?;
-            if slot == self.port.slot() {
-                continue;
+            if message.blocked.is_some() {
+                std::thread::sleep(Duration::from_micros(200));
             }
-            self.port.ring(&mut self.link, slot);
-            let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-            match blocked {
-                Some((who, at, since)) if (who, at) == (slot, cursor) => {
-                    if since.elapsed() >= self.options.laggard_deadline {
-                        self.port.evict(&mut self.link, slot);
-                        blocked = None;
-                        continue;
-                    }
-                }
-                _ => blocked = Some((slot, cursor, Instant::now())),
-            }
-            std::thread::sleep(Duration::from_micros(200));
         }
+        Ok(())
+    }
+
+    /// Sends if there is space. Otherwise wakes the member that is in the way, and puts it out after the deadline; the caller takes what
+    /// has come, and tries again.
+    pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
+        let Outgoing { to, bytes, descriptors, parcel, .. } = message;
+        let to = *to;
+        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let id = self.port.id();
+        let parcel = match *parcel {
+            Some(parcel) => parcel,
+            None => *parcel.insert(self.deposit(to, &header, bytes, descriptors)?),
+        };
+        let slot = match self.port.send(&mut self.link, to, id, &header, bytes, parcel) {
+            Ok(position) => {
+                self.note_sent(parcel, to, position, &header, bytes);
+                return Ok(true);
+            }
+            Err(NotSent::Failed(error)) => return Err(error),
+            Err(NotSent::Full(slot)) => slot,
+        };
+        if slot == self.port.slot() {
+            message.blocked = None;
+            return Ok(false);
+        }
+        self.port.ring(&mut self.link, slot);
+        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
+        match message.blocked {
+            Some((who, at, since)) if (who, at) == (slot, cursor) => {
+                if since.elapsed() >= self.options.laggard_deadline {
+                    self.port.evict(&mut self.link, slot);
+                    message.blocked = None;
+                }
+            }
+            _ => message.blocked = Some((slot, cursor, Instant::now())),
+        }
+        Ok(false)
     }
 
     pub(super) fn next_serial(&mut self) -> u32 {
