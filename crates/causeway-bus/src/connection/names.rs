@@ -6,7 +6,7 @@ use super::sending::check;
 use super::{Connection, Pending, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
+use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::directory::State;
 use crate::shared::filter::unique_number;
 
