@@ -172,3 +172,25 @@ fn what_is_for_nobody_is_refused_and_nothing_of_it_is_sent() {
     assert!(matches!(error, causeway_bus::Error::Invalid(_)), "{error:?}");
     assert_eq!(sender.statistics().sent, 0);
 }
+
+#[test]
+fn a_message_that_was_built_elsewhere_carries_descriptors_and_any_length() {
+    let bus = Bus::start();
+    let (mut caller, mut callee) = (bus.connect(), bus.connect());
+    let (caller_name, callee_name) = (caller.unique_name().to_owned(), callee.unique_name().to_owned());
+    let body = Body::default().descriptor_index(0).blob(&[7; 100_000]);
+    let files = ["first", "second"].map(support::file).into();
+    let call = call(&callee_name, "Take").body(body);
+    let serial = caller.send_message_with_descriptors(&call, files).unwrap();
+    let called = next(&mut callee);
+    assert_eq!((called.header().unix_fds, called.header().signature), (2, "hay"));
+    let mut taken = called.take_descriptors();
+    assert_eq!((taken.len(), called.body().len()), (2, 100_008));
+    let reply = Builder::reply(serial).destination(&caller_name);
+    callee.send_message_with_descriptors(&reply, taken.split_off(1)).unwrap();
+    let replied = next(&mut caller);
+    assert_eq!((replied.header().reply_serial, replied.take_descriptors().len()), (Some(serial), 1));
+    // How many a message says that it has is filled in like its sender.
+    callee.send_message(&signal("Directed").destination(&caller_name).unix_fds(3)).unwrap();
+    assert_eq!(next(&mut caller).header().unix_fds, 0);
+}

@@ -14,7 +14,7 @@ use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, Payload, name}
 use common::{Peer, play};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{INTERFACE, LONG, PATH, eventually, file, open_texts};
 
 const NAME: &str = "com.example.Receiver";
@@ -27,10 +27,34 @@ fn role() {
     match role.as_str() {
         "authority" => serve(&socket, number),
         "poor" => poor(&socket),
+        "exhausted" => exhausted(&socket),
         "receiver" => receive(&socket),
         "sender" => send(&socket, number),
         other => panic!("{other}"),
     }
+}
+
+/// Has no descriptor left when it reads for the first time, and some later.
+fn exhausted(socket: &Path) {
+    let mut connection = Connection::open(socket).unwrap();
+    connection.request_name(NAME, 0).unwrap();
+    let before = getrlimit(Resource::Nofile);
+    let none = Rlimit { current: Some(1), ..before };
+    setrlimit(Resource::Nofile, none).unwrap();
+    // The outbox of a sender that it does not know.
+    for _ in 0..3 {
+        let error = loop {
+            match connection.next(Some(LONG)) {
+                // From the bus itself, which it knows.
+                Ok(Some(Incoming::Signal(_))) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::Os(_)), "{error}");
+    }
+    setrlimit(Resource::Nofile, before).unwrap();
+    answer(connection);
 }
 
 fn limit_descriptors(most: u64) {
@@ -186,6 +210,16 @@ fn a_receiver_without_descriptors_answers_with_an_error_and_goes_on() {
         assert_eq!(reply.args(), [causeway_bus::wire::Arg::U32(SPARE as u32 / 2)], "round {round}");
     }
     server.holds_nothing();
+}
+
+#[test]
+fn a_member_that_could_not_open_an_outbox_reads_on_once_it_has_descriptors() {
+    let server = Server::start(0);
+    let mut client = server.connect();
+    let _exhausted = server.peer("exhausted", 0);
+    wait_for_name(&mut client);
+    let reply = client.call(NAME, PATH, INTERFACE, "Take", files(2)).unwrap();
+    assert_eq!(reply.args(), [causeway_bus::wire::Arg::U32(2)]);
 }
 
 #[test]

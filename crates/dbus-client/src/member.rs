@@ -75,7 +75,7 @@ impl Member {
     pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let since = Instant::now();
         let fds: Vec<OwnedFd> = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>()?;
-        self.last_serial = self.connection.send_message_with(message, fds)?;
+        self.last_serial = self.connection.send_message_with_descriptors(message, fds)?;
         if let (Some(_), Ok(bytes)) = (&self.notes, message.build(self.last_serial)) {
             self.note(true, &bytes, since);
         }

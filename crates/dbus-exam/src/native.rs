@@ -19,6 +19,7 @@ pub const NOT_EXAMINED: &[(&str, &str)] = &[
     ("unknown-type", BYTES),
     ("before-hello", "a native member joins over the control socket, and there is no Hello"),
     ("second-hello", "a native member joins over the control socket, and there is no Hello"),
+    ("missing-descriptors", "the library of a native member says how many descriptors come with a message"),
     ("equal-serials", "the library of a native member gives its messages their serials"),
 ];
 

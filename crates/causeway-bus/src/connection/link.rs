@@ -96,9 +96,10 @@ impl Link {
         let start = Instant::now();
         loop {
             let left = PATIENCE.saturating_sub(start.elapsed());
-            if !causeway_os::process::poll(&[self.socket.as_fd()], Some(left))?[0] {
+            let ready = causeway_os::process::poll(&[self.socket.as_fd()], Some(left));
+            // A late answer would be taken for the next one.
+            if !ready.inspect_err(|_| self.is_gone = true)?[0] {
                 if left.is_zero() {
-                    // A late answer would be taken for the next one.
                     self.is_gone = true;
                     return Err(Error::Refused("the process that serves the bus does not answer".into()));
                 }

@@ -34,7 +34,7 @@ impl Default for ConnectionOptions {
             spin: Duration::from_micros(30),
             inbox_bytes: 256 << 20,
             auto_start: true,
-            pending_calls: 4096,
+            pending_calls: 50_000,
         }
     }
 }

@@ -33,25 +33,30 @@ impl Connection {
     /// `RemoveMatch` change the rules of this connection as [`Connection::add_match`] and [`Connection::remove_match`] do.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no message, or has no destination and is no signal; [`Error::TooLong`]; the bus or this connection has
-    /// ended.
+    /// [`Error::Invalid`] for what is no message, or has no destination and is no signal; [`Error::Method`] with `LimitsExceeded` for what
+    /// is too long, for too many calls under way or too much on its way beside the log; the bus or this connection has ended.
     ///
     /// # Panics
     /// As [`Builder::build`], for names that are none.
     pub fn send_message(&mut self, message: &Builder<'_>) -> Result<u32> {
-        self.send_message_with(message, Vec::new())
+        self.send_message_with_descriptors(message, Vec::new())
     }
 
-    /// As [`Connection::send_message`], with copies of descriptors, whose number the message says itself.
+    /// As [`Connection::send_message`], with descriptors. How many there are is filled in, too.
     ///
     /// # Errors
-    /// As [`Connection::send_message`]; [`Error::Method`] with `LimitsExceeded` for more descriptors than the bus takes now.
+    /// As [`Connection::send_message`].
     ///
     /// # Panics
     /// As [`Connection::send_message`].
-    pub fn send_message_with(&mut self, message: &Builder<'_>, descriptors: Vec<OwnedFd>) -> Result<u32> {
+    pub fn send_message_with_descriptors(
+        &mut self,
+        message: &Builder<'_>,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<u32> {
         let serial = self.next_serial();
-        let bytes = build(message.clone().sender(&self.name), serial)?;
+        let message = message.clone().unix_fds(descriptors.len() as u32);
+        let bytes = build(message.sender(&self.name), serial)?;
         let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
         let expects_reply = header.kind == Kind::MethodCall && header.flags & FLAG_NO_REPLY_EXPECTED == 0;
         let to = match header.destination {
@@ -71,6 +76,9 @@ impl Connection {
                 }
             }
         };
+        if expects_reply {
+            self.check_pending()?;
+        }
         let change = self.change_of(&header, &bytes);
         if let Change::Added(rule) = &change {
             self.keep_rule(rule.clone());

@@ -99,7 +99,7 @@ impl Port {
             self.check()?;
             return Err(self.broken(Some(slot), position));
         }
-        *last = Some(place);
+        let before = last.replace(place);
         let is_signal = destination == BROADCAST;
         let is_wanted = match is_signal {
             true => slot == AUTHORITY || self.wants_signals,
@@ -116,7 +116,11 @@ impl Port {
                 self.order.count(self.slot, Statistic::Gone, 1);
                 return Ok(None);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                // Nothing was read: who tries again finds the entry as it was.
+                self.places[usize::from(slot)] = before;
+                return Err(error);
+            }
         };
         match found {
             Found::Message(header, bytes) if self.is_plausible(slot, destination, &header) => {

@@ -12,7 +12,7 @@ use super::client::{DRIVER, DRIVER_PATH};
 use super::list::of_gateway;
 use super::show;
 use super::which::{Bus, not_joined};
-use crate::Failure;
+use crate::failure::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(25);
 
@@ -35,6 +35,7 @@ fn of_native(monitor: &Monitor, json: bool) -> Result<(), Failure> {
                     "unique": format!(":1.{}", peer.id), "pid": peer.pid, "lag": of.lag, "received": of.received,
                     "sent": of.sent, "sent_bytes": of.sent_bytes, "wakes": of.wakes, "empty_wakes": of.empty_wakes,
                     "space_wakes": of.space_wakes, "calls_open": of.calls_open, "gone": of.gone,
+                    "incomplete": of.incomplete,
                 })
             })
             .collect();
@@ -56,6 +57,7 @@ fn of_native(monitor: &Monitor, json: bool) -> Result<(), Failure> {
                 of.space_wakes,
                 of.calls_open,
                 of.gone,
+                of.incomplete,
             ];
             std::iter::once(format!(":1.{}", peer.id)).chain(numbers.iter().map(u64::to_string)).collect()
         })
@@ -72,6 +74,7 @@ fn of_native(monitor: &Monitor, json: bool) -> Result<(), Failure> {
         "FOR SPACE",
         "CALLS OPEN",
         "GONE",
+        "INCOMPLETE",
     ];
     Ok(show::table(&mut out, &headings, &rows)?)
 }
