@@ -6,12 +6,11 @@
 mod common;
 mod support;
 
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use causeway_bus::wire::Body;
-use causeway_bus::{Authority, AuthorityOptions, Connection, Error, Incoming, Payload, name};
+use causeway_bus::{AuthorityOptions, Connection, Error, Incoming, Payload, name};
 use common::{Peer, play};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -64,13 +63,13 @@ fn limit_descriptors(most: u64) {
 
 /// Serves a bus, with at most so many descriptors if there is a number.
 fn serve(socket: &Path, most: u64) {
-    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-    authority.serve_at(socket).unwrap();
-    if most > 0 {
-        limit_descriptors(most);
-    }
     let (stop, _open) = rustix::pipe::pipe().unwrap();
-    authority.run(stop.as_fd()).unwrap();
+    let ready = || {
+        if most > 0 {
+            limit_descriptors(most);
+        }
+    };
+    causewayd::serve_alone(socket, AuthorityOptions::default(), &stop, ready).unwrap();
 }
 
 /// Has the name and answers with the number of descriptors that came.

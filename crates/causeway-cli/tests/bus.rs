@@ -4,7 +4,6 @@
 mod support;
 
 use std::io::{BufRead, BufReader, PipeWriter};
-use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -13,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use causeway_bus::wire::{Body, Builder, Header, Kind};
-use causeway_bus::{Authority, AuthorityOptions, Connection};
+use causeway_bus::{AuthorityOptions, Connection};
 use support::{Running, causeway, eventually, kill, tied};
 use weighbridge_dbus_client as gateway;
 
@@ -49,10 +48,14 @@ impl Bus {
     /// A native socket.
     fn native(folder: &Path) -> Bus {
         let path = folder.join("native");
-        let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-        authority.serve_at(&path).unwrap();
         let (end, stop) = std::io::pipe().unwrap();
-        std::thread::spawn(move || authority.run(end.as_fd()).unwrap());
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let served = path.clone();
+        std::thread::spawn(move || {
+            let options = AuthorityOptions::default();
+            causewayd::serve_alone(&served, options, &end.into(), || ready.send(()).unwrap()).unwrap();
+        });
+        is_ready.recv().unwrap();
         let option = ["--socket".into(), path.to_str().unwrap().into()];
         Bus { option, _server: Server::Thread { _stop: stop } }
     }

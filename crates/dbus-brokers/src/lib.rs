@@ -103,7 +103,7 @@ impl Program {
     /// Its file.
     const fn file(self) -> &'static str {
         match self {
-            Program::CausewayBus => "causeway",
+            Program::CausewayBus => "causewayd",
             _ => self.name(),
         }
     }
@@ -117,7 +117,7 @@ impl Program {
             Program::Busd => "`cargo install busd`",
             Program::Causewayd => "`cargo build -p causewayd` puts it beside this program",
             Program::CausewayBus => {
-                "`cargo build -p causeway-cli` puts `causeway`, which serves it, beside this program"
+                "`cargo build -p causewayd` puts causewayd, which serves it, beside this program"
             }
         }
     }

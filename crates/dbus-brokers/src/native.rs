@@ -23,7 +23,8 @@ const PREFIX: &str = "weighbridge-native-bus-";
 
 /// The command that serves native members at a path. It is the one place that knows who serves them.
 fn serve(program: PathBuf, path: &Path) -> Spawn {
-    Spawn::new(program).args(["bus", "--socket"]).arg(path).arg("serve")
+    let address = format!("unix:path={}", path.with_extension("dbus").display());
+    Spawn::new(program).args(["--nofork", "--address"]).arg(address).arg("--native").arg(path)
 }
 
 pub fn start(program: PathBuf) -> Result<Broker, String> {

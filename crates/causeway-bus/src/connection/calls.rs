@@ -10,15 +10,15 @@ use super::sending::{Outgoing, build, check};
 use super::{Call, Connection, Message, Pending, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY_ID, To};
+use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::order::Statistic;
 
 impl Connection {
     /// Calls a method and waits for the reply.
     ///
     /// # Errors
-    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if nobody has the name; `NoReply` after the
-    /// timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
+    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if no connection has the name and no service provides it;
+    /// `NoReply` after the timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
     pub fn call(
         &mut self,
         destination: &str,
@@ -46,7 +46,8 @@ impl Connection {
         self.call(destination, path, interface, member, body_of(signature, body)?)
     }
 
-    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way.
+    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
+    /// the bus gets the call: it may start a service that takes the name, and passes the call on then.
     ///
     /// # Errors
     /// As [`Connection::call`], as far as it is known at once.
@@ -58,7 +59,7 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<u32> {
-        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body.into())
+        self.send_call(0, destination, path, (interface, member), body.into())
     }
 
     /// Calls a method and wants no reply.
@@ -73,7 +74,7 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
+        let flags = FLAG_NO_REPLY_EXPECTED;
         self.send_call(flags, destination, path, (interface, member), body.into()).map(drop)
     }
 
@@ -107,7 +108,8 @@ impl Connection {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
-        let to = self.resolve(destination)?;
+        let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
+        let to = self.resolve_call(destination, flags)?;
         let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
         if expects_reply {
             self.check_pending()?;
@@ -118,15 +120,15 @@ impl Connection {
         let bytes = build(call.body(body), serial)?;
         if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.expect_reply(serial, to);
+            self.expect_reply(serial, to, destination);
         }
         Ok(Outgoing::new(to, bytes, descriptors, serial))
     }
 
     /// The reply to the message with this serial counts if it comes from where that message goes.
-    pub(super) fn expect_reply(&mut self, serial: u32, to: To) {
+    pub(super) fn expect_reply(&mut self, serial: u32, to: To, destination: &str) {
         if let To::Peer { id, .. } = to {
-            self.pending.insert(serial, Pending { callee: id });
+            self.pending.insert(serial, Pending::new(id, destination));
             self.show_pending();
         }
     }
@@ -150,14 +152,14 @@ impl Connection {
             if let Some(reply) = self.replies.remove(&serial) {
                 return reply.and_then(outcome);
             }
-            let Some(pending) = self.pending.get(&serial).copied() else {
+            let Some(callee) = self.pending.get(&serial).map(|pending| pending.callee) else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
             if self.take_all()? > 0 && end.is_none_or(|end| Instant::now() < end) {
                 continue;
             }
-            if self.has_ended() && pending.callee == AUTHORITY_ID {
+            if self.has_ended() && callee == AUTHORITY_ID {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
@@ -227,7 +229,8 @@ impl Connection {
         }
         let answered = call.bus_header().serial;
         let caller = call.sender_id();
-        let Ok(to) = self.resolve_id(caller) else { return Ok(None) };
+        // One that the directory does not show has left, or is a client that the bus knows.
+        let to = self.resolve_id(caller).unwrap_or(TO_BUS);
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
         let (reply, descriptors) = match outcome {
@@ -255,10 +258,13 @@ impl Connection {
         order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
     }
 
-    /// A reply counts only with the serial of a call that waits, from the one that was called.
+    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
+    /// to. The bus itself says with an error that a call ends without a reply.
     pub(super) fn handle_reply(&mut self, message: Message) {
-        let serial = message.bus_header().reply_serial;
-        if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
+        let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
+        let Some(pending) = self.pending.get(&serial) else { return };
+        let is_refusal = sender == AUTHORITY_ID && message.bus_header().kind == Kind::Error.number();
+        if pending.callee != sender && pending.awaited.is_none() && !is_refusal {
             return;
         }
         if let Some(change) = self.raw.remove(&serial) {

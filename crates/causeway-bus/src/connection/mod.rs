@@ -59,9 +59,11 @@ use watcher::Watched;
 pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
 
 /// A call without a reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     callee: u64,
+    /// The name whose next owner gets the call from the bus.
+    awaited: Option<String>,
 }
 
 /// A member of a bus.

@@ -1,14 +1,22 @@
 //! Names: asked for, given up, listed, and where messages for them go.
 
-use weighbridge_dbus::wire::{Arg, Body, names};
+use weighbridge_dbus::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
 
 use super::sending::check;
-use super::{Connection, Reply};
+use super::{Connection, Pending, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
 use crate::shared::directory::State;
 use crate::shared::filter::unique_number;
+
+impl Pending {
+    /// A call of `destination` that goes to the connection with this number.
+    pub(super) fn new(callee: u64, destination: &str) -> Pending {
+        let is_passed_on = callee == AUTHORITY_ID && destination != DRIVER;
+        Pending { callee, awaited: is_passed_on.then(|| destination.into()) }
+    }
+}
 
 impl Connection {
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
@@ -72,7 +80,7 @@ impl Connection {
     /// Where messages for a name go, without a system call.
     pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
         if name == DRIVER {
-            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
+            return Ok(TO_BUS);
         }
         check(name, names::is_bus_name, "bus name")?;
         let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
@@ -84,9 +92,18 @@ impl Connection {
         self.resolve_id(owner.id).map_err(|_| unknown())
     }
 
+    /// Where a call with these flags goes. The bus gets one for a name that the directory does not show: it may start a service, and
+    /// knows all connections.
+    pub(super) fn resolve_call(&mut self, name: &str, flags: u8) -> Result<To> {
+        match self.resolve(name) {
+            Err(Error::Method { .. }) if flags & FLAG_NO_AUTO_START == 0 => Ok(TO_BUS),
+            other => other,
+        }
+    }
+
     pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
         if id == AUTHORITY_ID {
-            return Ok(To::Peer { slot: AUTHORITY, id });
+            return Ok(TO_BUS);
         }
         let directory = self.port.directory();
         let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));

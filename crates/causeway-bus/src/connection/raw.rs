@@ -4,7 +4,9 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use weighbridge_dbus::rule::MatchRule;
-use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
+use weighbridge_dbus::wire::{
+    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
+};
 
 use super::sending::{Outgoing, build};
 use super::{Call, Connection, Incoming, Message, Pending};
@@ -60,17 +62,19 @@ impl Connection {
         let to = match header.destination {
             None if header.kind == Kind::Signal => To::All,
             None => return Err(Error::Invalid("a message that is no signal needs a destination".into())),
-            Some(name) => match self.resolve(name) {
-                Ok(to) => to,
-                Err(Error::Method { name, message }) => {
-                    if expects_reply {
-                        let position = self.port.cursor();
-                        self.put_error(serial, &name, &message, position);
+            Some(name) => {
+                match self.resolve_call(name, if expects_reply { header.flags } else { FLAG_NO_AUTO_START }) {
+                    Ok(to) => to,
+                    Err(Error::Method { name, message }) => {
+                        if expects_reply {
+                            let position = self.port.cursor();
+                            self.put_error(serial, &name, &message, position);
+                        }
+                        return Ok(serial);
                     }
-                    return Ok(serial);
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
         };
         if expects_reply {
             self.check_pending()?;
@@ -81,7 +85,7 @@ impl Connection {
         }
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending { callee: id });
+            self.pending.insert(serial, Pending::new(id, header.destination.unwrap_or_default()));
             self.raw.insert(serial, change);
             self.show_pending();
         }

@@ -85,7 +85,7 @@ impl Connection {
             })?,
         };
         if header.expects_reply() {
-            self.expect_reply(header.serial, to);
+            self.expect_reply(header.serial, to, header.destination.unwrap_or(crate::authority::DRIVER));
         }
         Ok(Outgoing::new(to, bytes, Vec::new(), header.serial))
     }

@@ -62,6 +62,9 @@ pub enum To {
     },
 }
 
+/// To the bus itself.
+pub const TO_BUS: To = To::Peer { slot: AUTHORITY, id: AUTHORITY_ID };
+
 /// Why a message was not sent. Nothing of it can be seen by others then.
 #[derive(Debug)]
 pub enum NotSent {
@@ -111,6 +114,10 @@ pub struct Port {
     places: Vec<Option<u32>>,
     /// Does it want signals of members at all?
     pub wants_signals: bool,
+    /// Does it want messages between others?
+    pub wants_everything: bool,
+    /// Does it know its own messages, so that it need not read them?
+    pub skips_own: bool,
 }
 
 impl Port {
@@ -140,6 +147,8 @@ impl Port {
             holders: VecDeque::new(),
             others,
             wants_signals: false,
+            wants_everything: false,
+            skips_own: false,
         }
     }
 

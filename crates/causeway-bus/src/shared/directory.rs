@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 
 /// First eight bytes of a directory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBDIR");
+/// Offset of the word that says whether the authority must see messages between members.
+pub const WATCHED: usize = 56;
 /// Offset of the bits of peers that want signals.
 pub const LISTENERS: usize = 1024;
 /// Offset of the bits of slots in use.
@@ -158,6 +160,18 @@ impl Directory {
     #[must_use]
     pub fn bus(&self) -> [u64; 2] {
         [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed))
+    }
+
+    /// Must the authority see messages between two members too, because somebody monitors the bus through it?
+    #[inline]
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.memory.load_u64(WATCHED).load(Ordering::Relaxed) != 0
+    }
+
+    /// Says so, or that it need not any more.
+    pub fn set_watched(&self, is_watched: bool) {
+        self.memory.atomic_u64(WATCHED).store(is_watched.into(), Ordering::Relaxed);
     }
 
     fn peer_at(&self, peer: u16, offset: usize) -> usize {

@@ -1,15 +1,15 @@
-//! A bus for a test: its authority in a thread of the test.
+//! A bus for a test: causewayd in a thread of the test.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub mod raw;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use causeway_bus::{
-    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Message, Monitor, Statistics,
+    AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Message, Monitor, Statistics,
 };
 
 /// Long enough for any machine; a test that needs it has failed.
@@ -21,7 +21,7 @@ pub const INTERFACE: &str = "com.example.Test";
 pub struct Bus {
     dir: tempfile::TempDir,
     stop: OwnedFd,
-    thread: Option<JoinHandle<Result<(), Error>>>,
+    thread: Option<JoinHandle<Result<(), String>>>,
 }
 
 impl Bus {
@@ -40,10 +40,13 @@ impl Bus {
 
     pub fn start_with(options: AuthorityOptions) -> Bus {
         let dir = tempfile::tempdir().unwrap();
-        let mut authority = Authority::create(options).unwrap();
-        authority.serve_at(dir.path().join("bus")).unwrap();
+        let path = dir.path().join("bus");
         let (stop, theirs) = rustix::pipe::pipe().unwrap();
-        let thread = std::thread::spawn(move || authority.run(stop.as_fd()));
+        let (is_ready, ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            causewayd::serve_alone(&path, options, &stop, || is_ready.send(()).unwrap())
+        });
+        ready.recv().expect("the bus comes up");
         Bus { dir, stop: theirs, thread: Some(thread) }
     }
 
@@ -55,16 +58,18 @@ impl Bus {
         Connection::open(self.path()).unwrap()
     }
 
+    /// Waits until members can join and use the bus, after it was broken.
+    pub fn is_new_again(&self) {
+        eventually("no new bus comes up", || {
+            Connection::open(self.path()).is_ok_and(|mut member| member.add_match("member='New'").is_ok())
+        });
+    }
+
     /// A member that waits for laggards as long as it takes, with an outbox of 4 KiB.
     pub fn connect_small(&self) -> Connection {
         let options =
             ConnectionOptions { outbox_bytes: 4096, laggard_deadline: LONG, ..ConnectionOptions::default() };
         Connection::open_with(self.path(), options).unwrap()
-    }
-
-    /// How `run` of the authority ended, if it did by itself.
-    pub fn ended(&mut self) -> Result<(), Error> {
-        self.thread.take().unwrap().join().unwrap()
     }
 }
 
@@ -74,10 +79,7 @@ impl Drop for Bus {
         if let Some(thread) = self.thread.take() {
             // A test that has failed already must not abort.
             let ended = thread.join();
-            assert!(
-                std::thread::panicking() || ended.is_ok_and(|result| result.is_ok()),
-                "the authority failed"
-            );
+            assert!(std::thread::panicking() || ended.is_ok_and(|result| result.is_ok()), "the bus failed");
         }
     }
 }
@@ -100,10 +102,8 @@ pub fn open_texts(process: u32) -> usize {
 
 /// Serves a bus in a process of its own.
 pub fn serve_until_killed(socket: &Path) {
-    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-    authority.serve_at(socket).unwrap();
     let (stop, _open) = rustix::pipe::pipe().unwrap();
-    authority.run(stop.as_fd()).unwrap();
+    causewayd::serve_alone(socket, AuthorityOptions::default(), &stop, || ()).unwrap();
 }
 
 /// Stops a process, and waits until all its threads stand.
