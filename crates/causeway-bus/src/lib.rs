@@ -40,8 +40,8 @@ pub mod zbus;
 pub use asynchronous::{AsyncConnection, Calls, Signals};
 #[cfg(not(loom))]
 pub use authority::{
-    ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, Carried, DO_NOT_QUEUE, Event, NameReply,
-    Parcel, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket, TransferLimits,
+    ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, BUS_INTERFACE, Carried, DO_NOT_QUEUE, Event,
+    NameReply, PASSED_ON, Parcel, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket, TransferLimits,
 };
 #[cfg(not(loom))]
 pub use connection::{

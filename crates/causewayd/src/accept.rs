@@ -57,9 +57,7 @@ impl Bus {
         match header.destination {
             Some(DRIVER) => driver::handle(self, from, letter),
             Some(_) => self.route(from, letter),
-            None if header.kind == Kind::MethodCall && header.interface == Some(driver::PEER) => {
-                driver::handle(self, from, letter);
-            }
+            None if header.kind == Kind::MethodCall => driver::handle(self, from, letter),
             None => self.broadcast(letter),
         }
         self.close_entry();

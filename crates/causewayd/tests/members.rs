@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Broker, add_match, driver_call, number, refusal, request_name, texts, wait_for};
+use common::{Broker, PATIENCE, add_match, driver_call, number, refusal, request_name, texts, wait_for};
 use weighbridge_dbus::wire::{
     Body, Builder, Endian, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
 };
@@ -232,4 +232,74 @@ fn limits_of_the_configuration_are_errors_to_the_one_that_reaches_them() {
     assert_eq!(refusal(one.call(&call, common::PATIENCE)), "LimitsExceeded");
     let _three = broker.open();
     assert_eq!(refusal(Connection::open(&broker.address)), "LimitsExceeded");
+}
+
+/// Those that it loses as it leaves come last, the unique one after the others.
+#[test]
+fn a_monitor_sees_which_names_one_that_leaves_loses() {
+    let broker = Broker::start();
+    let (mut monitor, mut leaving) = (broker.open(), broker.open());
+    let own = leaving.unique_name().to_owned();
+    let become_monitor = driver_call("BecomeMonitor").interface("org.freedesktop.DBus.Monitoring");
+    monitor.call(&become_monitor.body(Body::default().texts(&[]).u32(0)), PATIENCE).unwrap();
+    request_name(&mut leaving, "a.Name", 0);
+    drop(leaving);
+    let mut seen = Vec::new();
+    let is_of_its_end = |header: &Header<'_>| {
+        header.member == Some("NameLost") && header.destination == Some(&own)
+            || header.member == Some("NameOwnerChanged")
+    };
+    while seen.last().is_none_or(|last| {
+        *last != ("NameOwnerChanged".to_owned(), vec![own.clone(), own.clone(), String::new()])
+    }) {
+        let message = wait_for(&mut monitor, is_of_its_end);
+        let member = Header::parse(&message).unwrap().member.unwrap().to_owned();
+        seen.push((member, texts(&message)));
+    }
+    let members: Vec<(&str, &str)> =
+        seen.iter().map(|(member, texts)| (member.as_str(), texts[0].as_str())).collect();
+    let expected = [
+        ("NameLost", "a.Name"),
+        ("NameOwnerChanged", "a.Name"),
+        ("NameLost", own.as_str()),
+        ("NameOwnerChanged", own.as_str()),
+    ];
+    assert!(members.ends_with(&expected), "{members:?}");
+}
+
+#[test]
+fn a_call_to_nobody_is_answered_if_it_is_one_of_a_peer_and_refused_else() {
+    let broker = Broker::start();
+    let mut caller = broker.open();
+    let to_nobody = |interface, member| Builder::call("/", member).interface(interface);
+    caller.call(&to_nobody("org.freedesktop.DBus.Peer", "Ping"), PATIENCE).unwrap();
+    for call in
+        [to_nobody("org.freedesktop.DBus", "GetId"), Builder::call("/", "Ping"), to_nobody("a.B", "Ping")]
+    {
+        assert_eq!(refusal(caller.call(&call, PATIENCE)), "UnknownMethod");
+    }
+}
+
+#[test]
+fn the_credentials_of_the_bus_have_its_groups() {
+    let broker = Broker::start();
+    let mut client = broker.open();
+    for of in ["org.freedesktop.DBus", ":1.1"] {
+        let answer = client.ask_driver("GetConnectionCredentials", Body::default().text(of)).unwrap();
+        let has = |text: &[u8]| answer.windows(text.len()).any(|bytes| bytes == text);
+        assert!(has(b"UnixUserID") && has(b"ProcessID"), "{of}");
+        assert!(has(b"UnixGroupIDs") || of != "org.freedesktop.DBus", "{of}");
+    }
+}
+
+#[test]
+fn only_what_a_file_provides_can_be_started() {
+    let broker = Broker::start();
+    let mut client = broker.open();
+    let own = client.unique_name().to_owned();
+    request_name(&mut client, "a.Name", 0);
+    for name in [own.as_str(), "a.Name", "a.Nobody", "org.freedesktop.DBus", "none"] {
+        let started = client.ask_driver("StartServiceByName", Body::default().text(name).u32(0));
+        assert_eq!(refusal(started), "ServiceUnknown", "{name}");
+    }
 }

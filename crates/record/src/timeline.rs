@@ -29,7 +29,7 @@ pub struct Timeline {
     pub unrecorded_cpus: Vec<u32>,
     /// Events that were lost within the time of the operations; operations near them are left out.
     pub lost_events: u64,
-    /// CPUs whose switches the kernel did not record completely within the time of the operations, so that none are counted.
+    /// CPUs on which the kernel did not record all switches of the roles within the time of the operations, so that none are counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_switches: Vec<MissingSwitches>,
     /// Some operations as a picture.

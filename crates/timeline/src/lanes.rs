@@ -104,8 +104,10 @@ pub fn lanes(subject: &Subject, from_ns: u64, to_ns: u64) -> (Vec<Lane>, Vec<Arr
     if let Some(trace) = &subject.trace {
         let cpus = trace.known_from_ns.keys().map(|cpu| of_cpu(subject, trace, *cpu, window));
         // Of a machine with many CPUs those are shown that matter.
+        let missing = subject.missing_switches(from_ns, to_ns);
         lanes.extend(cpus.filter(|lane| {
-            lane.spans.iter().any(|span| matches!(span.what, What::Run(Some(_)) | What::Lost))
+            lane.spans.iter().any(|span| matches!(span.what, What::Run(Some(_))))
+                || missing.iter().any(|of| lane.of == Of::Cpu(of.cpu))
         }));
     }
     for (index, role) in subject.roles.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use weighbridge_record::{Phase, Timeline};
 use weighbridge_stats::order::quantile;
 
-use crate::subject::{Message, Operation, Point, Subject};
+use crate::subject::{Message, Operation, Point, Subject, span};
 use crate::trace::{Event, Happened};
 
 /// Phases in fewer than this part of the operations are added up as one.
@@ -60,6 +60,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
     let rare: Vec<f64> = rare.into_iter().flat_map(|(_, of)| of.all_ns).collect();
     usual.extend((!rare.is_empty()).then(|| (RARE_NAME.to_owned(), Found { all_ns: rare, since_ns: 0 })));
     let total_ns: f64 = lengths.iter().sum();
+    let (from_ns, to_ns) = span(operations);
     let has_shares = divided as f64 >= (1.0 - RARE) * operations.len() as f64;
     let phase = |(phase, Found { all_ns, .. }): (String, Found)| Phase {
         phase,
@@ -74,7 +75,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
         preempted_per_operation: subject.preempted_per_operation(operations),
         phases: usual.into_iter().map(phase).collect(),
         unrecorded_cpus: subject.unrecorded_cpus.clone(),
-        missing_switches: subject.missing_switches(operations),
+        missing_switches: subject.missing_switches(from_ns, to_ns),
         lost_events: subject.trace.as_ref().map_or(0, crate::Trace::lost),
         ..Timeline::default()
     }

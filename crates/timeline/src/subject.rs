@@ -180,14 +180,15 @@ impl Subject {
         }
     }
 
-    /// The CPUs whose switches the kernel did not record completely during these operations.
-    pub fn missing_switches(&self, operations: &[Operation]) -> Vec<MissingSwitches> {
-        let Some((first, last)) = operations.first().zip(operations.last()) else { return Vec::new() };
-        self.trace.as_ref().map_or(Vec::new(), |trace| trace.missing_switches(first.begins_ns, last.ends_ns))
+    /// The CPUs on which the kernel did not record all switches to and from the roles in this time.
+    pub fn missing_switches(&self, from_ns: u64, to_ns: u64) -> Vec<MissingSwitches> {
+        let is_role = |thread| self.role_of(thread).is_some();
+        self.trace.as_ref().map_or(Vec::new(), |trace| trace.missing_switches(from_ns, to_ns, is_role))
     }
 
     fn has_all_switches(&self, operations: &[Operation]) -> bool {
-        self.unrecorded_cpus.is_empty() && self.missing_switches(operations).is_empty()
+        let (from_ns, to_ns) = span(operations);
+        self.unrecorded_cpus.is_empty() && self.missing_switches(from_ns, to_ns).is_empty()
     }
 
     /// Context switches from or to the roles for each of the operations, where the kernel recorded all of them on all CPUs of the roles.
@@ -217,9 +218,13 @@ impl Subject {
             let next = operations.partition_point(|of| of.begins_ns <= at_ns);
             next > 0 && at_ns < operations[next - 1].ends_ns
         };
-        let (from_ns, to_ns) =
-            operations.first().zip(operations.last()).map_or((1, 0), |(a, b)| (a.begins_ns, b.ends_ns));
+        let (from_ns, to_ns) = span(operations);
         let events = self.trace.iter().flat_map(move |trace| trace.between(from_ns, to_ns));
         events.filter(move |of| self.is_own_switch(of) && in_operation(of.at_ns))
     }
+}
+
+/// From the beginning of the first operation to the end of the last; no time at all where there are none.
+pub(crate) fn span(operations: &[Operation]) -> (u64, u64) {
+    operations.first().zip(operations.last()).map_or((1, 0), |(a, b)| (a.begins_ns, b.ends_ns))
 }

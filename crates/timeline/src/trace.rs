@@ -183,15 +183,20 @@ impl Trace {
     }
 
     /// The CPUs on which switches are missing between `from_ns` and `to_ns` although no records were lost: a thread gives the CPU away that never got it.
-    /// Some kernels do not record the switches away from the idle task of a CPU.
-    pub fn missing_switches(&self, from_ns: u64, to_ns: u64) -> Vec<MissingSwitches> {
+    /// Some kernels do not record the switches away from some threads, such as the idle task of one CPU. Those that neither begin nor end with a thread that `is_meant` do not count.
+    pub fn missing_switches(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        is_meant: impl Fn(u32) -> bool,
+    ) -> Vec<MissingSwitches> {
         let mut missing: BTreeMap<u32, MissingSwitches> = BTreeMap::new();
         let mut runs: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
         for Happened { at_ns, cpu, event } in &self.events {
             let Event::Switch { from, to, .. } = event else { continue };
             let Some((since_ns, before)) = runs.insert(*cpu, (*at_ns, *to)) else { continue };
-            if before == *from || *at_ns < from_ns || since_ns > to_ns || self.has_gap(*cpu, since_ns, *at_ns)
-            {
+            let is_outside = *at_ns < from_ns || since_ns > to_ns || !(is_meant(before) || is_meant(*from));
+            if before == *from || is_outside || self.has_gap(*cpu, since_ns, *at_ns) {
                 continue;
             }
             let of_cpu = missing.entry(*cpu).or_insert(MissingSwitches { cpu: *cpu, count: 0, from_idle: 0 });

@@ -23,8 +23,8 @@ mod transfer;
 pub use crate::port::Parcel;
 pub use log::{Appended, Carried};
 pub use names::{
-    ALLOW_REPLACEMENT, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, REPLACE_EXISTING, ReleaseReply, name_of,
-    unique_name,
+    ALLOW_REPLACEMENT, BUS_INTERFACE, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, PASSED_ON,
+    REPLACE_EXISTING, ReleaseReply, name_of, unique_name,
 };
 pub use tokens::TransferLimits;
 pub(crate) use transfer::check_parcel;

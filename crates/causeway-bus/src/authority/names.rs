@@ -7,6 +7,12 @@ pub use weighbridge_dbus::bus::DRIVER;
 /// Object of the bus itself.
 pub const DRIVER_PATH: &str = "/org/freedesktop/DBus";
 
+/// Interface of what the bus says to libraries of members, and programs do not see.
+pub const BUS_INTERFACE: &str = "causeway.Bus";
+/// A signal to the caller of a method: its call (the serial) has no receiver that the caller knew, and goes to this member now (its unique
+/// name). It comes before the call in the log, so that the caller knows whose end ends the call.
+pub const PASSED_ON: &str = "PassedOn";
+
 /// Flag of a request for a name: another connection may take the name over.
 pub const ALLOW_REPLACEMENT: u32 = 1;
 /// Flag of a request for a name: take the name over if its owner allows that.

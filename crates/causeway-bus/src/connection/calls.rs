@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
+use weighbridge_dbus::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
 use super::sending::{Outgoing, build, check};
@@ -11,6 +11,7 @@ use super::{Call, Connection, Message, Pending, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY_ID, TO_BUS, To};
+use crate::shared::filter::unique_number;
 use crate::shared::order::Statistic;
 
 impl Connection {
@@ -247,7 +248,9 @@ impl Connection {
     /// Shows the authority whose end ends a call of this connection.
     pub(super) fn show_pending(&self) {
         let order = self.port.order();
-        let mut callees = self.pending.values().map(|pending| pending.callee);
+        // Whose end ends a call that the bus passes on is not known yet.
+        let of = |pending: &Pending| if pending.is_passed_on { u64::MAX } else { pending.callee };
+        let mut callees = self.pending.values().map(of);
         let shown = match (callees.next(), callees.next()) {
             (None, _) => 0,
             (Some(one), None) => one,
@@ -264,7 +267,7 @@ impl Connection {
         let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
         let Some(pending) = self.pending.get(&serial) else { return };
         let is_refusal = sender == AUTHORITY_ID && message.bus_header().kind == Kind::Error.number();
-        if pending.callee != sender && pending.awaited.is_none() && !is_refusal {
+        if pending.callee != sender && !pending.is_passed_on && !is_refusal {
             return;
         }
         if let Some(change) = self.raw.remove(&serial) {
@@ -294,6 +297,15 @@ impl Connection {
             }
             self.delivered += 1;
             self.replies.insert(serial, Err(error));
+        }
+    }
+
+    /// The bus says to which member it passes a call on, before that member gets it.
+    pub(super) fn follow_call(&mut self, message: &Message) {
+        let [Arg::U32(serial), Arg::Text(callee)] = message.args()[..] else { return };
+        if let (Some(pending), Some(callee)) = (self.pending.get_mut(&serial), unique_number(callee)) {
+            *pending = Pending { callee, is_passed_on: false };
+            self.show_pending();
         }
     }
 

@@ -59,11 +59,11 @@ use watcher::Watched;
 pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
 
 /// A call without a reply.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Pending {
     callee: u64,
-    /// The name whose next owner gets the call from the bus.
-    awaited: Option<String>,
+    /// The bus has the call, and will say who gets it.
+    is_passed_on: bool,
 }
 
 /// A member of a bus.

@@ -6,15 +6,14 @@ use super::sending::check;
 use super::{Connection, Pending, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, TO_BUS, To};
+use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::directory::State;
 use crate::shared::filter::unique_number;
 
 impl Pending {
     /// A call of `destination` that goes to the connection with this number.
     pub(super) fn new(callee: u64, destination: &str) -> Pending {
-        let is_passed_on = callee == AUTHORITY_ID && destination != DRIVER;
-        Pending { callee, awaited: is_passed_on.then(|| destination.into()) }
+        Pending { callee, is_passed_on: callee == AUTHORITY_ID && destination != DRIVER }
     }
 }
 
@@ -74,7 +73,7 @@ impl Connection {
     /// User and process that serve the bus.
     #[cfg(feature = "zbus")]
     pub(crate) fn credentials_of_bus(&self) -> Option<(u32, u32)> {
-        self.port.directory().peer(AUTHORITY).map(|authority| (authority.uid, authority.pid))
+        self.port.directory().peer(crate::port::AUTHORITY).map(|authority| (authority.uid, authority.pid))
     }
 
     /// Where messages for a name go, without a system call.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use weighbridge_dbus::wire::{Body, Kind};
 
 use super::{Call, Connection, Incoming, Message};
+use crate::authority::{BUS_INTERFACE, PASSED_ON};
 use crate::error::{Error, Result};
 #[cfg(feature = "tokio")]
 use crate::port::To;
@@ -137,7 +138,14 @@ impl Connection {
             CALL if to_us => self.put(Incoming::Call(Call(message))),
             SIGNAL => {
                 let is_of_bus = message.sender_id() == AUTHORITY_ID;
-                if is_of_bus && message.header().member == Some("NameOwnerChanged") {
+                let header = message.header();
+                if is_of_bus
+                    && to_us
+                    && (header.interface, header.member) == (Some(BUS_INTERFACE), Some(PASSED_ON))
+                {
+                    return self.follow_call(&message);
+                }
+                if is_of_bus && header.member == Some("NameOwnerChanged") {
                     self.follow_owner(&message);
                 }
                 if to_us || self.wants(&message) {

@@ -3,7 +3,7 @@
 use weighbridge_dbus::rule::{MatchRule, Owners};
 use weighbridge_dbus::wire::{Arg, Body, Header};
 
-use super::{Connection, Message, Pending};
+use super::{Connection, Message};
 use crate::authority::{DRIVER, unique_name};
 use crate::error::{Error, Result, name};
 use crate::port::AUTHORITY_ID;
@@ -127,15 +127,6 @@ impl Connection {
         for rule in &mut self.rules {
             if rule.rule.sender.as_deref() == Some(name) {
                 rule.owner = unique_number(new);
-            }
-        }
-        if let Some(owner) = unique_number(new) {
-            // The bus passes calls that wait for the name on to this owner, behind this message.
-            let awaits = |pending: &&mut Pending| pending.awaited.as_deref() == Some(name);
-            let mut waiting = self.pending.values_mut().filter(awaits).peekable();
-            if waiting.peek().is_some() {
-                waiting.for_each(|pending| *pending = Pending { callee: owner, awaited: None });
-                self.show_pending();
             }
         }
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {

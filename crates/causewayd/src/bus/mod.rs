@@ -26,6 +26,7 @@ use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
 use crate::quota::{Quota, Resource};
 use crate::service_file::Services;
+use crate::systemd;
 
 pub use native::{Receiver, Shown};
 pub use start::Ended;
@@ -163,7 +164,9 @@ impl Bus {
             monitor_count: 0,
             calls: Calls::default(),
             starts: Starts::default(),
-            environment: std::env::vars_os().collect(),
+            environment: std::env::vars_os()
+                .filter(|(name, _)| !systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
+                .collect(),
             serial: 0,
             now: Instant::now(),
             counters: Counters::default(),
@@ -375,8 +378,13 @@ impl Bus {
         }
     }
 
-    /// `NameOwnerChanged`, and nothing else.
+    /// `NameOwnerChanged`, and nothing else to members.
     pub(crate) fn publish_unique(&mut self, name: &str, old: Option<MemberId>, new: Option<MemberId>) {
+        // One that has left is told nothing any more, and monitors see what it would be told.
+        if let Some(old) = old.filter(|old| !self.members.contains_key(old)) {
+            let lost = Builder::signal(DRIVER_PATH, DRIVER, "NameLost").body(Body::default().text(name));
+            self.show_to_monitors(lost.destination(&old.unique_name()));
+        }
         let text = |owner: Option<MemberId>| owner.map(MemberId::unique_name).unwrap_or_default();
         let body = Body::default().text(name).text(&text(old)).text(&text(new));
         self.send_to_all(Builder::signal(DRIVER_PATH, DRIVER, "NameOwnerChanged").body(body));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_bus::Carried;
+use causeway_bus::{BUS_INTERFACE, Carried, PASSED_ON};
 use weighbridge_dbus::wire::{Body, Builder, Header, Kind, walk};
 
 use super::{Action, Bus, DRIVER, Letter};
@@ -240,6 +240,15 @@ impl Bus {
 
     fn append(&mut self, letter: Letter<'_>, to: Receiver) {
         self.actions.push(Action::Append { from: letter.from, to, message: Rc::clone(letter.message) });
+    }
+
+    /// A call between native members goes through the bus, because its caller knew no receiver: now it knows one.
+    pub(super) fn tell_caller(&mut self, from: MemberId, to: MemberId, header: &Header<'_>) {
+        if header.expects_reply() && self.is_native(from) && self.is_native(to) {
+            let body = Body::default().u32(header.serial).text(&to.unique_name());
+            let signal = Builder::signal(super::DRIVER_PATH, BUS_INTERFACE, PASSED_ON);
+            self.send(from, signal.body(body));
+        }
     }
 
     /// A message of a native member came without what belongs to it. A call is answered for its receiver; a reply ends with an error, and

@@ -76,6 +76,7 @@ impl Bus {
             let why = "the receiver does not read, and too many bytes wait for it";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
         }
+        self.tell_caller(from, to, header);
         self.append_letter(letter, Receiver::One(to));
         self.hand_over(to, letter.message);
         if is_call {
@@ -145,12 +146,17 @@ impl Bus {
 
     /// Lets monitors know that a receiver does not get a message because of the policy. Nobody else is told.
     fn show_denial(&mut self, letter: Letter<'_>) {
+        let to = letter.from.map_or(DRIVER.into(), MemberId::unique_name);
+        let error = Builder::error(letter.header.serial, error::ACCESS_DENIED).destination(&to);
+        self.show_to_monitors(error.body(Body::default().text(DENIED)));
+    }
+
+    /// Shows a message of the driver to the monitors that goes to nobody.
+    pub(super) fn show_to_monitors(&mut self, message: Builder<'_>) {
         if self.monitor_count == 0 {
             return;
         }
-        let to = letter.from.map_or(DRIVER.into(), MemberId::unique_name);
-        let error = Builder::error(letter.header.serial, error::ACCESS_DENIED).destination(&to);
-        let message = self.made_by_driver(error.body(Body::default().text(DENIED)));
+        let message = self.made_by_driver(message);
         let header = message.header();
         let args = LazyArgs::new(&header, message.bytes());
         self.capture(Letter {

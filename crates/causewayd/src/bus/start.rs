@@ -10,7 +10,7 @@ use crate::activation::Waiting;
 use crate::error;
 use crate::member::MemberId;
 use crate::message::LazyArgs;
-use crate::service_file::Services;
+use crate::service_file::{Service, Services};
 
 /// How a program that was started has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,19 @@ pub enum Ended {
 const STARTED: u32 = 1;
 
 impl Bus {
+    /// Does a file provide a program for this name?
+    pub(crate) fn is_service(&mut self, name: &str) -> bool {
+        self.service(name).is_some()
+    }
+
+    /// The service with this name, from files that are read again if it may be new.
+    fn service(&mut self, name: &str) -> Option<&Service> {
+        if self.services.get(name).is_none() && self.services.is_old() {
+            self.services = Services::read(&self.config.service_dirs);
+        }
+        self.services.get(name)
+    }
+
     /// Lets a message wait for the service that provides its destination, or for the start that it asks for.
     pub(crate) fn wait_for_service(
         &mut self,
@@ -36,11 +49,11 @@ impl Bus {
         asks_to_start: bool,
     ) {
         let message = letter.message;
-        if self.services.get(name).is_none() && self.services.is_old() {
-            self.services = Services::read(&self.config.service_dirs);
-        }
-        let Some(service) = self.services.get(name) else {
-            let why = format!("nobody has the name {name}, and no .service file provides it");
+        let Some(service) = self.service(name) else {
+            let why = match asks_to_start {
+                true => format!("no .service file provides the name {name}"),
+                false => format!("nobody has the name {name}, and no .service file provides it"),
+            };
             return self.refuse(from, letter.header, error::SERVICE_UNKNOWN, &why);
         };
         let command = service.command.clone();

@@ -23,7 +23,7 @@ use crate::member::{MemberId, Stage};
 use request::{Answer, MONITORING, Refusal, Request, STATS, refused, reply};
 
 /// `org.freedesktop.DBus.Peer`
-pub const PEER: &str = "org.freedesktop.DBus.Peer";
+const PEER: &str = "org.freedesktop.DBus.Peer";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const INTROSPECTABLE: &str = "org.freedesktop.DBus.Introspectable";
 
@@ -91,14 +91,17 @@ const METHODS: &[Method] = &[
     method(STATS, "GetAllMatchRules", ["", "a{sas}"], Privileged, stats::all_match_rules),
 ];
 
-/// A message to the driver.
+/// A message to the driver, or a call to nobody, which it answers in place of a peer.
 pub fn handle(bus: &mut Bus, from: MemberId, letter: Letter<'_>) {
     let header = letter.header;
     bus.append_letter(letter, Receiver::Bus);
     // Replies and signals to the driver say nothing that it asked for.
     if header.kind == Kind::MethodCall {
-        let is_peer = header.destination.is_none();
-        if !is_peer && !bus.may_send(from, None, letter) {
+        let is_to_nobody = header.destination.is_none();
+        if is_to_nobody && header.interface != Some(PEER) {
+            let why = format!("a call without a destination can only be one of {PEER}");
+            bus.refuse(from, header, error::UNKNOWN_METHOD, &why);
+        } else if !is_to_nobody && !bus.may_send(from, None, letter) {
             bus.deny(from, letter);
         } else {
             match answer(bus, Request { from, letter }) {
@@ -114,18 +117,18 @@ pub fn handle(bus: &mut Bus, from: MemberId, letter: Letter<'_>) {
 fn answer(bus: &mut Bus, request: Request<'_>) -> Answer {
     let header = request.letter.header;
     let (interface, member) = (header.interface, header.member.unwrap_or_default());
+    let caller = &bus.members[&request.from];
+    let uid = caller.identity.credentials.uid;
+    let is_hello = member == "Hello" && interface.is_none_or(|interface| interface == DRIVER);
+    if caller.stage == Stage::New && !is_hello {
+        return refused(error::ACCESS_DENIED, "the first message of a connection is Hello");
+    }
     let is_asked = |method: &&Method| interface.is_none_or(|interface| interface == method.interface);
     let Some(method) = METHODS.iter().filter(is_asked).find(|method| method.member == member) else {
         let is_known = interface.is_none() || METHODS.iter().any(|method| is_asked(&method));
         let error = if is_known { error::UNKNOWN_METHOD } else { error::UNKNOWN_INTERFACE };
         return refused(error, format!("there is no method {member} of this interface"));
     };
-    let is_hello = method.interface == DRIVER && method.member == "Hello";
-    let caller = &bus.members[&request.from];
-    if caller.stage == Stage::New && !is_hello {
-        return refused(error::ACCESS_DENIED, "the first message of a connection is Hello");
-    }
-    let uid = caller.identity.credentials.uid;
     if method.access != AnyPath && header.path != Some(DRIVER_PATH) {
         let why = format!("{member} is a method of the object {DRIVER_PATH} only");
         // Other objects have not got the later interfaces at all.

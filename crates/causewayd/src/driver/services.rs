@@ -1,6 +1,6 @@
 //! The methods about services that are started, and about settings.
 
-use weighbridge_dbus::wire::{Body, names};
+use weighbridge_dbus::wire::Body;
 
 use super::request::{Answer, Request, refused};
 use crate::bus::{Action, Bus, DRIVER};
@@ -16,10 +16,8 @@ pub fn list_activatable_names(bus: &mut Bus, _: Request<'_>) -> Answer {
 
 pub fn start_service_by_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     let name = request.text(0);
-    if !names::is_bus_name(name) {
-        return refused(error::INVALID_ARGS, format!("`{name}` is no name of a service"));
-    }
-    if name == DRIVER || bus.resolve(name).is_some() {
+    // A name that no file provides is none of a service, whoever has it.
+    if bus.resolve(name).is_some() && bus.is_service(name) {
         return Ok(Some(Body::default().u32(ALREADY_RUNNING)));
     }
     bus.wait_for_service(request.from, name, request.letter, true);

@@ -80,13 +80,13 @@ impl Watch {
                 "the time line is of some CPUs only, and has no count of switches; not recorded: {unrecorded_cpus:?}"
             ));
         }
-        let missing = trace.as_ref().map_or(Vec::new(), |trace| trace.missing_switches(began_ns, to_ns));
+        let subject = Subject { roles, trace, unrecorded_cpus, message_names };
+        let missing = subject.missing_switches(began_ns, to_ns);
         for MissingSwitches { cpu, count, .. } in &missing {
             output::warn(&format!(
                 "the kernel did not record at least {count} switches on CPU {cpu}; the time line marks their times, and has no count of switches"
             ));
         }
-        let subject = Subject { roles, trace, unrecorded_cpus, message_names };
         let is_own = |of: &&weighbridge_timeline::Happened| subject.is_own_switch(of);
         let whole =
             subject.trace.as_ref().filter(|_| subject.unrecorded_cpus.is_empty() && missing.is_empty());
@@ -129,7 +129,9 @@ impl Messages<'_> {
             }
             Messages::Exam(notes) => {
                 let mut numbers: HashMap<(&str, &str, u32), u64> = HashMap::new();
-                let (mut roles, mut names): (BTreeMap<&str, Role>, _) = (BTreeMap::new(), BTreeMap::new());
+                // By length first, so that :1.2 stands before :1.10.
+                let mut roles: BTreeMap<(usize, &str), Role> = BTreeMap::new();
+                let mut names = BTreeMap::new();
                 for note in notes {
                     // The driver numbers the messages to each connection by themselves.
                     let to = if note.sender == DRIVER { note.connection.as_str() } else { "" };
@@ -137,7 +139,9 @@ impl Messages<'_> {
                     let number = *numbers.entry((&note.sender, to, note.serial)).or_insert(next);
                     names.entry(number).or_insert_with(|| format!("{} (message {number})", note.title));
                     let connection = note.connection.as_str();
-                    let role = roles.entry(connection).or_insert_with(|| role(connection, Vec::new()));
+                    let role = roles
+                        .entry((connection.len(), connection))
+                        .or_insert_with(|| role(connection, Vec::new()));
                     role.marks.extend(marks(note.is_sent, number, &note.at, &ns));
                 }
                 (roles.into_values().collect(), names)
