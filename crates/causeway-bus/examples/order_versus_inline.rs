@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causeway::{Group, GroupOptions, Policy, Publisher, Received, SubscribeOptions, Subscriber};
-use causeway_bus::port::{Descriptors, Port, To};
+use causeway_bus::port::{Descriptors, Parcel, Port, To};
 use causeway_bus::shared::directory::{Directory, Peer, State};
 use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
@@ -203,12 +203,12 @@ fn by_reference(wait: Wait, members: usize) -> f64 {
         let per_turn = run(
             wait,
             || {
-                client.send(&mut ours, to_server, 2, &header, &message).expect("space");
+                client.send(&mut ours, to_server, 2, &header, &message, Parcel::default()).expect("space");
                 receive(&mut client, &mut ours, wait);
             },
             || {
                 receive(&mut server, &mut theirs, wait);
-                server.send(&mut theirs, to_client, 3, &header, &message).expect("space");
+                server.send(&mut theirs, to_client, 3, &header, &message, Parcel::default()).expect("space");
             },
         );
         is_over.store(true, Ordering::Relaxed);

@@ -9,9 +9,9 @@ use causeway_os::socket;
 use crate::error::{Error, Result};
 
 /// Longest packet.
-const PACKET_BYTES: usize = 512;
+const PACKET_BYTES: usize = 1024;
 /// Descriptors of one packet at most.
-const FDS_MAX: usize = 3;
+pub const FDS_MAX: usize = socket::MAX_FDS;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,15 @@ pub enum Kind {
     Doorbell = 3,
     /// The member's own doorbell comes with this packet.
     SetDoorbell = 4,
+    /// Descriptors for the receivers of a message that will be sent: its token, the number of its destination or 0, and the bytes of
+    /// the message if the first descriptor is a file that holds it. Answered by `None`, or by `Refused` with a [`Refusal`].
+    Deposit = 5,
+    /// The deposit of a member (first word its number) under a token (second word). Answered by `Descriptor` with the bytes of the
+    /// message in the first descriptor or 0, or by `None`.
+    Take = 6,
+    /// A signal with a deposit is sent: its token, its position in the order log, and as text the slots of those that it is for
+    /// ([`slots_text`]). Not answered.
+    Sent = 7,
     /// To a member: slot, number, cursor, first place, with order log, directory, and the doorbell of the authority. To a monitor: zeros
     /// and the first two.
     Welcome = 16,
@@ -37,17 +46,31 @@ pub enum Kind {
     Disconnected = 20,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 12] = [
     Kind::Join,
     Kind::Outbox,
     Kind::Doorbell,
     Kind::SetDoorbell,
+    Kind::Deposit,
+    Kind::Take,
+    Kind::Sent,
     Kind::Welcome,
     Kind::Descriptor,
     Kind::None,
     Kind::Refused,
     Kind::Disconnected,
 ];
+
+/// The first word of `Refused`: what the one who asked can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing.
+    Final = 0,
+    /// Ask again: places, descriptors or bytes may become free.
+    Limit = 1,
+    /// The destination is gone.
+    NoDestination = 2,
+}
 
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +94,11 @@ impl Packet {
         Packet { text: text.into(), ..Packet::new(kind, [0; 4]) }
     }
 
+    /// A refusal with its reason.
+    pub fn refused(why: Refusal, text: impl Into<String>) -> Packet {
+        Packet { text: text.into(), ..Packet::new(Kind::Refused, [why as u64, 0, 0, 0]) }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut bytes = (self.kind as u64).to_ne_bytes().to_vec();
         bytes.extend(self.words.iter().flat_map(|word| word.to_ne_bytes()));
@@ -86,6 +114,27 @@ impl Packet {
         let words = [word(1)?, word(2)?, word(3)?, word(4)?];
         Some(Packet { kind, words, text: String::from_utf8_lossy(text).into_owned() })
     }
+}
+
+/// A set of slots as the text of a packet: a hexadecimal digit for every four, the lowest bit for the lowest slot.
+pub fn slots_text(slots: &[u16]) -> String {
+    let digits = slots.iter().max().map_or(0, |highest| usize::from(*highest) / 4 + 1);
+    let mut bits = vec![0u32; digits];
+    for slot in slots {
+        bits[usize::from(*slot) / 4] |= 1 << (slot % 4);
+    }
+    bits.into_iter().filter_map(|digit| char::from_digit(digit, 16)).collect()
+}
+
+/// The slots of such a text, up to the first character that is no digit.
+pub fn slots_of(text: &str) -> Vec<u16> {
+    let digits = text.chars().map_while(|digit| digit.to_digit(16));
+    let slots = (0u16..).step_by(4).zip(digits);
+    slots
+        .flat_map(|(first, digit)| {
+            (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| first + bit)
+        })
+        .collect()
 }
 
 /// Sends a packet.
@@ -131,7 +180,32 @@ mod tests {
         assert!(receive(&theirs).unwrap().is_none());
     }
 
+    #[test]
+    fn the_largest_set_of_slots_fits_into_a_packet() {
+        let all: Vec<u16> = (0..crate::shared::ring::SLOTS_MAX as u16).collect();
+        let packet = Packet { text: slots_text(&all), ..Packet::new(Kind::Sent, [1; 4]) };
+        assert_eq!(slots_of(&Packet::decode(&packet.encode()).unwrap().text), all);
+    }
+
     proptest::proptest! {
+        #[test]
+        fn a_set_of_slots_comes_back_from_its_text(slots in proptest::collection::btree_set(0u16..2046, 0..50)) {
+            let slots: Vec<u16> = slots.into_iter().collect();
+            proptest::prop_assert_eq!(slots_of(&slots_text(&slots)), slots);
+        }
+
+        #[test]
+        fn any_text_is_a_set_of_slots(text in ".{0,984}") {
+            let slots = slots_of(&text);
+            proptest::prop_assert!(slots.is_sorted() && slots.len() <= 4 * text.len());
+        }
+
+        #[test]
+        fn a_packet_comes_back_from_its_bytes(kind in 0..KINDS.len(), words: [u64; 4], text in "[ -~]{0,984}") {
+            let packet = Packet { text, ..Packet::new(KINDS[kind], words) };
+            proptest::prop_assert_eq!(Packet::decode(&packet.encode()), Some(packet));
+        }
+
         #[test]
         fn any_bytes_are_a_packet_or_none(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..100)) {
             if let Some(packet) = Packet::decode(&bytes) {

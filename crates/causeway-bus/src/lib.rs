@@ -19,6 +19,8 @@ mod authority;
 #[cfg(not(loom))]
 mod connection;
 #[cfg(not(loom))]
+mod content;
+#[cfg(not(loom))]
 mod control;
 #[cfg(not(loom))]
 mod error;
@@ -37,10 +39,12 @@ pub use asynchronous::{AsyncConnection, Calls, Signals};
 #[cfg(not(loom))]
 pub use authority::{
     ALLOW_REPLACEMENT, Authority, AuthorityOptions, DO_NOT_QUEUE, Event, NameReply, PeerId, REPLACE_EXISTING,
-    ReleaseReply,
+    ReleaseReply, TransferLimits,
 };
 #[cfg(not(loom))]
 pub use connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics};
+#[cfg(not(loom))]
+pub use content::{Bytes, FileDescriptors, Payload};
 #[cfg(not(loom))]
 pub use error::{Error, Result, name};
 #[cfg(not(loom))]

@@ -9,6 +9,7 @@ use weighbridge_dbus::rule::{MatchRule, Owners};
 
 use crate::authority::{name_of, unique_name};
 use crate::connection::{Link, Message, Statistics, session_path};
+use crate::content::FileDescriptors;
 use crate::error::{Error, Result};
 use crate::port::{Descriptors, Received};
 use crate::shared::directory::{Directory, Peer, State};
@@ -32,7 +33,8 @@ pub enum Observed {
     },
 }
 
-/// Reads all messages of a bus.
+/// Reads all messages of a bus. Of messages that are too long for an outbox it shows the header and the length
+/// ([`Message::is_header_only`]); descriptors it never gets.
 #[derive(Debug)]
 pub struct Monitor {
     link: Link,
@@ -153,7 +155,9 @@ impl Monitor {
             self.lost += 1;
             return Ok(None);
         };
-        let Some(message) = Message::checked(Received { position, slot, header, bytes }) else {
+        let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
+        let received = Received { position, slot, header, bytes, descriptors };
+        let Some(message) = Message::checked(received).filter(|_| header.is_possible()) else {
             self.lost += 1;
             return Ok(None);
         };

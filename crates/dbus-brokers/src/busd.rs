@@ -22,7 +22,7 @@ pub fn start(path: PathBuf) -> Result<Broker, String> {
     }
     let mut ready = [0; 16];
     match ours.read(&mut ready) {
-        Ok(bytes) if bytes > 0 => Ok(Broker { address, child, _controller: None }),
+        Ok(bytes) if bytes > 0 => Ok(Broker { address, child, _controller: None, _folder: None }),
         _ => Err("it ends at once".into()),
     }
 }

@@ -47,7 +47,9 @@ pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
     let mut address = String::new();
     let said = BufReader::new(ours.take(4096)).read_line(&mut address);
     match said {
-        Ok(bytes) if bytes > 0 => Ok(Broker { address: address.trim().into(), child, _controller: None }),
+        Ok(bytes) if bytes > 0 => {
+            Ok(Broker { address: address.trim().into(), child, _controller: None, _folder: None })
+        }
         _ => Err("it ends at once; with --session --nofork its own message says why".into()),
     }
 }

@@ -47,7 +47,12 @@ pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
     controller
         .call_with_fds(&call, &[socket.as_fd()], PATIENCE.max(Duration::from_secs(1)))
         .map_err(|error| failed(&error))?;
-    Ok(Broker { address: format!("unix:abstract={name}"), child, _controller: Some(controller) })
+    Ok(Broker {
+        address: format!("unix:abstract={name}"),
+        child,
+        _controller: Some(controller),
+        _folder: None,
+    })
 }
 
 /// The arguments: an object for the listener, the first descriptor, and a policy that allows everything to this user.

@@ -1,12 +1,14 @@
 //! Private D-Bus brokers: dbus-daemon, dbus-broker, busd and causewayd, each started for one purpose with a configuration of ours, and
-//! ended with its [`Broker`].
+//! ended with its [`Broker`]; and the bus of native members in the same way.
 //!
 //! A broker listens on a name in the abstract namespace that no other process knows, and its configuration is a file in memory, so
-//! nothing is left in the file system whatever ends. The kernel kills a broker when the thread that started it ends.
+//! nothing is left in the file system whatever ends. The kernel kills a broker when the thread that started it ends. A bus of native
+//! members has a path: what a killed program leaves of it goes with the next start.
 
 mod busd;
 mod daemon;
 mod dbus_broker;
+mod native;
 
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +18,8 @@ use std::time::Duration;
 
 use causeway_os::process::Child;
 use weighbridge_dbus_client::Connection;
+
+pub use native::{clean_up, native_path};
 
 /// How long a broker may take to answer its first connection.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,6 +35,8 @@ pub enum Program {
     Busd,
     /// The broker of this project.
     Causewayd,
+    /// The bus of native members of this project: no process in the path of a message.
+    CausewayBus,
 }
 
 /// What a private broker allows. dbus-daemon, dbus-broker and causewayd know these limits; busd has none.
@@ -73,10 +79,16 @@ impl std::error::Error for Error {}
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 4] =
-        [Program::DbusDaemon, Program::DbusBroker, Program::Busd, Program::Causewayd];
+    pub const ALL: [Program; 5] =
+        [Program::DbusDaemon, Program::DbusBroker, Program::Busd, Program::Causewayd, Program::CausewayBus];
 
-    /// Its file, and the word for it everywhere.
+    /// Do its members share memory with it, so that they need `causeway-bus` and no socket?
+    #[must_use]
+    pub fn is_native(self) -> bool {
+        self == Program::CausewayBus
+    }
+
+    /// The word for it everywhere.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,6 +96,15 @@ impl Program {
             Program::DbusBroker => "dbus-broker",
             Program::Busd => "busd",
             Program::Causewayd => "causewayd",
+            Program::CausewayBus => "causeway-bus",
+        }
+    }
+
+    /// Its file.
+    const fn file(self) -> &'static str {
+        match self {
+            Program::CausewayBus => "causeway",
+            _ => self.name(),
         }
     }
 
@@ -95,6 +116,9 @@ impl Program {
             Program::DbusBroker => "package dbus-broker",
             Program::Busd => "`cargo install busd`",
             Program::Causewayd => "`cargo build -p causewayd` puts it beside this program",
+            Program::CausewayBus => {
+                "`cargo build -p causeway-cli` puts `causeway`, which serves it, beside this program"
+            }
         }
     }
 
@@ -103,12 +127,14 @@ impl Program {
     #[must_use]
     pub fn path(self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let own = std::env::current_exe().ok().filter(|_| self == Program::Causewayd);
+        let own = std::env::current_exe()
+            .ok()
+            .filter(|_| matches!(self, Program::Causewayd | Program::CausewayBus));
         let beside = own.iter().flat_map(|own| own.ancestors().skip(1).take(2)).map(PathBuf::from);
         let can_run = |file: &PathBuf| {
             std::fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
         };
-        beside.chain(std::env::split_paths(&path)).map(|folder| folder.join(self.name())).find(can_run)
+        beside.chain(std::env::split_paths(&path)).map(|folder| folder.join(self.file())).find(can_run)
     }
 
     /// What it says its version is; nothing where it is missing or says none.
@@ -135,6 +161,8 @@ pub struct Broker {
     child: Child,
     /// The connection over which dbus-broker is controlled; it ends when this is closed.
     _controller: Option<Connection>,
+    /// Where native members join.
+    _folder: Option<native::Folder>,
 }
 
 impl Broker {
@@ -149,15 +177,19 @@ impl Broker {
             Program::DbusDaemon | Program::Causewayd => daemon::start(path, limits),
             Program::DbusBroker => dbus_broker::start(path, limits),
             Program::Busd => busd::start(path),
+            Program::CausewayBus => native::start(path),
         };
         let broker = started.map_err(|why| Error::Failed(program, why))?;
+        if program.is_native() {
+            return Ok(broker);
+        }
         match Connection::open(&broker.address) {
             Ok(_) => Ok(broker),
             Err(error) => Err(Error::Failed(program, error.to_string())),
         }
     }
 
-    /// Where it listens.
+    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`]).
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use weighbridge_dbus::wire::Body;
-use weighbridge_dbus_brokers::{Broker, Error, Limits, Program};
+use weighbridge_dbus_brokers::{Broker, Error, Limits, Program, clean_up, native_path};
 use weighbridge_dbus_client::Connection;
 
 /// Every socket in the abstract namespace that a private broker of this process listens on.
@@ -24,6 +24,10 @@ fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
             }
             started => started.unwrap(),
         };
+        if program.is_native() {
+            native_members_join(broker);
+            continue;
+        }
         let mut one = Connection::open(broker.address()).unwrap();
         let two = Connection::open(broker.address()).unwrap();
         assert_ne!(one.unique_name(), two.unique_name(), "{program}");
@@ -41,4 +45,34 @@ fn installed_brokers_answer_and_leave_no_process_and_no_socket() {
             std::thread::yield_now();
         }
     }
+}
+
+fn native_members_join(broker: Broker) {
+    let path = native_path(broker.address()).unwrap();
+    let folder = path.parent().unwrap().to_owned();
+    let (mut one, two) =
+        (causeway_bus::Connection::open(&path).unwrap(), causeway_bus::Connection::open(&path).unwrap());
+    assert_ne!(one.unique_name(), two.unique_name());
+    one.add_match("type='signal'").unwrap();
+    let process = format!("/proc/{}", broker.pid());
+    assert!(!broker.has_ended() && std::fs::exists(&process).unwrap() && folder.exists());
+    drop(broker);
+    assert!(!std::fs::exists(&process).unwrap() && !folder.exists());
+}
+
+/// What a killed program leaves has the number of a process that is no more.
+#[test]
+fn the_socket_of_a_killed_program_is_removed_and_that_of_a_living_one_is_not() {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let name = |pid: u32| std::env::temp_dir().join(format!("weighbridge-native-bus-{pid}-test"));
+    let (dead, living) = (name(child.id()), name(std::process::id()));
+    child.wait().unwrap();
+    for folder in [&dead, &living] {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::write(folder.join("bus.lock"), "").unwrap();
+    }
+    clean_up();
+    let left = (dead.exists(), living.exists());
+    std::fs::remove_dir_all(&living).unwrap();
+    assert_eq!(left, (false, true));
 }

@@ -5,10 +5,12 @@
 mod address;
 mod connection;
 mod monitor;
+mod notes;
 
 pub use address::{Address, session, system};
 pub use connection::Connection;
 pub use monitor::{Monitoring, become_monitor, process_of, rules_and_processes};
+pub use notes::{Note, Notes};
 
 use std::fmt;
 use std::io;

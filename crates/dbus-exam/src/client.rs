@@ -99,7 +99,11 @@ pub fn rule(sender: &str) -> String {
 impl Client {
     /// A new connection.
     pub fn open(bus: &Bus<'_>) -> Result<Client, Error> {
-        Ok(Client { connection: Connection::open(bus.address)? })
+        let mut connection = Connection::open(bus.address)?;
+        if let Some(notes) = bus.notes {
+            connection.note_messages(notes.clone());
+        }
+        Ok(Client { connection })
     }
 
     /// A new connection that gets the broadcasts of experiments from all of `senders`.

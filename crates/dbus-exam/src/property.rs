@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use weighbridge_dbus_client::Error;
+use weighbridge_dbus_client::{Error, Notes};
 
 /// The bus that is examined.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub struct Bus<'a> {
     pub private_pid: Option<u32>,
     /// How long nothing may come before a message counts as lost.
     pub quiet: Duration,
+    /// Where the messages of an experiment are noted, if they are.
+    pub notes: Option<&'a Notes>,
 }
 
 /// What says that a bus must behave in a certain way.

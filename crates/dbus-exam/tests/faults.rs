@@ -48,6 +48,7 @@ fn examined(fault: Fault, id: &str) -> Outcome {
         address: &shim.address,
         private_pid: None,
         quiet: Duration::from_millis(500),
+        notes: None,
     })
 }
 
@@ -92,7 +93,8 @@ fn a_fault_is_not_blamed_on_another_property() {
 #[test]
 fn a_bus_of_others_is_not_harmed() {
     for property in properties().filter(|property| property.needs_private) {
-        let bus = Bus { address: "unix:path=/nonexistent", private_pid: None, quiet: Duration::ZERO };
+        let bus =
+            Bus { address: "unix:path=/nonexistent", private_pid: None, quiet: Duration::ZERO, notes: None };
         assert!(matches!(property.examine(&bus), Outcome::Skipped(_)), "{}", property.id);
     }
 }

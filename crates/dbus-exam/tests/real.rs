@@ -10,7 +10,8 @@ const LIMITS: Limits = Limits { queued_bytes: QUEUED_BYTES, match_rules: MATCH_R
 fn examined(program: Program) -> Vec<(&'static str, Outcome)> {
     let one = |property: &'static weighbridge_dbus_exam::Property| {
         let broker = Broker::start(program, &LIMITS).unwrap();
-        let bus = Bus { address: broker.address(), private_pid: Some(broker.pid()), quiet: QUIET };
+        let bus =
+            Bus { address: broker.address(), private_pid: Some(broker.pid()), quiet: QUIET, notes: None };
         (property.id, property.examine(&bus))
     };
     properties().map(one).collect()

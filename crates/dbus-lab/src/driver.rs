@@ -1,12 +1,17 @@
 //! What one program does with a broker alone: calls to the broker itself, names, rules, connections, and messages to itself.
 //!
 //! With `pause-us` the client sleeps before each, so that the broker has nothing to do and sleeps too: what a message costs a bus at rest.
+//!
+//! Nothing answers a broadcast to nobody, so the client waits before each reading of the broker's counters until the broker has read all
+//! of them and sleeps: its work for the counted signals is counted, and a message that asks whether it is done would add to it.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use causeway_os::counters::ProcessCounters;
+use causeway_os::socket::is_all_received;
 use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use weighbridge_dbus_client::Connection;
@@ -108,7 +113,7 @@ choice! {
     }
     axis "call", default GetNameOwner: "a method of the broker that is called; match: AddMatch and RemoveMatch in turn; name: RequestName and \
         ReleaseName in turn; connect: a connection that is made, authenticated, named by Hello and closed; relay: a message to the \
-        client itself; signal: a broadcast to nobody"
+        client itself; signal: a broadcast to nobody, of which the whole work of the broker is counted though the client does not wait for it"
 }
 
 /// A method of the broker, and its argument.
@@ -200,6 +205,10 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     for _ in 0..VERIFIED {
         client.operate()?;
     }
+    if method == Method::Signal {
+        let socket = client.socket.try_clone()?;
+        cx.settle_beside(move || await_rest(&socket, handed.pid));
+    }
     cx.lead_alone(|ops| {
         for _ in 0..ops {
             client.operate()?;
@@ -229,6 +238,21 @@ fn drive_by_library(resources: &EndResources, params: &CaseParams, cx: &mut Ctx<
         Ok(Tally::default())
     })?;
     libraries::facts(&*connected, &handed.version)
+}
+
+/// Sleeps until the broker has read all that was sent to it and does nothing.
+fn await_rest(socket: &OwnedFd, broker: u32) -> io::Result<()> {
+    const NAP: Duration = Duration::from_micros(50);
+    /// Half a minute and more.
+    const MOST_NAPS: usize = 600_000;
+    for _ in 0..MOST_NAPS {
+        if is_all_received(socket)? && ProcessCounters::all_threads_sleep(broker)? {
+            return Ok(());
+        }
+        std::thread::sleep(NAP);
+    }
+    let why = "the broker has not read the signals, or does not come to rest after them, for half a minute";
+    Err(io::Error::new(io::ErrorKind::TimedOut, why))
 }
 
 /// Writes and reads the bytes of messages itself.

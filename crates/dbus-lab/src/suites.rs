@@ -100,8 +100,9 @@ const CURVES: Suite = Suite {
         Group::of(&["fan-out"], BROKERS, Sizes::These(CURVE), ONE_CPU).with(&[("receivers", &["1", "10"])]),
         Group::of(&["solo"], BROKERS, Sizes::These(&[0]), ONE_CPU)
             .with(&[("call", &["GetId", "NameHasOwner", "GetNameOwner", "match", "name", "connect"])]),
-        // A bus that has nothing to do before each message, and no CPU of its own.
-        Group::of(&["solo"], BROKERS, Sizes::These(&[0]), &["free"]).with(&[
+        // A bus that has nothing to do before each message: on the CPU of the client, which preempts it, and on one of its own.
+        Group::of(&["solo"], BROKERS, Sizes::These(&[0]), ONE_CPU).with(&[
+            ("broker", &["first", "own"]),
             ("call", &["GetNameOwner", "match", "name", "connect", "relay", "signal"]),
             ("pause-us", &["1000"]),
         ]),

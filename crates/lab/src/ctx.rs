@@ -231,8 +231,17 @@ impl<'a> Ctx<'a> {
     /// The process is gone.
     pub fn count_beside(&mut self, name: &'static str, pid: u32) -> io::Result<()> {
         self.marker.inspect(|marker| marker.set_beside(pid));
-        self.beside = Some(Beside { name, counters: ProcessCounters::open(pid)? });
+        self.beside = Some(Beside { name, counters: ProcessCounters::open(pid)?, settle: None });
         Ok(())
+    }
+
+    /// Where an operation does not wait for the process beside the roles: `settle` waits, before each reading of its counters, until
+    /// it has done what it was sent, so that its work for the counted operations is counted, all of it and nothing else. Only in the
+    /// leading role, after [`Ctx::count_beside`]; `settle` is not timed.
+    pub fn settle_beside(&mut self, settle: impl FnMut() -> io::Result<()> + 'static) {
+        if let Some(beside) = &mut self.beside {
+            beside.settle = Some(Box::new(settle));
+        }
     }
 
     /// The counters of the process beside the roles, for figures of single batches. Only before anything is timed.

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! `getsockopt` and `setsockopt` are given a local structure with its true size.
+//! `getsockopt` and `setsockopt` are given a local structure with its true size, and `ioctl` a local `int`, as its request asks.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -414,6 +414,21 @@ pub fn set_send_buffer_bytes(socket: impl AsFd, bytes: usize) -> Result<()> {
         .context("set the send buffer of a socket to", || format!("{bytes} bytes"))
 }
 
+/// Has the other end of this Unix socket received all that was sent from here (SIOCOUTQ is 0)?
+///
+/// # Errors
+///
+/// The error of the system call that failed.
+pub fn is_all_received(socket: impl AsFd) -> Result<bool> {
+    let mut waiting_bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one `int`, which is ours. TIOCOUTQ is the number of SIOCOUTQ by linux/sockios.h.
+    let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting_bytes) };
+    match done {
+        0 => Ok(waiting_bytes == 0),
+        _ => Err(Error::last("read", "what waits in a socket")),
+    }
+}
+
 /// Bytes that may wait at this socket, the kernel's own bookkeeping included (SO_RCVBUF).
 ///
 /// # Errors
@@ -462,6 +477,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_sent_and_not_received_is_seen_by_the_sender() {
+        for (name, near, far) in every_pair() {
+            assert!(is_all_received(&near).unwrap(), "{name}");
+            send_with_fds(&near, b"hello", &[]).unwrap();
+            assert!(!is_all_received(&near).unwrap(), "{name}");
+            assert!(is_all_received(&far).unwrap(), "{name}: nothing was sent from there");
+            assert_eq!(recv_with_fds(&far, &mut [0; 16], 0).unwrap().0, 5);
+            assert!(is_all_received(&near).unwrap(), "{name}");
+        }
+        let file = crate::memory::memfd("no-socket", 1).unwrap();
+        assert!(is_all_received(file).is_err());
     }
 
     #[test]

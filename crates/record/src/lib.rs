@@ -46,7 +46,7 @@ pub use observation::{
 pub use ratio::{Comparison, Crossover, Published, Ratio};
 pub use run::{ALTERNATIVE_TO, Case, Noise, PerOp, RoleCounters, Run, SliceSeries, Slices, WarmUp};
 pub use summary::{Attempts, Regime, RegimeKind, StoppedBy, Summary};
-pub use timeline::{Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline};
+pub use timeline::{MissingSwitches, Phase, Picture, PictureArrow, PictureLane, PictureSpan, Timeline};
 
 /// The version of the record's form. A reader refuses what is newer and says so; what is older it reads in today's words.
 pub const SCHEMA: u32 = 2;

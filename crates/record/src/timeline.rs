@@ -29,8 +29,22 @@ pub struct Timeline {
     pub unrecorded_cpus: Vec<u32>,
     /// Events that were lost within the time of the operations; operations near them are left out.
     pub lost_events: u64,
+    /// CPUs whose switches the kernel did not record completely within the time of the operations, so that none are counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_switches: Vec<MissingSwitches>,
     /// Some operations as a picture.
     pub picture: Picture,
+}
+
+/// Switches of a CPU that were not recorded although no events were lost: a thread gave the CPU away that had not got it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingSwitches {
+    /// The CPU.
+    pub cpu: u32,
+    /// Number of them, at least.
+    pub count: u64,
+    /// Of these, the switches away from the idle task.
+    pub from_idle: u64,
 }
 
 /// A part of an operation.
@@ -108,6 +122,7 @@ pub(crate) mod tests {
             phases: vec![Phase { share: Some(1.0), ..Phase::default() }],
             refused: Some("x".into()),
             unrecorded_cpus: vec![16],
+            missing_switches: vec![MissingSwitches::default()],
             picture: Picture {
                 length_ns: 1,
                 lanes: vec![PictureLane { lane: "client".into(), spans: vec![span] }],

@@ -314,6 +314,7 @@ fn with_timelines() -> Reading {
         }],
         refused: None,
         unrecorded_cpus: Vec::new(),
+        missing_switches: Vec::new(),
         lost_events: 3,
         picture: Picture {
             length_ns: 10_000,

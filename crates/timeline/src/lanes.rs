@@ -104,9 +104,9 @@ pub fn lanes(subject: &Subject, from_ns: u64, to_ns: u64) -> (Vec<Lane>, Vec<Arr
     if let Some(trace) = &subject.trace {
         let cpus = trace.known_from_ns.keys().map(|cpu| of_cpu(subject, trace, *cpu, window));
         // Of a machine with many CPUs those are shown that matter.
-        lanes.extend(
-            cpus.filter(|lane| lane.spans.iter().any(|span| matches!(span.what, What::Run(Some(_))))),
-        );
+        lanes.extend(cpus.filter(|lane| {
+            lane.spans.iter().any(|span| matches!(span.what, What::Run(Some(_)) | What::Lost))
+        }));
     }
     for (index, role) in subject.roles.iter().enumerate() {
         let states =
@@ -153,6 +153,9 @@ impl Window {
     }
 }
 
+/// What is said of a time in which a switch must have been that the kernel has not recorded.
+const UNRECORDED: &str = "a switch is not recorded";
+
 fn of_cpu(subject: &Subject, trace: &Trace, cpu: u32, window: Window) -> Lane {
     let Window { to_ns, .. } = window;
     let mut spans = Vec::new();
@@ -167,13 +170,22 @@ fn of_cpu(subject: &Subject, trace: &Trace, cpu: u32, window: Window) -> Lane {
     };
     for happened in trace.events.iter().filter(|of| of.cpu == cpu) {
         let at_ns = happened.at_ns;
-        if at_ns > to_ns {
-            break;
+        // The next switch says whether what ran last did so until the end.
+        if at_ns > to_ns && !matches!(happened.event, Event::Switch { .. }) {
+            continue;
         }
         match &happened.event {
             Event::Switch { from, to, .. } => {
-                spans.extend(running(since_ns, at_ns, runs.or(Some(*from))));
+                let is_missing =
+                    runs.is_some_and(|thread| thread != *from) && !trace.has_gap(cpu, since_ns, at_ns);
+                spans.extend(match is_missing {
+                    true => window.span(since_ns, at_ns, What::Lost, UNRECORDED),
+                    false => running(since_ns, at_ns, runs.or(Some(*from))),
+                });
                 (since_ns, runs) = (at_ns, Some(*to));
+                if at_ns > to_ns {
+                    break;
+                }
             }
             Event::Idle(Some(state)) => halted_since_ns = Some((at_ns, *state)),
             Event::Idle(None) => {
@@ -208,34 +220,48 @@ fn of_cpu(subject: &Subject, trace: &Trace, cpu: u32, window: Window) -> Lane {
 /// When a thread runs, and when it could.
 fn states(trace: &Trace, thread: u32, role: usize, window: Window) -> Vec<Span> {
     let mut spans = Vec::new();
-    let (mut state, mut is_first): (Option<(u64, What)>, bool) = (None, true);
+    let (mut state, mut last_ns): (Option<(u64, What)>, Option<u64>) = (None, None);
     for happened in &trace.events {
         let at_ns = happened.at_ns;
-        if at_ns > window.to_ns {
-            break;
+        let is_own = matches!(happened.event, Event::Switch { from, to, .. } if [from, to].contains(&thread));
+        // The next switch says whether what it did last was so until the end.
+        if at_ns > window.to_ns && !is_own {
+            continue;
         }
         let next = match &happened.event {
             Event::Switch { to, .. } if *to == thread => Some((at_ns, What::Run(Some(role)))),
             Event::Switch { from, is_runnable, .. } if *from == thread => {
-                // Seen for the first time: it ran until now.
                 let known_from_ns = trace.known_from_ns.get(&happened.cpu).copied();
-                state = state.or(known_from_ns.filter(|_| is_first).map(|ns| (ns, What::Run(Some(role)))));
+                state = match (state, last_ns) {
+                    // Seen for the first time: it ran until now.
+                    (None, None) => known_from_ns.map(|ns| (ns, What::Run(Some(role)))),
+                    (Some((_, What::Run(_))), _) => state,
+                    // It ran, but the switch to it is missing.
+                    _ => state.map(|(since_ns, _)| since_ns).or(last_ns).map(|ns| (ns, What::Lost)),
+                };
                 is_runnable.then_some((at_ns, What::Ready))
             }
             // A thread that is woken before it has gone to sleep goes on.
             Event::Waking { woken, .. } if *woken == thread && state.is_none() => Some((at_ns, What::Ready)),
             _ => continue,
         };
-        is_first = false;
+        last_ns = Some(at_ns);
         let ended = std::mem::replace(&mut state, next);
         spans.extend(ended.and_then(|(from_ns, what)| window.span(from_ns, at_ns, what, words(what))));
+        if at_ns > window.to_ns {
+            break;
+        }
     }
     spans.extend(state.and_then(|(from_ns, what)| window.span(from_ns, window.to_ns, what, words(what))));
     spans
 }
 
 fn words(what: What) -> &'static str {
-    if what == What::Ready { "ready, no CPU" } else { "runs" }
+    match what {
+        What::Ready => "ready, no CPU",
+        What::Lost => UNRECORDED,
+        _ => "runs",
+    }
 }
 
 /// What a role writes and reads, by its own marks.

@@ -74,6 +74,7 @@ pub fn figures(subject: &Subject, operations: &[Operation]) -> Timeline {
         preempted_per_operation: subject.preempted_per_operation(operations),
         phases: usual.into_iter().map(phase).collect(),
         unrecorded_cpus: subject.unrecorded_cpus.clone(),
+        missing_switches: subject.missing_switches(operations),
         lost_events: subject.trace.as_ref().map_or(0, crate::Trace::lost),
         ..Timeline::default()
     }

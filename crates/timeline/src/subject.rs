@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use weighbridge_record::MissingSwitches;
+
 use crate::trace::{Event, Happened, Trace};
 
 /// What happens at a mark.
@@ -178,16 +180,26 @@ impl Subject {
         }
     }
 
-    /// Context switches from or to the roles for each of the operations, where the kernel's events are there, of all CPUs of the roles.
+    /// The CPUs whose switches the kernel did not record completely during these operations.
+    pub fn missing_switches(&self, operations: &[Operation]) -> Vec<MissingSwitches> {
+        let Some((first, last)) = operations.first().zip(operations.last()) else { return Vec::new() };
+        self.trace.as_ref().map_or(Vec::new(), |trace| trace.missing_switches(first.begins_ns, last.ends_ns))
+    }
+
+    fn has_all_switches(&self, operations: &[Operation]) -> bool {
+        self.unrecorded_cpus.is_empty() && self.missing_switches(operations).is_empty()
+    }
+
+    /// Context switches from or to the roles for each of the operations, where the kernel recorded all of them on all CPUs of the roles.
     pub fn switches_per_operation(&self, operations: &[Operation]) -> Option<f64> {
-        self.trace.as_ref().filter(|_| !operations.is_empty() && self.unrecorded_cpus.is_empty())?;
+        self.trace.as_ref().filter(|_| !operations.is_empty() && self.has_all_switches(operations))?;
         Some(self.own_switches(operations).count() as f64 / operations.len() as f64)
     }
 
-    /// How often a role of each kind lost the CPU in an operation although it could have gone on, where all CPUs of the roles were recorded.
+    /// How often a role of each kind lost the CPU in an operation although it could have gone on, where all of it was recorded.
     pub fn preempted_per_operation(&self, operations: &[Operation]) -> BTreeMap<String, f64> {
         let mut preempted = BTreeMap::new();
-        if !self.unrecorded_cpus.is_empty() {
+        if !self.has_all_switches(operations) {
             return preempted;
         }
         for happened in self.own_switches(operations) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use weighbridge_record::MissingSwitches;
+
 use crate::format::{Format, FormatError};
 use crate::pages::{self, Page};
 
@@ -178,6 +180,30 @@ impl Trace {
     /// How many records were lost, as far as the kernel says; at least one for each gap.
     pub fn lost(&self) -> u64 {
         self.dropped + self.gaps.iter().map(|gap| gap.lost.unwrap_or(1)).sum::<u64>()
+    }
+
+    /// The CPUs on which switches are missing between `from_ns` and `to_ns` although no records were lost: a thread gives the CPU away that never got it.
+    /// Some kernels do not record the switches away from the idle task of a CPU.
+    pub fn missing_switches(&self, from_ns: u64, to_ns: u64) -> Vec<MissingSwitches> {
+        let mut missing: BTreeMap<u32, MissingSwitches> = BTreeMap::new();
+        let mut runs: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
+        for Happened { at_ns, cpu, event } in &self.events {
+            let Event::Switch { from, to, .. } = event else { continue };
+            let Some((since_ns, before)) = runs.insert(*cpu, (*at_ns, *to)) else { continue };
+            if before == *from || *at_ns < from_ns || since_ns > to_ns || self.has_gap(*cpu, since_ns, *at_ns)
+            {
+                continue;
+            }
+            let of_cpu = missing.entry(*cpu).or_insert(MissingSwitches { cpu: *cpu, count: 0, from_idle: 0 });
+            of_cpu.count += 1;
+            of_cpu.from_idle += u64::from(before == 0);
+        }
+        missing.into_values().collect()
+    }
+
+    /// Are records of a CPU lost between these times?
+    pub(crate) fn has_gap(&self, cpu: u32, from_ns: u64, to_ns: u64) -> bool {
+        self.gaps.iter().any(|gap| gap.cpu == cpu && gap.from_ns <= to_ns && gap.to_ns >= from_ns)
     }
 
     /// Which of these CPUs were not recorded.

@@ -119,6 +119,56 @@ fn switches_are_not_counted_where_a_role_may_have_run_unseen() {
     assert_eq!((figures.switches_per_operation, figures.unrecorded_cpus), (None, vec![16]));
 }
 
+/// Some kernels record how a CPU becomes idle and not how it ceases to be.
+#[test]
+fn switches_that_a_kernel_does_not_record_are_noticed_and_no_lane_is_short() {
+    let mut subject = round_trips(10);
+    // The server on a CPU of its own, whose idle task is never seen to leave.
+    let of_server = |at_ns: u64, from, to| Happened { cpu: 1, ..switch(at_ns, from, to) };
+    let trace = subject.trace.as_mut().unwrap();
+    trace.events.retain(|of| !matches!(of.event, Event::Switch { .. }));
+    for number in 0..10 {
+        let at = |ns: u64| 10_000 + number * 1000 + ns;
+        trace.events.extend([
+            switch(at(170), CLIENT, 0),
+            of_server(at(620), SERVER, 0),
+            switch(at(800), 0, CLIENT),
+        ]);
+    }
+    trace.known_from_ns.insert(1, 0);
+    trace.events.sort_by_key(|of| of.at_ns);
+    let operations = subject.operations();
+    let figures = phases::figures(&subject, &operations);
+    let [missing] = &figures.missing_switches[..] else { panic!("{figures:?}") };
+    assert_eq!((missing.cpu, missing.count), (1, missing.from_idle));
+    assert!(missing.count >= operations.len() as u64 - 1, "{missing:?} of {} operations", operations.len());
+    assert_eq!((figures.switches_per_operation, figures.preempted_per_operation.len()), (None, 0));
+    // Also where the picture ends before the next switch.
+    let (lanes, _) = lanes::lanes(&subject, 14_000, 14_500);
+    let shown: Vec<Vec<(lanes::What, u64, u64)>> = lanes
+        .iter()
+        .map(|lane| {
+            let base = lane.spans.iter().filter(|span| !span.what.is_above());
+            base.map(|span| (span.what, span.from_ns - 14_000, span.to_ns - 14_000)).collect()
+        })
+        .collect();
+    let names: Vec<&str> = lanes.iter().map(|lane| lane.name.as_str()).collect();
+    assert_eq!(names, ["CPU 0", "CPU 1", "client", "server"], "a CPU whose roles are not seen is shown too");
+    assert_eq!(shown[1], [(lanes::What::Lost, 0, 500)]);
+    assert_eq!(shown[3], [(lanes::What::Lost, 100, 500)], "from its wake-up on");
+    // With the missing switches it is as ever.
+    let trace = subject.trace.as_mut().unwrap();
+    trace.events.extend((0..10).map(|number| of_server(10_300 + number * 1000, 0, SERVER)));
+    trace.events.sort_by_key(|of| of.at_ns);
+    let figures = phases::figures(&subject, &operations);
+    assert_eq!((figures.missing_switches.len(), figures.switches_per_operation), (0, Some(4.0)));
+    let gap = Gap { cpu: 1, from_ns: 12_310, to_ns: 12_610, lost: None };
+    let trace = subject.trace.as_mut().unwrap();
+    trace.events.retain(|of| !(12_305..12_615).contains(&of.at_ns) || of.cpu == 0);
+    trace.gaps.push(gap);
+    assert_eq!(trace.missing_switches(0, u64::MAX), [], "what is lost is said elsewhere");
+}
+
 #[test]
 fn without_the_kernels_events_a_hop_is_one_part() {
     let subject = Subject { trace: None, ..round_trips(10) };

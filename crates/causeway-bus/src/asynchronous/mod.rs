@@ -20,6 +20,7 @@ use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply};
 use crate::connection::{
     Call, Connection, ConnectionOptions, Reply, Statistics, name_reply, release_reply, session_path,
 };
+use crate::content::Payload;
 use crate::error::{Error, Result};
 use state::{InFlight, Shared};
 
@@ -32,10 +33,11 @@ pub(crate) const SPACE_POLL: Duration = Duration::from_millis(1);
 ///
 /// A handle: clones are the same member, which leaves the bus when the last handle and the last stream are dropped. One task of
 /// the runtime waits for messages on behalf of all. A future that is dropped before it is ready cancels what it waits for: a
-/// message that was not sent yet is not sent, a reply that comes later is discarded.
+/// message that was not sent yet is not sent, unless the bus holds its descriptors already; a reply that comes later is discarded.
 ///
-/// A connection blocks the thread of its task in one case: the first message from or to a member needs a descriptor, for which it asks the
-/// process that serves the bus. So that process must not run in the same thread.
+/// Descriptors pass through the process that serves the bus, and a connection waits for them in the thread of its task: before the first
+/// message from or to a member, and with each message that carries descriptors or is longer than a quarter of the outbox. So that process
+/// must not run in the same thread.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -125,9 +127,9 @@ impl AsyncConnection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<Reply> {
-        self.start_call(destination, path, (interface, member), body).await?.reply().await
+        self.start_call(destination, path, (interface, member), body.into()).await?.reply().await
     }
 
     /// Calls a method and wants no reply.
@@ -140,7 +142,7 @@ impl AsyncConnection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<()> {
         let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
         let call = self.0.shared.open()?.connection.prepare_call(
@@ -148,7 +150,7 @@ impl AsyncConnection {
             destination,
             path,
             (interface, member),
-            body,
+            body.into(),
         )?;
         self.0.shared.send(call).await
     }
@@ -157,7 +159,14 @@ impl AsyncConnection {
     ///
     /// # Errors
     /// As [`Connection::emit`].
-    pub async fn emit(&self, path: &str, interface: &str, member: &str, body: Body) -> Result<()> {
+    pub async fn emit(
+        &self,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: impl Into<Payload>,
+    ) -> Result<()> {
+        let body = body.into();
         let signal = self.0.shared.open()?.connection.prepare_signal(path, interface, member, body)?;
         self.0.shared.send(signal).await
     }
@@ -173,8 +182,8 @@ impl AsyncConnection {
     ///
     /// # Errors
     /// As [`Connection::reply`].
-    pub async fn reply(&self, call: &Call, body: Body) -> Result<()> {
-        self.0.shared.answer(call, Ok(body)).await
+    pub async fn reply(&self, call: &Call, body: impl Into<Payload>) -> Result<()> {
+        self.0.shared.answer(call, Ok(body.into())).await
     }
 
     /// Answers a call with an error.
@@ -242,13 +251,13 @@ impl AsyncConnection {
         destination: &str,
         path: &str,
         method: (&str, &str),
-        body: Body,
+        body: Payload,
     ) -> Result<InFlight> {
         InFlight::start(&self.0.shared, self.0.call_timeout, destination, path, method, body).await
     }
 
     async fn call_driver(&self, member: &str, body: Body) -> Result<InFlight> {
-        self.start_call(DRIVER, DRIVER_PATH, (DRIVER, member), body).await
+        self.start_call(DRIVER, DRIVER_PATH, (DRIVER, member), body.into()).await
     }
 }
 

@@ -13,7 +13,8 @@ use weighbridge_dbus::wire::{Body, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED};
 use super::doorbell::{Doorbell, Turn};
 use super::{MESSAGES_PER_TURN, SPACE_POLL};
 use crate::authority::{DRIVER, DRIVER_PATH};
-use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken, outcome};
+use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Reply, Taken};
+use crate::content::Payload;
 use crate::error::{Error, Result, name};
 
 /// Behind every handle of a connection.
@@ -30,7 +31,8 @@ pub(super) struct State {
     pub incoming: Queue<Call>,
     /// Streams that take the incoming calls.
     pub servers: usize,
-    /// Bytes of the messages in these queues.
+    /// Messages in these queues, and their bytes.
+    queued_messages: usize,
     queued_bytes: usize,
     pub errands: VecDeque<Errand>,
     driver: Option<Waker>,
@@ -41,7 +43,7 @@ pub(super) struct State {
 /// A call whose future waits.
 #[derive(Debug, Default)]
 struct Waiting {
-    answer: Option<Result<Message>>,
+    reply: Option<Result<Reply>>,
     waker: Option<Waker>,
 }
 
@@ -59,6 +61,8 @@ pub(super) enum Errand {
     Answer(Call, std::result::Result<Body, (&'static str, &'static str)>),
     /// The stream of a rule was dropped.
     RemoveMatch(String),
+    /// A message that is ready, whatever became of the future that was to send it.
+    Send(Outgoing),
 }
 
 impl<T> Default for Queue<T> {
@@ -88,6 +92,7 @@ impl Shared {
             signals: HashMap::new(),
             incoming: Queue::default(),
             servers: 0,
+            queued_messages: 0,
             queued_bytes: 0,
             errands: VecDeque::new(),
             driver: None,
@@ -110,14 +115,19 @@ impl Shared {
     }
 
     /// Sends a message. While there is no space, other tasks run, and what comes is taken.
-    pub(super) async fn send(&self, mut message: Outgoing) -> Result<()> {
+    pub(super) async fn send(&self, message: Outgoing) -> Result<()> {
+        let mut unsent = Unsent { shared: self, message: Some(message) };
         loop {
             {
                 let mut state = self.open()?;
-                if state.connection.try_send(&mut message)? {
-                    return Ok(());
+                let Some(message) = &mut unsent.message else { return Ok(()) };
+                match state.connection.try_send(message) {
+                    Ok(false) => drop(state.take()),
+                    sent => {
+                        unsent.message = None;
+                        return sent.map(drop);
+                    }
                 }
-                state.take();
             }
             tokio::time::sleep(SPACE_POLL).await;
         }
@@ -126,7 +136,7 @@ impl Shared {
     pub(super) async fn answer(
         &self,
         call: &Call,
-        outcome: std::result::Result<Body, (&str, &str)>,
+        outcome: std::result::Result<Payload, (&str, &str)>,
     ) -> Result<()> {
         let answer = self.open()?.connection.prepare_answer(call, outcome)?;
         match answer {
@@ -138,9 +148,10 @@ impl Shared {
     /// Runs an errand. What fails here fails for everything else, too, or concerns somebody who is gone.
     async fn run(&self, errand: Errand) {
         let _ = match errand {
-            Errand::Answer(call, outcome) => self.answer(&call, outcome).await,
+            Errand::Answer(call, outcome) => self.answer(&call, outcome.map(Payload::from)).await,
+            Errand::Send(message) => self.send(message).await,
             Errand::RemoveMatch(rule) => {
-                let body = Body::default().text(&rule);
+                let body = Payload::from(Body::default().text(&rule));
                 let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
                 let call = self.state().connection.prepare_call(
                     flags,
@@ -158,6 +169,20 @@ impl Shared {
     }
 }
 
+/// A message of a future that may be dropped: what the bus holds a part of is sent all the same.
+struct Unsent<'a> {
+    shared: &'a Shared,
+    message: Option<Outgoing>,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take().filter(Outgoing::is_deposited) {
+            self.shared.state().add_errand(Errand::Send(message));
+        }
+    }
+}
+
 impl State {
     /// Takes what has come, and wakes the tasks that wait for it. Returns whether there is more.
     pub(super) fn take(&mut self) -> bool {
@@ -167,7 +192,8 @@ impl State {
             }
             match self.connection.take_next() {
                 Ok(None) => return false,
-                Ok(Some(Taken::Answer(serial, answer))) => self.finish_call(serial, answer),
+                Ok(Some(Taken::Reply(serial, reply))) => self.finish_call(serial, reply),
+                Ok(Some(Taken::Refusal(refusal))) => self.add_errand(Errand::Send(refusal)),
                 Ok(Some(Taken::Incoming(incoming))) => self.deliver(incoming),
                 Err(error) => self.finish(error),
             }
@@ -175,9 +201,9 @@ impl State {
         true
     }
 
-    fn finish_call(&mut self, serial: u32, answer: Result<Message>) {
+    fn finish_call(&mut self, serial: u32, reply: Result<Reply>) {
         if let Some(waiting) = self.calls.get_mut(&serial) {
-            waiting.answer = Some(answer);
+            waiting.reply = Some(reply);
             waiting.waker.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -188,11 +214,14 @@ impl State {
             Incoming::Signal(signal) => {
                 for key in self.connection.matching_rules(&signal) {
                     if let Some(queue) = self.signals.get_mut(&key) {
+                        self.queued_messages += 1;
                         self.queued_bytes += signal.bytes().len();
                         queue.push(Ok(signal.clone()));
                     }
                 }
             }
+            // Of whole messages, of which there are none here.
+            Incoming::Reply(_) => {}
             Incoming::AuthorityGone => {
                 for serial in self.connection.calls_of_the_bus() {
                     self.connection.drop_call(serial);
@@ -202,7 +231,7 @@ impl State {
                 self.incoming.push(Err(Error::AuthorityGone));
             }
         }
-        if let Err(error) = self.connection.check_inbox(self.queued_bytes) {
+        if let Err(error) = self.connection.check_inbox(self.queued_messages, self.queued_bytes) {
             self.finish(error);
         }
     }
@@ -212,6 +241,7 @@ impl State {
         let answer = match (header.interface, header.member) {
             (Some("org.freedesktop.DBus.Peer"), Some("Ping")) => Ok(Body::default()),
             _ if self.servers > 0 => {
+                self.queued_messages += 1;
                 self.queued_bytes += call.bytes().len();
                 return self.incoming.push(Ok(call));
             }
@@ -229,7 +259,7 @@ impl State {
     /// The connection has ended: tells all.
     fn finish(&mut self, error: Error) {
         for waiting in self.calls.values_mut() {
-            waiting.answer.get_or_insert_with(|| Err(again(&error)));
+            waiting.reply.get_or_insert_with(|| Err(again(&error)));
             waiting.waker.take().into_iter().for_each(Waker::wake);
         }
         self.signals.values_mut().for_each(|queue| queue.push(Err(again(&error))));
@@ -262,6 +292,7 @@ impl State {
             }
         };
         if let Ok(item) = &item {
+            self.queued_messages -= 1;
             self.queued_bytes -= item.as_ref().bytes().len();
         }
         coop.made_progress();
@@ -270,9 +301,9 @@ impl State {
 
     /// A stream of signals was dropped.
     pub(super) fn drop_signals(&mut self, key: u64) {
-        self.connection.remove_rule(key);
+        self.connection.drop_rule(key);
         if let Some(queue) = self.signals.remove(&key) {
-            self.queued_bytes -= bytes_of(&queue);
+            self.discount(&queue);
         }
     }
 
@@ -283,13 +314,17 @@ impl State {
             return self.incoming.wake();
         }
         let queue = std::mem::take(&mut self.incoming);
-        self.queued_bytes -= bytes_of(&queue);
+        self.discount(&queue);
         queue.items.into_iter().flatten().for_each(|call| self.deliver_call(call));
     }
-}
 
-fn bytes_of<T: AsRef<Message>>(queue: &Queue<T>) -> usize {
-    queue.items.iter().flatten().map(|item| item.as_ref().bytes().len()).sum()
+    /// The messages of a queue do not wait any more.
+    fn discount<T: AsRef<Message>>(&mut self, queue: &Queue<T>) {
+        for message in queue.items.iter().flatten() {
+            self.queued_messages -= 1;
+            self.queued_bytes -= message.as_ref().bytes().len();
+        }
+    }
 }
 
 /// A call that is cancelled when it is dropped.
@@ -309,7 +344,7 @@ impl InFlight {
         destination: &str,
         path: &str,
         method: (&str, &str),
-        body: Body,
+        body: Payload,
     ) -> Result<InFlight> {
         let start = Instant::now();
         let deadline = start.checked_add(timeout).unwrap_or_else(|| start + FOR_EVER);
@@ -330,7 +365,7 @@ impl InFlight {
     /// Waits for the reply.
     pub(super) async fn reply(self) -> Result<Reply> {
         match timeout_at(self.deadline, poll_fn(|cx| self.poll(cx))).await {
-            Ok(answer) => answer.and_then(outcome),
+            Ok(reply) => reply,
             Err(_) => Err(self.no_reply()),
         }
     }
@@ -339,16 +374,16 @@ impl InFlight {
         Error::method(name::NO_REPLY, format!("no reply within {:?}", self.timeout))
     }
 
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Message>> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Reply>> {
         let coop = ready!(poll_proceed(cx));
         let mut state = self.shared.state();
         if state.take() {
             state.driver.take().into_iter().for_each(Waker::wake);
         }
         let waiting = state.calls.entry(self.serial).or_default();
-        if let Some(answer) = waiting.answer.take() {
+        if let Some(reply) = waiting.reply.take() {
             coop.made_progress();
-            return Poll::Ready(answer);
+            return Poll::Ready(reply);
         }
         waiting.waker = Some(cx.waker().clone());
         Poll::Pending

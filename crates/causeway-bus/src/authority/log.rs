@@ -83,7 +83,10 @@ impl Authority {
         };
         self.serial = self.serial.wrapping_add(1).max(1);
         if let Ok(bytes) = message.sender(DRIVER).build(self.serial) {
-            self.work.push_back(Work::Send { sender: AUTHORITY_ID, to, bytes });
+            // Only a long one needs a place among the deposits. Without one it is not sent, as one that nobody can read.
+            if let Ok(parcel) = self.deposit_own(AUTHORITY_ID, to, &bytes, Vec::new()) {
+                self.work.push_back(Work::Send { sender: AUTHORITY_ID, to, bytes, parcel });
+            }
         }
     }
 
@@ -96,13 +99,14 @@ impl Authority {
     }
 
     pub(super) fn handle(&mut self, received: Received, events: &mut Vec<Event>) {
-        let Received { position, header, bytes, .. } = received;
+        let Some(received) = self.complete(received, events) else { return };
+        let Received { position, header, bytes, descriptors, .. } = received;
         if header.destination != AUTHORITY_ID {
             let to = (header.destination != 0).then_some(header.destination);
             // A client that has left, and signals while no client wants any, concern nobody.
             let is_wanted = to.map_or(self.port.wants_signals, |to| self.connections.contains_key(&to));
             if is_wanted {
-                events.push(Event::Message { position, to, sender: header.sender, bytes });
+                events.push(Event::Message { position, to, sender: header.sender, bytes, descriptors });
             }
             return;
         }
@@ -119,15 +123,15 @@ impl Authority {
             Answer::Error(error) => {
                 self.error_as_driver(caller, &bytes, "org.freedesktop.DBus.Error.Failed", &error.to_string());
             }
-            Answer::Unknown => events.push(Event::DriverCall { caller, bytes }),
+            Answer::Unknown => events.push(Event::DriverCall { caller, bytes: bytes.to_vec() }),
         }
     }
 
     /// Sends what waits, as far as there is space. A member that stands in the way for too long is put out.
     pub(super) fn flush(&mut self) -> Result<()> {
         while let Some(work) = self.work.front() {
-            let (sender, to, bytes) = match work {
-                Work::Send { sender, to, bytes } => (*sender, *to, bytes),
+            let (sender, to, bytes, parcel) = match work {
+                Work::Send { sender, to, bytes, parcel } => (*sender, *to, bytes, *parcel),
                 Work::Left { index, id, is_member } => {
                     let (index, id, is_member) = (*index, *id, *is_member);
                     self.after_end(index, id, is_member);
@@ -139,10 +143,12 @@ impl Authority {
                 self.work.pop_front();
                 continue;
             };
-            match self.port.send(&mut self.fds, to, sender, &header, bytes) {
-                Ok(_) => {
+            match self.port.send(&mut self.fds, to, sender, &header, bytes, parcel) {
+                Ok(position) => {
                     self.blocked = None;
-                    self.work.pop_front();
+                    if let Some(Work::Send { bytes, .. }) = self.work.pop_front() {
+                        self.note_sent(parcel, to, sender, position, &bytes);
+                    }
                 }
                 Err(NotSent::Failed(Error::TooLong { .. })) => drop(self.work.pop_front()),
                 Err(NotSent::Failed(error)) => return Err(error),
@@ -189,6 +195,7 @@ impl Authority {
             return self.port.directory().set_state(index, State::Free);
         }
         let end = self.port.find_end();
+        self.end_deposits_of(id, end);
         self.leaving.push((index, end));
         if self.leaving.len() > self.options.members / 4 {
             self.ring_behind();

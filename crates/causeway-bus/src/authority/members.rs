@@ -56,15 +56,27 @@ impl Authority {
                 Ok(()) => return,
                 Err(error) => {
                     if let Some(link) = self.links.get(&link) {
-                        let mut refusal = Packet::text(control::Kind::Refused, error.to_string());
-                        // Try again.
-                        refusal.words[0] = u64::from(!self.leaving.is_empty());
-                        let _ = control::send(&link.socket, &refusal, &[]);
+                        let why = match self.leaving.is_empty() {
+                            true => control::Refusal::Final,
+                            false => control::Refusal::Limit,
+                        };
+                        let _ = control::send(&link.socket, &Packet::refused(why, error.to_string()), &[]);
                     }
                     error.to_string()
                 }
             },
             Ok(None) => "it left".to_owned(),
+            Err(Error::Os(error))
+                if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
+            {
+                // What it sent with its packet is closed, and the packet lost. All that carry descriptors are answered.
+                let text = "the process that serves the bus has no descriptors left";
+                let refusal = Packet::refused(control::Refusal::Limit, text);
+                match self.links.get(&link).map(|link| control::send(&link.socket, &refusal, &[])) {
+                    Some(Err(error)) => error.to_string(),
+                    _ => return,
+                }
+            }
             Err(Error::Os(error))
                 if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
             {
@@ -116,6 +128,9 @@ impl Authority {
                 );
                 self.fds.doorbells.insert(index, (id, doorbell));
                 self.answer_with(link, None)
+            }
+            control::Kind::Deposit | control::Kind::Take | control::Kind::Sent => {
+                self.transfer(link, packet, fds.collect())
             }
             _ => Err(unexpected()),
         }
@@ -283,6 +298,7 @@ impl Authority {
         let Some(connection) = self.connections.get(&id) else { return };
         let (index, is_member) = (connection.index, connection.link.is_some());
         self.port.directory().set_state(index, State::Leaving);
+        self.tokens.receiver_left(id, is_member.then_some(index));
         for name in self.names.of(id) {
             let (_, change) = self.names.release(&name, id);
             self.publish_name(&name, change);

@@ -10,9 +10,13 @@ mod listener;
 mod log;
 mod members;
 mod names;
+mod tokens;
+mod transfer;
 
 pub use driver::{DRIVER, DRIVER_PATH, name_of, unique_name};
 pub use names::{ALLOW_REPLACEMENT, DO_NOT_QUEUE, NameReply, REPLACE_EXISTING, ReleaseReply};
+pub use tokens::TransferLimits;
+pub(crate) use transfer::check_parcel;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,8 +30,9 @@ use rustix::event::{EventfdFlags, epoll};
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::{Body, Builder, Header, Kind};
 
+use crate::content::{Bytes, FileDescriptors};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Port, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Descriptors, Parcel, Port, To};
 use crate::shared::directory::{Directory, Peer, State};
 use crate::shared::filter::unique_number;
 use crate::shared::order::OrderLog;
@@ -35,6 +40,7 @@ use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
 use listener::Listener;
 use names::Names;
+use tokens::Tokens;
 
 /// Number of a connection in its unique name; never used again.
 pub type PeerId = u64;
@@ -44,7 +50,7 @@ pub type PeerId = u64;
 pub struct AuthorityOptions {
     /// Entries of the order log, a power of two.
     pub order_entries: u64,
-    /// Bytes of the authority's own outbox, a power of two. The longest message of a client is a quarter.
+    /// Bytes of the authority's own outbox, a power of two. Messages of clients above a quarter go into files.
     pub outbox_bytes: u64,
     /// Members at most, the authority included.
     pub members: usize,
@@ -58,6 +64,8 @@ pub struct AuthorityOptions {
     pub rules_per_connection: usize,
     /// A member that stands in the way of others for so long is put out.
     pub laggard_deadline: Duration,
+    /// How much may be on its way beside the log.
+    pub transfers: TransferLimits,
 }
 
 impl Default for AuthorityOptions {
@@ -71,6 +79,7 @@ impl Default for AuthorityOptions {
             names_per_connection: 512,
             rules_per_connection: 512,
             laggard_deadline: Duration::from_millis(250),
+            transfers: TransferLimits::default(),
         }
     }
 }
@@ -87,8 +96,10 @@ pub enum Event {
         to: Option<PeerId>,
         /// Number of the sender.
         sender: PeerId,
-        /// The D-Bus message, with its sender filled in.
-        bytes: Vec<u8>,
+        /// The D-Bus message, with its sender filled in. A long one is mapped.
+        bytes: Bytes,
+        /// The descriptors that came with it.
+        descriptors: FileDescriptors,
     },
     /// A member called a method of the bus that this library does not implement. Answer with
     /// [`Authority::reply_as_driver`] or [`Authority::error_as_driver`].
@@ -140,6 +151,7 @@ enum Work {
         sender: PeerId,
         to: To,
         bytes: Vec<u8>,
+        parcel: Parcel,
     },
     /// Every message that a member's end causes has been sent: wakes the members that wait for them.
     Left {
@@ -187,6 +199,7 @@ pub struct Authority {
     links: HashMap<u64, Link>,
     connections: HashMap<PeerId, Connection>,
     names: Names,
+    tokens: Tokens,
     leaving: Vec<(u16, u64)>,
     work: VecDeque<Work>,
     /// Who stood in the way when the work stopped, at which cursor, since when.
@@ -244,8 +257,10 @@ impl Authority {
         let mut port = Port::new(Arc::new(order), Arc::new(directory), outbox, AUTHORITY, AUTHORITY_ID, 0);
         port.set_own_outbox(&outbox_fd)?;
         fds.outboxes.insert(AUTHORITY, (AUTHORITY_ID, outbox_fd));
+        let tokens = Tokens::new(options.transfers.clone());
         let mut authority = Authority {
             options,
+            tokens,
             epoll,
             listener: None,
             doorbell,
@@ -305,10 +320,11 @@ impl Authority {
         }
     }
 
-    /// When to call [`Authority::dispatch`] although the descriptor is not readable: messages wait for space.
+    /// When to call [`Authority::dispatch`] although the descriptor is not readable: messages wait for space, or descriptors for
+    /// members that may still take them.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
-        (!self.work.is_empty()).then_some(Duration::from_millis(2))
+        (!self.work.is_empty()).then_some(Duration::from_millis(2)).or_else(|| self.sweep_timeout())
     }
 
     /// Does all there is to do, without waiting.
@@ -324,6 +340,7 @@ impl Authority {
             self.end_evicted(&mut events);
             self.flush().inspect_err(|_| self.wake_all())?;
             self.free_slots();
+            self.sweep_deposits();
             if self.arm() {
                 return Ok(events);
             }
@@ -395,19 +412,26 @@ impl Authority {
     /// in the order of these calls; where there is no space, it waits here.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for bytes that are no message of this client, or one for the bus itself, which the gateway answers;
-    /// [`Error::Method`] with `ServiceUnknown` for a destination that nobody is, `LimitsExceeded` for a message that is too long.
+    /// As [`Authority::send_with_descriptors`].
     pub fn send_as(&mut self, client: PeerId, bytes: Vec<u8>) -> Result<()> {
+        self.send_with_descriptors(client, bytes, Vec::new())
+    }
+
+    /// As [`Authority::send_as`], with the descriptors that the message names.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for bytes that are no message of this client, or one for the bus itself, which the gateway answers, or
+    /// another number of descriptors than it names; [`Error::Method`] with `ServiceUnknown` for a destination that nobody is,
+    /// `LimitsExceeded` if more is on its way beside the log than [`TransferLimits`] allows.
+    pub fn send_with_descriptors(
+        &mut self,
+        client: PeerId,
+        bytes: Vec<u8>,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<()> {
         let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
         if header.message_bytes() != bytes.len() || header.sender != Some(&unique_name(client)) {
             return Err(Error::Invalid("the message is not whole, or its sender is not the client".into()));
-        }
-        if bytes.len() > self.port.longest_message() {
-            let most = self.port.longest_message();
-            return Err(Error::method(
-                name::LIMITS_EXCEEDED,
-                format!("messages have at most {most} bytes here"),
-            ));
         }
         let to = match header.destination {
             None if header.kind == Kind::Signal => To::All,
@@ -416,7 +440,8 @@ impl Authority {
                 Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"))
             })?,
         };
-        self.work.push_back(Work::Send { sender: client, to, bytes });
+        let parcel = self.deposit_own(client, to, &bytes, descriptors)?;
+        self.work.push_back(Work::Send { sender: client, to, bytes, parcel });
         self.flush()
     }
 

@@ -8,6 +8,7 @@ use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EX
 use super::message::body_of;
 use super::sending::{Outgoing, build, check};
 use super::{Call, Connection, Message, Pending, Reply};
+use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY_ID, To};
 use crate::shared::order::Statistic;
@@ -24,7 +25,7 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<Reply> {
         let serial = self.start_call(destination, path, interface, member, body)?;
         self.finish_call(serial, self.options.call_timeout)
@@ -55,9 +56,9 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<u32> {
-        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body)
+        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body.into())
     }
 
     /// Calls a method and wants no reply.
@@ -70,10 +71,10 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        body: impl Into<Payload>,
     ) -> Result<()> {
         let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
-        self.send_call(flags, destination, path, (interface, member), body).map(drop)
+        self.send_call(flags, destination, path, (interface, member), body.into()).map(drop)
     }
 
     fn send_call(
@@ -82,7 +83,7 @@ impl Connection {
         destination: &str,
         path: &str,
         (interface, member): (&str, &str),
-        body: Body,
+        body: Payload,
     ) -> Result<u32> {
         let call = self.prepare_call(flags, destination, path, (interface, member), body)?;
         let serial = call.serial;
@@ -101,20 +102,25 @@ impl Connection {
         destination: &str,
         path: &str,
         (interface, member): (&str, &str),
-        body: Body,
+        Payload { body, descriptors }: Payload,
     ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let to = self.resolve(destination)?;
+        let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
+        if expects_reply {
+            self.check_pending()?;
+        }
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
-        let bytes = build(call.sender(&self.name).body(body), serial)?;
-        if flags & FLAG_NO_REPLY_EXPECTED == 0 {
+        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32);
+        let bytes = build(call.body(body), serial)?;
+        if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
             self.expect_reply(serial, to);
         }
-        Ok(Outgoing::new(to, bytes, serial))
+        Ok(Outgoing::new(to, bytes, descriptors, serial))
     }
 
     /// The reply to the message with this serial counts if it comes from where that message goes.
@@ -125,6 +131,15 @@ impl Connection {
         }
     }
 
+    /// Fails if as many calls are under way as may be; replies that nobody has asked for yet count, too.
+    fn check_pending(&self) -> Result<()> {
+        let (open, most) = (self.pending.len() + self.replies.len(), self.options.pending_calls);
+        if open < most {
+            return Ok(());
+        }
+        Err(Error::method(name::LIMITS_EXCEEDED, format!("{open} calls are under way, {most} may be")))
+    }
+
     /// Waits for the reply to a call, at most for `timeout`.
     ///
     /// # Errors
@@ -133,7 +148,7 @@ impl Connection {
         let end = Instant::now().checked_add(timeout);
         loop {
             if let Some(reply) = self.replies.remove(&serial) {
-                return reply.and_then(outcome);
+                return reply;
             }
             let Some(pending) = self.pending.get(&serial).copied() else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
@@ -146,6 +161,7 @@ impl Connection {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
+            self.answer_undeliverable()?;
             if !self.sleep_until(end)? {
                 self.drop_call(serial);
                 let text = format!("no reply within {timeout:?}");
@@ -174,8 +190,8 @@ impl Connection {
     ///
     /// # Errors
     /// The bus or this connection has ended. A caller that is gone is no error.
-    pub fn reply(&mut self, call: &Call, body: Body) -> Result<()> {
-        self.answer(call, Ok(body))
+    pub fn reply(&mut self, call: &Call, body: impl Into<Payload>) -> Result<()> {
+        self.answer(call, Ok(body.into()))
     }
 
     /// Answers a call with an error.
@@ -186,7 +202,7 @@ impl Connection {
         self.answer(call, Err((error, text)))
     }
 
-    fn answer(&mut self, call: &Call, outcome: std::result::Result<Body, (&str, &str)>) -> Result<()> {
+    fn answer(&mut self, call: &Call, outcome: std::result::Result<Payload, (&str, &str)>) -> Result<()> {
         match self.prepare_answer(call, outcome)? {
             Some(answer) => self.send(answer),
             None => Ok(()),
@@ -197,7 +213,7 @@ impl Connection {
     pub(crate) fn prepare_answer(
         &mut self,
         call: &Call,
-        outcome: std::result::Result<Body, (&str, &str)>,
+        outcome: std::result::Result<Payload, (&str, &str)>,
     ) -> Result<Option<Outgoing>> {
         if let Err((error, _)) = outcome {
             check(error, names::is_interface, "error name")?;
@@ -210,12 +226,15 @@ impl Connection {
         let Ok(to) = self.resolve_id(caller) else { return Ok(None) };
         let serial = self.next_serial();
         let destination = crate::authority::name_of(caller);
-        let reply = match outcome {
-            Ok(body) => Builder::reply(answered).body(body),
-            Err((error, text)) => Builder::error(answered, error).body(Body::default().text(text)),
+        let (reply, descriptors) = match outcome {
+            Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
+            Err((error, text)) => {
+                (Builder::error(answered, error).body(Body::default().text(text)), Vec::new())
+            }
         };
+        let reply = reply.unix_fds(descriptors.len() as u32);
         let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        Ok(Some(Outgoing::new(to, bytes, serial)))
+        Ok(Some(Outgoing::new(to, bytes, descriptors, serial)))
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -238,29 +257,55 @@ impl Connection {
         if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
             return;
         }
+        if let Some(change) = self.raw.remove(&serial) {
+            self.pending.remove(&serial);
+            self.show_pending();
+            return self.put_reply(&change, message);
+        }
+        let reply = match message.bus_header().kind == Kind::Error.number() {
+            true => {
+                let name = message.header().error_name.unwrap_or_default();
+                Err(Error::method(name, message.text().unwrap_or_default()))
+            }
+            false => Ok(message),
+        };
         self.pending.remove(&serial);
         self.show_pending();
         self.delivered += 1;
-        self.replies.insert(serial, Ok(message));
+        self.replies.insert(serial, reply);
     }
 
-    pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str) {
+    /// Ends a call of the one that was called, because its reply cannot be had.
+    pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
+        if self.pending.get(&serial).is_some_and(|pending| pending.callee == callee) {
+            self.pending.remove(&serial);
+            self.show_pending();
+            if self.raw.remove(&serial).is_some() {
+                let position = self.port.cursor();
+                return self.put_error(
+                    serial,
+                    error.name().unwrap_or(name::NO_REPLY),
+                    &error.to_string(),
+                    position,
+                );
+            }
+            self.delivered += 1;
+            self.replies.insert(serial, Err(error));
+        }
+    }
+
+    pub(super) fn end_calls(&mut self, which: impl Fn(&Pending) -> bool, why: &str, position: u64) {
         let ended: Vec<u32> =
             self.pending.iter().filter(|(_, pending)| which(pending)).map(|(serial, _)| *serial).collect();
         for serial in ended {
             self.pending.remove(&serial);
+            if self.raw.remove(&serial).is_some() {
+                self.put_error(serial, name::NO_REPLY, why, position);
+                continue;
+            }
             self.delivered += 1;
             self.replies.insert(serial, Err(Error::method(name::NO_REPLY, why)));
         }
         self.show_pending();
     }
-}
-
-/// What an answer means to the caller: an error is one.
-pub(crate) fn outcome(answer: Message) -> Result<Reply> {
-    if answer.bus_header().kind != Kind::Error.number() {
-        return Ok(answer);
-    }
-    let name = answer.header().error_name.unwrap_or_default();
-    Err(Error::method(name, answer.text().unwrap_or_default()))
 }

@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::control::{self, Kind, Packet};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, name};
 use crate::port::Descriptors;
 use crate::shared::ABI;
 
@@ -72,12 +73,23 @@ impl Link {
         if self.is_gone {
             return Err(self.end());
         }
-        if control::send(&self.socket, packet, fds).is_err() {
-            // What it said before it closed can still be read.
-            while self.answer().is_ok() {}
-            return Err(self.end());
+        match control::send(&self.socket, packet, fds) {
+            Ok(()) => self.answer(),
+            Err(Error::Os(error)) if is(&error, Errno::TOOMANYREFS) => {
+                let text = "too many descriptors of this user are between processes";
+                Err(Error::method(name::LIMITS_EXCEEDED, text))
+            }
+            Err(_) => {
+                // What it said before it closed can still be read.
+                while self.answer().is_ok() {}
+                Err(self.end())
+            }
         }
-        self.answer()
+    }
+
+    /// Sends what is not answered. If the authority is gone, whoever asks next learns it.
+    pub fn tell(&mut self, packet: &Packet) {
+        let _ = control::send(&self.socket, packet, &[]);
     }
 
     fn answer(&mut self) -> Result<(Packet, Vec<OwnedFd>)> {
@@ -95,6 +107,8 @@ impl Link {
             match control::receive(&self.socket) {
                 Ok(Some((Packet { kind: Kind::Disconnected, text, .. }, _))) => self.why = Some(text),
                 Ok(Some(answer)) => return Ok(answer),
+                // An answer whose descriptors did not fit into the table of this process.
+                Err(Error::Os(error)) if is(&error, Errno::MFILE) => return Err(Error::Os(error)),
                 // A reset is an end, too.
                 Ok(None) | Err(Error::Os(_)) => {
                     self.is_gone = true;
@@ -121,6 +135,10 @@ impl Link {
             _ => Ok(fds.into_iter().next()),
         }
     }
+}
+
+fn is(error: &causeway_os::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 impl Descriptors for Link {

@@ -1,5 +1,7 @@
 //! Messages as programs see them.
 
+use std::os::fd::OwnedFd;
+
 use weighbridge_dbus::wire::{Arg, Args, Body, Endian, Header};
 
 use crate::error::{Error, Result};
@@ -16,7 +18,10 @@ impl Message {
     /// A message of this sender; `None` if its header breaks the D-Bus specification or names another sender.
     pub(crate) fn checked(received: Received) -> Option<Message> {
         let header = Header::parse(&received.bytes).ok()?;
-        let is_whole = header.message_bytes() == received.bytes.len();
+        let is_whole = header.message_bytes() == received.header.message_bytes as usize
+            && (received.is_header_only() && received.bytes.len() == header.header_bytes
+                || received.bytes.len() == header.message_bytes())
+            && (received.header.token != 0 || header.unix_fds == 0);
         let sender = crate::authority::name_of(received.header.sender);
         let of = &received.header;
         let agrees = (header.serial, header.kind.number(), header.flags) == (of.serial, of.kind, of.flags)
@@ -61,7 +66,21 @@ impl Message {
         }
     }
 
-    /// All its bytes.
+    /// Takes the descriptors that came with it, in the order in which arguments of type `h` count them. Clones of the message share
+    /// them: they are taken once. Those that are not taken are closed with the message.
+    #[must_use]
+    pub fn take_descriptors(&self) -> Vec<OwnedFd> {
+        self.received.descriptors.take()
+    }
+
+    /// Are its arguments out of reach? Only a [`Monitor`](crate::Monitor) gets such messages: those that are too long for an outbox.
+    /// [`Message::body`] and [`Message::args`] are empty then; [`Header::message_bytes`] says how long it is.
+    #[must_use]
+    pub fn is_header_only(&self) -> bool {
+        self.received.is_header_only()
+    }
+
+    /// All its bytes. Those of a message that was too long for an outbox lie where its sender has put them: they are mapped, not copied.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.received.bytes
@@ -125,8 +144,22 @@ pub enum Incoming {
     Call(Call),
     /// A signal that a rule of this connection matches, or that is for this connection alone.
     Signal(Message),
+    /// The reply, or the error, to a call that was sent with [`Connection::send_message`](crate::Connection::send_message).
+    Reply(Message),
     /// The authority is gone. Messages still pass between members that know each other; names change no more. Comes once.
     AuthorityGone,
+}
+
+impl Incoming {
+    /// The message, if it is one.
+    pub(super) fn message(&self) -> Option<&Message> {
+        match self {
+            Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => {
+                Some(message)
+            }
+            Incoming::AuthorityGone => None,
+        }
+    }
 }
 
 /// A body that was marshalled elsewhere.

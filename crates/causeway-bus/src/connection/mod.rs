@@ -1,19 +1,22 @@
 //! A member of a bus: calls, replies, signals, names, matches.
-
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `options` | settings and statistics |
 //! | `calls`, `message` | calls and replies; messages as programs see them |
 //! | `sending`, `receiving`, `sleep` | the way out, the way in, and waiting for what comes |
+//! | `raw` | whole messages, for programs that build and read them themselves |
+//! | `descriptors` | what of a message travels beside the log |
 //! | `names`, `rules` | names and match rules |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
 
 mod calls;
+mod descriptors;
 mod link;
 mod message;
 mod names;
 mod options;
+mod raw;
 mod receiving;
 mod rules;
 mod sending;
@@ -23,13 +26,13 @@ mod watcher;
 pub use message::{Call, Incoming, Message, Reply};
 pub use options::{ConnectionOptions, Statistics};
 
-#[cfg(feature = "tokio")]
-pub(crate) use calls::outcome;
 pub(crate) use link::Link;
 #[cfg(feature = "tokio")]
 pub(crate) use names::{name_reply, release_reply};
 #[cfg(feature = "tokio")]
 pub(crate) use receiving::Taken;
+#[cfg(feature = "tokio")]
+pub(crate) use rules::parse as parse_rule;
 #[cfg(feature = "tokio")]
 pub(crate) use sending::Outgoing;
 
@@ -48,6 +51,7 @@ use crate::port::{AUTHORITY, Port};
 use crate::shared::directory::Directory;
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
+use descriptors::Undeliverable;
 use rules::Rule;
 use watcher::Watched;
 
@@ -83,9 +87,12 @@ pub struct Connection {
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     pending: HashMap<u32, Pending>,
-    /// Answers, errors among them, and calls that ended without one.
-    replies: HashMap<u32, Result<Message>>,
+    /// Of these, calls whose replies the program takes as messages.
+    raw: HashMap<u32, raw::Change>,
+    replies: HashMap<u32, Result<Reply>>,
     known: HashMap<u64, u16>,
+    undeliverable: Vec<Undeliverable>,
+    last_token: u32,
     doorbell: Option<OwnedFd>,
     is_armed: bool,
     /// A sleep was ended because the authority is gone; no other will be.
@@ -149,8 +156,11 @@ impl Connection {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             pending: HashMap::new(),
+            raw: HashMap::new(),
             replies: HashMap::new(),
             known: HashMap::new(),
+            undeliverable: Vec::new(),
+            last_token: 0,
             doorbell: None,
             is_armed: false,
             has_noticed_end: false,

@@ -8,7 +8,7 @@ use crate::shared::order::{OrderLog, Statistic};
 /// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
-    /// Bytes of the outbox, a power of two. The longest message is a quarter.
+    /// Bytes of the outbox, a power of two. A message above a quarter goes into a file of its own.
     pub outbox_bytes: u64,
     /// How long a call waits for its reply.
     pub call_timeout: Duration,
@@ -16,8 +16,11 @@ pub struct ConnectionOptions {
     pub laggard_deadline: Duration,
     /// How long to poll before sleeping, at most. Nothing on a machine or a process with one CPU.
     pub spin: Duration,
-    /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails.
+    /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails. One message may
+    /// always wait, however long.
     pub inbox_bytes: usize,
+    /// Calls without a reply that may be under way; one more fails with `LimitsExceeded`.
+    pub pending_calls: usize,
 }
 
 impl Default for ConnectionOptions {
@@ -27,7 +30,8 @@ impl Default for ConnectionOptions {
             call_timeout: Duration::from_secs(25),
             laggard_deadline: Duration::from_millis(250),
             spin: Duration::from_micros(30),
-            inbox_bytes: 64 << 20,
+            inbox_bytes: 256 << 20,
+            pending_calls: 4096,
         }
     }
 }
@@ -51,6 +55,8 @@ pub struct Statistics {
     pub space_wakes: u64,
     /// Calls without a reply yet.
     pub calls_open: u64,
+    /// Messages that were not delivered, because their descriptors or their file could not be had.
+    pub incomplete: u64,
     /// Signals whose space was used again before it looked, because its filter did not ask for them, and messages out of reach since
     /// the authority is gone.
     pub gone: u64,
@@ -69,6 +75,7 @@ impl Statistics {
             empty_wakes: count(Statistic::EmptyWakes),
             space_wakes: count(Statistic::SpaceWakes),
             calls_open: count(Statistic::CallsOpen),
+            incomplete: count(Statistic::Incomplete),
             gone: count(Statistic::Gone),
         }
     }

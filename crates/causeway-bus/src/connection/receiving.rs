@@ -36,6 +36,7 @@ impl Connection {
         self.disarm();
         if self.inbox.is_empty() {
             self.take_all()?;
+            self.answer_undeliverable()?;
         }
         match self.take_from_inbox() {
             Some(incoming) => Ok(Some(incoming)),
@@ -45,7 +46,7 @@ impl Connection {
 
     fn take_from_inbox(&mut self) -> Option<Incoming> {
         let incoming = self.inbox.pop_front();
-        if let Some(Incoming::Call(Call(message)) | Incoming::Signal(message)) = &incoming {
+        if let Some(message) = incoming.as_ref().and_then(Incoming::message) {
             self.inbox_bytes -= message.bytes().len();
         }
         incoming
@@ -88,7 +89,7 @@ impl Connection {
                     }
                 }
                 Some(Incoming::AuthorityGone) => return Err(Error::AuthorityGone),
-                Some(Incoming::Signal(_)) | None => {}
+                Some(Incoming::Signal(_) | Incoming::Reply(_)) | None => {}
             }
         }
         Ok(())
@@ -100,15 +101,15 @@ impl Connection {
         while let Some(received) = self.port.next(&mut self.link)? {
             self.handle(received);
             count += 1;
-            self.check_inbox(self.inbox_bytes)?;
+            self.check_inbox(self.inbox.len(), self.inbox_bytes)?;
         }
         Ok(count)
     }
 
     /// Ends this connection if the program leaves more bytes of messages than it may.
-    pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn check_inbox(&mut self, messages: usize, bytes: usize) -> Result<()> {
         let most = self.options.inbox_bytes;
-        if bytes <= most {
+        if bytes <= most || messages <= 1 {
             return Ok(());
         }
         let slot = self.port.slot();
@@ -122,7 +123,11 @@ impl Connection {
             // For a member that had this slot before.
             return;
         }
-        let Some(message) = Message::checked(received) else { return };
+        let received = match received.header.token {
+            0 => Some(received),
+            _ => self.complete(received),
+        };
+        let Some(message) = received.and_then(Message::checked) else { return };
         const CALL: u8 = Kind::MethodCall.number();
         const RETURN: u8 = Kind::MethodReturn.number();
         const ERROR: u8 = Kind::Error.number();
@@ -143,8 +148,8 @@ impl Connection {
         }
     }
 
-    fn put(&mut self, incoming: Incoming) {
-        if let Incoming::Call(Call(message)) | Incoming::Signal(message) = &incoming {
+    pub(super) fn put(&mut self, incoming: Incoming) {
+        if let Some(message) = incoming.message() {
             self.inbox_bytes += message.bytes().len();
         }
         self.delivered += 1;
@@ -167,7 +172,10 @@ impl Connection {
                 return Ok(Some(Taken::Incoming(incoming)));
             }
             if let Some(serial) = self.replies.keys().next().copied() {
-                return Ok(self.replies.remove(&serial).map(|answer| Taken::Answer(serial, answer)));
+                return Ok(self.replies.remove(&serial).map(|reply| Taken::Reply(serial, reply)));
+            }
+            if let Some(refusal) = self.prepare_refusal()? {
+                return Ok(Some(Taken::Refusal(refusal)));
             }
             match self.port.next(&mut self.link)? {
                 Some(received) => self.handle(received),
@@ -195,8 +203,10 @@ impl Connection {
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// A call, a signal, or the end of the authority.
+    /// A call, a signal, the reply to a whole message, or the end of the authority.
     Incoming(Incoming),
-    /// The end of the call with this serial: a reply or an error reply, or neither.
-    Answer(u32, Result<Message>),
+    /// The end of the call with this serial.
+    Reply(u32, Result<Message>),
+    /// An answer that has to be sent to a call that could not be delivered.
+    Refusal(super::Outgoing),
 }

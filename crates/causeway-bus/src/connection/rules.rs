@@ -41,10 +41,10 @@ impl Connection {
     /// As [`Connection::call`], with `MatchRuleInvalid`.
     pub fn add_match(&mut self, rule: &str) -> Result<()> {
         // First the rule, then its registration: a signal between both is received.
-        let key = self.insert_rule(rule)?;
+        let key = self.keep_rule(parse(rule)?);
         let added = self.call_driver("AddMatch", Body::default().text(rule));
         if added.is_err() {
-            self.remove_rule(key);
+            self.drop_rule(key);
         }
         added.map(drop)
     }
@@ -55,37 +55,36 @@ impl Connection {
     /// As [`Connection::call`], with `MatchRuleNotFound`.
     pub fn remove_match(&mut self, rule: &str) -> Result<()> {
         self.call_driver("RemoveMatch", Body::default().text(rule))?;
-        self.remove_equal_rule(rule);
+        self.drop_equal_rule(&parse(rule)?);
         Ok(())
     }
 
-    /// Adds a rule to those that this connection matches itself; returns its key. The authority does not know it yet.
-    pub(crate) fn insert_rule(&mut self, rule: &str) -> Result<u64> {
-        let rule: MatchRule = rule.parse().map_err(|error| {
-            Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
-        })?;
-        let owner = rule.sender.as_deref().and_then(|wanted| match wanted {
-            DRIVER => Some(AUTHORITY_ID),
-            _ => unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id)),
-        });
+    /// Matches signals against this rule from now on; returns its key. The owner of its sender is what the directory says now.
+    pub(crate) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
+        let owner = match rule.sender.as_deref() {
+            None => None,
+            Some(DRIVER) => Some(AUTHORITY_ID),
+            Some(name) => {
+                unique_number(name).or_else(|| self.port.directory().owner(name).map(|owner| owner.id))
+            }
+        };
         let key = self.next_rule;
         self.next_rule += 1;
         self.rules.push(Rule { key, rule, owner });
         self.port.wants_signals = true;
-        Ok(key)
+        key
     }
 
-    /// Removes a rule from those that this connection matches itself.
-    pub(crate) fn remove_rule(&mut self, key: u64) {
+    /// Matches signals against this rule no longer.
+    pub(crate) fn drop_rule(&mut self, key: u64) {
         self.rules.retain(|rule| rule.key != key);
         self.port.wants_signals = !self.rules.is_empty();
     }
 
-    /// The same for one that is equal.
-    pub(crate) fn remove_equal_rule(&mut self, rule: &str) {
-        let parsed: Option<MatchRule> = rule.parse().ok();
-        if let Some(rule) = self.rules.iter().find(|known| Some(&known.rule) == parsed.as_ref()) {
-            self.remove_rule(rule.key);
+    /// The same, of equal rules for one.
+    pub(super) fn drop_equal_rule(&mut self, rule: &MatchRule) {
+        if let Some(known) = self.rules.iter().find(|known| known.rule == *rule) {
+            self.drop_rule(known.key);
         }
     }
 
@@ -102,6 +101,14 @@ impl Connection {
         self.rules.iter().any(|rule| rule.matches(&header, &args))
     }
 
+    /// As [`Connection::wants`], as far as the header tells, without its sender.
+    pub(super) fn may_want(&self, header: &Header<'_>) -> bool {
+        self.rules.iter().any(|Rule { rule, .. }| {
+            let coarse = MatchRule { sender: None, args: Vec::new(), ..rule.clone() };
+            coarse.matches(header, &[], &())
+        })
+    }
+
     /// A name has another owner: rules for it follow, and calls of a connection that is gone end.
     pub(super) fn follow_owner(&mut self, message: &Message) {
         let args = message.args();
@@ -114,7 +121,18 @@ impl Connection {
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {
             self.known.remove(&id);
             self.port.forget_member(id);
-            self.end_calls(|pending| pending.callee == id, "the callee left without a reply");
+            let position = message.position();
+            self.end_calls(|pending| pending.callee == id, "the callee left without a reply", position);
         }
     }
+}
+
+/// A rule from its text.
+///
+/// # Errors
+/// `MatchRuleInvalid`.
+pub(crate) fn parse(rule: &str) -> Result<MatchRule> {
+    rule.parse().map_err(|error| {
+        Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
+    })
 }

@@ -1,13 +1,15 @@
 //! What goes: signals, and the way of every message of this connection into the log.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weighbridge_dbus::wire::{Body, Builder, Header, names};
+use weighbridge_dbus::wire::{Builder, Header, names};
 
 use super::Connection;
-use crate::error::{Error, Result};
-use crate::port::{NotSent, To};
+use crate::content::Payload;
+use crate::error::{Error, Result, name};
+use crate::port::{NotSent, Parcel, To};
 
 /// A message that is ready to be sent.
 #[derive(Debug)]
@@ -17,13 +19,22 @@ pub(crate) struct Outgoing {
     /// Its serial.
     pub serial: u32,
     bytes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+    /// What of it the authority holds, once it does.
+    parcel: Option<Parcel>,
     /// Who stands in the way: a member, at which cursor, since when.
     blocked: Option<(u16, u64, Instant)>,
 }
 
 impl Outgoing {
-    pub(super) fn new(to: To, bytes: Vec<u8>, serial: u32) -> Outgoing {
-        Outgoing { to, serial, bytes, blocked: None }
+    pub(super) fn new(to: To, bytes: Vec<u8>, descriptors: Vec<OwnedFd>, serial: u32) -> Outgoing {
+        Outgoing { to, serial, bytes, descriptors, parcel: None, blocked: None }
+    }
+
+    /// Does the authority hold a part of it already? Then it has to be sent.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_deposited(&self) -> bool {
+        self.parcel.is_some_and(|parcel| parcel.token != 0)
     }
 }
 
@@ -31,9 +42,16 @@ impl Connection {
     /// Emits a signal to all who want it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no path, interface or member; the bus or this connection has ended.
-    pub fn emit(&mut self, path: &str, interface: &str, member: &str, body: Body) -> Result<()> {
-        let signal = self.prepare_signal(path, interface, member, body)?;
+    /// [`Error::Invalid`] for what is no path, interface or member; [`Error::Method`] with `LimitsExceeded` for more descriptors or
+    /// bytes than the bus takes now; the bus or this connection has ended.
+    pub fn emit(
+        &mut self,
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: impl Into<Payload>,
+    ) -> Result<()> {
+        let signal = self.prepare_signal(path, interface, member, body.into())?;
         self.send(signal)
     }
 
@@ -43,38 +61,15 @@ impl Connection {
         path: &str,
         interface: &str,
         member: &str,
-        body: Body,
+        Payload { body, descriptors }: Payload,
     ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let serial = self.next_serial();
         let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
-        Ok(Outgoing::new(To::All, build(signal, serial)?, serial))
-    }
-
-    /// A message that was built elsewhere, with a serial of its own, ready to be sent: its sender is this connection, whatever it says. A
-    /// reply that it wants is waited for from here on, until [`Connection::drop_call`].
-    #[cfg(feature = "zbus")]
-    pub(crate) fn prepare_message(&mut self, header: &Header<'_>, bytes: &[u8]) -> Result<Outgoing> {
-        use weighbridge_dbus::wire::{Kind, stamped};
-
-        let to = match (header.destination, header.kind) {
-            (Some(name), _) => self.resolve(name)?,
-            (None, Kind::Signal) => To::All,
-            (None, Kind::MethodCall) => self.resolve(crate::authority::DRIVER)?,
-            (None, _) => return Err(Error::Invalid("a reply has no destination".into())),
-        };
-        let bytes = match header.sender {
-            Some(sender) if sender == self.name => bytes.to_vec(),
-            _ => stamped(bytes, header, &self.name).ok_or_else(|| {
-                Error::Invalid("the message is too long with the name of its sender".into())
-            })?,
-        };
-        if header.expects_reply() {
-            self.expect_reply(header.serial, to);
-        }
-        Ok(Outgoing::new(to, bytes, header.serial))
+        let bytes = build(signal.unix_fds(descriptors.len() as u32), serial)?;
+        Ok(Outgoing::new(To::All, bytes, descriptors, serial))
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
@@ -92,28 +87,35 @@ impl Connection {
     /// Sends if there is space. Otherwise wakes the member that is in the way, and puts it out after the deadline; the caller takes what
     /// has come, and tries again.
     pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
-        let Outgoing { to, bytes, .. } = message;
+        let Outgoing { to, bytes, descriptors, parcel, blocked, .. } = message;
         let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let parcel = match *parcel {
+            Some(parcel) => parcel,
+            None => *parcel.insert(self.deposit(*to, &header, bytes, descriptors)?),
+        };
         let id = self.port.id();
-        let slot = match self.port.send(&mut self.link, *to, id, &header, bytes) {
-            Ok(_) => return Ok(true),
+        let slot = match self.port.send(&mut self.link, *to, id, &header, bytes, parcel) {
+            Ok(position) => {
+                self.note_sent(parcel, *to, position, &header, bytes);
+                return Ok(true);
+            }
             Err(NotSent::Failed(error)) => return Err(error),
             Err(NotSent::Full(slot)) => slot,
         };
         if slot == self.port.slot() {
-            message.blocked = None;
+            *blocked = None;
             return Ok(false);
         }
         self.port.ring(&mut self.link, slot);
         let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-        match message.blocked {
+        match *blocked {
             Some((who, at, since)) if (who, at) == (slot, cursor) => {
                 if since.elapsed() >= self.options.laggard_deadline {
                     self.port.evict(&mut self.link, slot);
-                    message.blocked = None;
+                    *blocked = None;
                 }
             }
-            _ => message.blocked = Some((slot, cursor, Instant::now())),
+            _ => *blocked = Some((slot, cursor, Instant::now())),
         }
         Ok(false)
     }
@@ -125,7 +127,7 @@ impl Connection {
 }
 
 pub(super) fn build(message: Builder<'_>, serial: u32) -> Result<Vec<u8>> {
-    message.build(serial).map_err(|too_long| Error::Invalid(too_long.to_string()))
+    message.build(serial).map_err(|too_long| Error::method(name::LIMITS_EXCEEDED, too_long.to_string()))
 }
 
 pub(super) fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<()> {

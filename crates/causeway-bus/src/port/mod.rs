@@ -8,9 +8,11 @@
 //! | `send` | a message into the outbox, its entry into the order log, space that is free again |
 //! | `receive` | entries in their order, checked, and the messages that they refer to |
 //! | `wake` | who sleeps is woken, who stands in the way is put out |
+//! | `parcel` | messages of which a part travels beside the log |
 //! | `others` | outboxes and doorbells of the other members |
 
 mod others;
+mod parcel;
 mod receive;
 mod send;
 mod wake;
@@ -22,6 +24,7 @@ use std::sync::atomic::Ordering;
 
 use causeway_os::futex;
 
+use crate::content::{Bytes, FileDescriptors};
 use crate::error::{Error, Result};
 use crate::shared::directory::Directory;
 use crate::shared::header::BusHeader;
@@ -29,6 +32,7 @@ use crate::shared::order::{Broken, OrderLog};
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, Sleep};
 use others::Other;
+pub use parcel::Parcel;
 use send::Outstanding;
 
 /// Slot of the authority.
@@ -82,8 +86,10 @@ pub struct Received {
     pub slot: u16,
     /// What precedes it.
     pub header: BusHeader,
-    /// The D-Bus message.
-    pub bytes: Vec<u8>,
+    /// The D-Bus message, or of one in a file that was not taken yet its header.
+    pub bytes: Bytes,
+    /// The descriptors that came with it, once they were taken.
+    pub descriptors: FileDescriptors,
 }
 
 /// One member's access to the bus.

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use super::{AUTHORITY, Descriptors, Port, Received};
+use crate::content::FileDescriptors;
 use crate::error::{Error, Result};
-use crate::shared::header::{BusHeader, INLINE};
+use crate::shared::header::BusHeader;
 use crate::shared::order::Statistic;
 use crate::shared::outbox::Found;
 use crate::shared::ring::{self, BROADCAST, Cell, Entry};
@@ -65,7 +66,12 @@ impl Port {
             if let Some(received) = &received {
                 self.unpublished_bytes += received.bytes.len();
             }
-            if self.cursor - self.published >= CURSOR_EVERY || self.unpublished_bytes >= CURSOR_EVERY_BYTES {
+            // What belongs to a signal is held for those that have not passed it.
+            let must_hold =
+                received.as_ref().is_some_and(|it| it.header.token != 0 && it.header.destination == 0);
+            let is_far =
+                self.cursor - self.published >= CURSOR_EVERY || self.unpublished_bytes >= CURSOR_EVERY_BYTES;
+            if is_far && !must_hold {
                 self.publish_cursor();
             }
             if received.is_some() {
@@ -110,7 +116,8 @@ impl Port {
         };
         match found {
             Found::Message(header, bytes) if self.is_plausible(slot, destination, &header) => {
-                Ok(Some(Received { position, slot, header, bytes }))
+                let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
+                Ok(Some(Received { position, slot, header, bytes, descriptors }))
             }
             // Its space was free, because the filter of this member did not ask for it.
             Found::Gone if is_signal && !self.is_evicted() => {
@@ -127,6 +134,6 @@ impl Port {
     /// Does a header agree with the entry, and the sender with the directory?
     fn is_plausible(&self, slot: u16, destination: u16, header: &BusHeader) -> bool {
         let is_sender = slot == AUTHORITY || self.directory.id_and_state(slot).0 == header.sender;
-        is_sender && (destination == BROADCAST) == (header.destination == 0) && header.form == INLINE
+        is_sender && (destination == BROADCAST) == (header.destination == 0) && header.is_possible()
     }
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use causeway_os::clock;
 use weighbridge_dbus::wire::Header;
 
-use super::{Descriptors, NotSent, Port, To, is_member};
+use super::{Descriptors, NotSent, Parcel, Port, To, is_member};
 use crate::error::Error;
 use crate::shared::filter::SignalKeys;
-use crate::shared::header::{BusHeader, HEADER_BYTES, INLINE};
+use crate::shared::header::{BusHeader, HEADER_BYTES};
 use crate::shared::order::Statistic;
 use crate::shared::outbox::Outbox;
 use crate::shared::ring::{self, BROADCAST, Cell, Cells, Entry, NotAppended};
@@ -31,7 +31,7 @@ pub(super) struct Outstanding {
 }
 
 impl Port {
-    /// The longest message that can be sent.
+    /// The longest message that the outbox takes; longer ones go into a file ([`Parcel`]).
     pub fn longest_message(&self) -> usize {
         (self.outbox.capacity_bytes() / 4) as usize - HEADER_BYTES
     }
@@ -46,7 +46,8 @@ impl Port {
         self.end
     }
 
-    /// Sends a D-Bus message whose header was parsed from its bytes, as `sender`. Wakes those it is for.
+    /// Sends a D-Bus message whose header was parsed from its bytes, as `sender`. Wakes those it is for. What travels beside the log
+    /// is where its receivers find it already.
     pub fn send(
         &mut self,
         descriptors: &mut dyn Descriptors,
@@ -54,13 +55,14 @@ impl Port {
         sender: u64,
         header: &Header<'_>,
         message: &[u8],
+        parcel: Parcel,
     ) -> std::result::Result<u64, NotSent> {
         self.check()?;
-        let most = self.longest_message();
-        if message.len() > most {
-            return Err(Error::TooLong { bytes: message.len(), most }.into());
+        let (most, inline) = (self.longest_message(), parcel.inline(header, message));
+        if inline.len() > most {
+            return Err(Error::TooLong { bytes: inline.len(), most }.into());
         }
-        self.make_space(Outbox::frame_bytes(message.len()))?;
+        self.make_space(Outbox::frame_bytes(inline.len()))?;
         let keys = SignalKeys::new(sender, header, &message[header.header_bytes..]);
         let (destination, number) = match to {
             To::All => (BROADCAST, 0),
@@ -75,17 +77,19 @@ impl Port {
                 body_offset: header.header_bytes as u32,
                 kind: header.kind.number(),
                 flags: header.flags,
-                form: INLINE,
+                form: parcel.form(),
+                message_bytes: message.len() as u32,
+                token: parcel.token,
                 sent_ns: clock::now_ns(),
                 hashes: keys.short_hashes(),
                 ..BusHeader::default()
             },
-            message,
+            inline,
         );
         self.order.sending(self.slot).store(1, Ordering::Release);
         let sent = self.append(Entry { sender: self.slot, destination, place });
         if let Ok(position) = sent {
-            self.outbox.advance(message.len());
+            self.outbox.advance(inline.len());
             ring::fence_after_append();
             let holders = match to {
                 To::All => self.ring_listeners(descriptors, &keys),

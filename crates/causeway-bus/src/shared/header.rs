@@ -1,5 +1,7 @@
 //! The 64 bytes before each message in an outbox.
 
+use weighbridge_dbus::wire::MAX_MESSAGE_BYTES;
+
 /// What is said of a message without reading it. The D-Bus message follows, as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusHeader {
@@ -13,7 +15,7 @@ pub struct BusHeader {
     pub serial: u32,
     /// The call that it answers, or 0.
     pub reply_serial: u32,
-    /// Bytes of the D-Bus message that follows.
+    /// Bytes of the D-Bus message, of which [`BusHeader::inline_bytes`] follow.
     pub message_bytes: u32,
     /// Where in it the body begins.
     pub body_offset: u32,
@@ -21,9 +23,9 @@ pub struct BusHeader {
     pub kind: u8,
     /// Flags of D-Bus.
     pub flags: u8,
-    /// Where the body is: [`INLINE`], or another number for forms that later versions add.
+    /// Where the message is: [`INLINE`] or [`BODY_IN_FILE`].
     pub form: u16,
-    /// Under which number its descriptors travel over the control sockets, 0 for none.
+    /// Under which number its file and its descriptors travel over the control sockets, 0 for none.
     pub token: u32,
     /// When it was sent, `CLOCK_MONOTONIC`.
     pub sent_ns: u64,
@@ -35,10 +37,30 @@ pub struct BusHeader {
 pub const HEADER_BYTES: usize = 64;
 /// Header and body are one D-Bus message, behind this header.
 pub const INLINE: u16 = 0;
-/// The header is behind this one; the body is a sealed memory file, which travels under the token. No version sends this yet.
+/// The header is behind this one. The whole message, the header again, lies in a sealed memory file, which travels under the token.
 pub const BODY_IN_FILE: u16 = 1;
 
 impl BusHeader {
+    /// Bytes of the D-Bus message that follow in the outbox.
+    #[must_use]
+    pub fn inline_bytes(&self) -> u32 {
+        if self.form == BODY_IN_FILE { self.body_offset } else { self.message_bytes }
+    }
+
+    /// Can a correct member have written form, token and lengths?
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        match self.form {
+            INLINE => true,
+            BODY_IN_FILE => {
+                self.token != 0
+                    && self.body_offset <= self.message_bytes
+                    && self.message_bytes as usize <= MAX_MESSAGE_BYTES
+            }
+            _ => false,
+        }
+    }
+
     /// The header as words.
     #[must_use]
     pub fn words(&self) -> [u64; 8] {
@@ -83,6 +105,27 @@ impl BusHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_says_how_much_follows_and_whether_it_can_be() {
+        let in_file = BusHeader {
+            form: BODY_IN_FILE,
+            token: 1,
+            message_bytes: MAX_MESSAGE_BYTES as u32,
+            body_offset: 80,
+            ..BusHeader::default()
+        };
+        assert_eq!((in_file.inline_bytes(), in_file.is_possible()), (80, true));
+        assert_eq!(BusHeader { form: INLINE, ..in_file }.inline_bytes(), in_file.message_bytes);
+        for wild in [
+            BusHeader { token: 0, ..in_file },
+            BusHeader { message_bytes: 79, ..in_file },
+            BusHeader { message_bytes: in_file.message_bytes + 1, ..in_file },
+            BusHeader { form: 2, ..in_file },
+        ] {
+            assert!(!wild.is_possible(), "{wild:?}");
+        }
+    }
 
     #[test]
     fn a_header_comes_back_from_its_words() {

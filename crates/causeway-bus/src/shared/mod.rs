@@ -4,11 +4,14 @@
 //! |---|---|---|
 //! | [`ring`], [`order`] | the order log and a line of words for each member | all members |
 //! | [`outbox`], [`header`] | the messages of one member | that member |
+//! | [`body`] | one message that is too long for an outbox | its sender, before it is sealed |
 //! | [`directory`], [`filter`] | who is there, who has which name, who wants which signals | the authority |
 //!
 //! Internal, and no part of the public interface: reachable so that models, fuzzers and measurements run the code that ships.
 
 pub mod atomic;
+#[cfg(not(loom))]
+pub mod body;
 #[cfg(not(loom))]
 pub mod directory;
 #[cfg(not(loom))]
@@ -24,4 +27,4 @@ pub mod outbox;
 pub mod ring;
 
 /// Changes whenever the meaning of any shared byte changes. A process that finds another number refuses the bus.
-pub const ABI: u32 = 1;
+pub const ABI: u32 = 2;

@@ -42,8 +42,8 @@ pub mod line {
     pub const SENDING: usize = 72;
     /// 8 bytes: number of the member whose reply it waits for, all ones for several, 0 for none.
     pub const WAITING_FOR: usize = 80;
-    /// Eight words of 8 bytes for display only: messages received, messages sent, bytes sent, sleeps ended by a wake-up, of these for
-    /// nothing, calls in flight, signals that were gone, sleeps ended to make space.
+    /// Nine words of 8 bytes for display only: messages received, messages sent, bytes sent, sleeps ended by a wake-up, of these for
+    /// nothing, calls in flight, signals that were gone, sleeps ended to make space, messages whose descriptors or file were missing.
     pub const STATISTICS: usize = 128;
 }
 
@@ -59,6 +59,7 @@ pub enum Statistic {
     CallsOpen,
     Gone,
     SpaceWakes,
+    Incomplete,
 }
 
 /// The bus is broken: whose entry or message made no sense, and where.

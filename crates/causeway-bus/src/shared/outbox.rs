@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use causeway_os::memory::{Access, Mapping};
 
-use super::header::{BusHeader, HEADER_BYTES};
+use super::header::{BusHeader, HEADER_BYTES, INLINE};
 use super::ring::PLACES;
 use super::{ABI, memory};
 use crate::error::{Error, Result};
@@ -95,8 +95,8 @@ impl Outbox {
         fence(Ordering::Release); // PAIR outbox-floor
     }
 
-    /// Writes a message at the head, which stays where it is; returns the place for the entry. `header.position` and
-    /// `header.message_bytes` are filled in.
+    /// Writes a message at the head, which stays where it is; returns the place for the entry. `header.position` is filled in, and
+    /// `header.message_bytes` unless the message lies in a file: then these are its header's bytes.
     ///
     /// # Panics
     /// There is no space: see [`Outbox::used_bytes`].
@@ -106,7 +106,9 @@ impl Outbox {
             "space is checked first"
         );
         header.position = self.head;
-        header.message_bytes = message.len() as u32;
+        if header.form == INLINE {
+            header.message_bytes = message.len() as u32;
+        }
         let at = (self.head & (self.capacity - 1)) as usize;
         for (index, word) in header.words().into_iter().enumerate() {
             self.ring.atomic_u64(at + index * 8).store(word, Ordering::Relaxed);
@@ -178,11 +180,11 @@ impl ForeignOutbox {
         let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
         let words = std::array::from_fn(|index| self.ring.load_u64(at + index * 8).load(Ordering::Relaxed));
         let header = BusHeader::of(words);
-        let fits = u64::from(header.message_bytes) <= self.capacity - HEADER_BYTES as u64;
+        let fits = u64::from(header.inline_bytes()) <= self.capacity - HEADER_BYTES as u64;
         let is_ours = place_of(header.position) == place;
         let mut message = Vec::new();
         if fits && is_ours {
-            message.resize(header.message_bytes as usize, 0);
+            message.resize(header.inline_bytes() as usize, 0);
             memory::copy_out(&self.ring, at + HEADER_BYTES, &mut message);
         }
         fence(Ordering::Acquire); // PAIR outbox-floor

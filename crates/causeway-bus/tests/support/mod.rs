@@ -1,6 +1,8 @@
 //! A bus for a test: its authority in a thread of the test.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod raw;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -100,6 +102,22 @@ pub fn stop(pid: i32) {
                 .is_ok_and(|text| text.contains("State:\tT"))
         })
     });
+}
+
+/// A file that holds a text, with a name that [`open_texts`] finds.
+pub fn file(text: &str) -> OwnedFd {
+    let fd = causeway_os::memory::memfd("text", 0).unwrap();
+    rustix::io::pwrite(&fd, text.as_bytes(), 0).unwrap();
+    fd
+}
+
+/// How many files of [`file`] a process has open.
+pub fn open_texts(process: u32) -> usize {
+    let is_text = |path: PathBuf| {
+        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("memfd:text"))
+    };
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    open.filter(|entry| is_text(entry.as_ref().unwrap().path())).count()
 }
 
 /// Calls `done` until it returns true; fails with `what` after [`LONG`].

@@ -299,6 +299,14 @@ impl Body {
         self
     }
 
+    /// Appends a descriptor: its index among those that travel with the message.
+    #[must_use]
+    pub fn descriptor_index(mut self, index: u32) -> Body {
+        self.signature.push('h');
+        self.push_u32(index);
+        self
+    }
+
     /// Appends an array of strings.
     #[must_use]
     pub fn texts(mut self, texts: &[&str]) -> Body {

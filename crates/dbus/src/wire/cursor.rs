@@ -52,6 +52,15 @@ impl Endian {
         }
     }
 
+    /// A number of eight bytes.
+    #[must_use]
+    pub const fn u64(self, bytes: [u8; 8]) -> u64 {
+        match self {
+            Endian::Little => u64::from_le_bytes(bytes),
+            Endian::Big => u64::from_be_bytes(bytes),
+        }
+    }
+
     /// The four bytes of a number.
     #[must_use]
     pub const fn bytes(self, number: u32) -> [u8; 4] {
@@ -99,6 +108,18 @@ impl<'a> Cursor<'a> {
         self.align(4)?;
         let bytes = self.take(4)?;
         Ok(self.endian.u32([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    pub fn u16(&mut self) -> Result<u16, Fault> {
+        self.align(2)?;
+        let bytes = self.take(2)?;
+        Ok(self.endian.u16([bytes[0], bytes[1]]))
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Fault> {
+        self.align(8)?;
+        let bytes = self.take(8)?;
+        Ok(self.endian.u64(bytes.try_into().expect("eight bytes")))
     }
 
     /// A string or an object path.

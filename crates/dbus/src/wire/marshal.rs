@@ -27,13 +27,19 @@ impl Marshal {
         self.0.push(byte);
     }
 
+    /// Writes a `q` or `n`.
+    pub fn u16(&mut self, number: u16) {
+        self.align(2);
+        self.0.extend(number.to_ne_bytes());
+    }
+
     /// Writes a `u`, `i`, `h` or `b`.
     pub fn u32(&mut self, number: u32) {
         self.align(4);
         self.0.extend(number.to_ne_bytes());
     }
 
-    /// Writes a `t` or `x`.
+    /// Writes a `t` or `x`, or the bits of a `d`.
     pub fn u64(&mut self, number: u64) {
         self.align(8);
         self.0.extend(number.to_ne_bytes());

@@ -10,6 +10,8 @@ mod marshal;
 pub mod names;
 pub mod signature;
 mod stamp;
+pub mod text;
+mod value;
 
 pub use body::{Arg, Args, Leaf, walk};
 pub use build::{Body, Builder, TooLong};
@@ -17,6 +19,7 @@ pub use cursor::Endian;
 pub use header::{FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, message_bytes};
 pub use marshal::Marshal;
 pub use stamp::stamped;
+pub use value::{Value, values};
 
 use std::fmt;
 

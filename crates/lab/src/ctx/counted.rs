@@ -2,6 +2,7 @@
 //! first counted batch and after the last.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 
 use causeway_os::counters::{EventCounts, ProcessCounters, TaskSwitches, ThreadCounters, ThreadMigrations};
@@ -120,10 +121,22 @@ impl CountedBeside {
 }
 
 /// A process beside the roles that is counted.
-#[derive(Debug)]
 pub struct Beside {
     pub(super) name: &'static str,
     pub(super) counters: ProcessCounters,
+    /// Waits before each reading until the process has done what it was sent.
+    pub(super) settle: Option<Settle>,
+}
+
+/// See [`Ctx::settle_beside`].
+pub(super) type Settle = Box<dyn FnMut() -> io::Result<()>>;
+
+impl fmt::Debug for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Beside { name, counters, settle } = self;
+        let mut shown = f.debug_struct("Beside");
+        shown.field("name", name).field("counters", counters).field("settles", &settle.is_some()).finish()
+    }
 }
 
 /// The batches that became samples, as one role has counted them by itself.
@@ -229,7 +242,11 @@ impl Ctx<'_> {
         Ok(())
     }
 
+    /// What the process beside the roles has counted. The role's own counters are not running here: waiting is in neither.
     fn read_beside(&mut self) -> io::Result<Option<ThreadCounters>> {
+        if let Some(settle) = self.beside.as_mut().and_then(|beside| beside.settle.as_mut()) {
+            settle()?;
+        }
         let gone = |error: causeway_os::Error| {
             let why = "the process that takes part in each operation is gone";
             io::Error::new(io::ErrorKind::BrokenPipe, format!("{why}: {error}"))

@@ -86,13 +86,28 @@ impl ProcessCounters {
         })
     }
 
+    /// Does every thread of the process `pid` sleep (state `S` of proc(5))? One that was woken and has not run since does not.
+    ///
+    /// # Errors
+    ///
+    /// The process is gone.
+    pub fn all_threads_sleep(pid: u32) -> Result<bool> {
+        let tasks = format!("/proc/{pid}/task");
+        for entry in fs::read_dir(&tasks).context("list", || tasks.as_str())? {
+            let stat = entry.map(|entry| entry.path().join("stat")).and_then(fs::read_to_string);
+            // A thread that ended since has nothing left to do.
+            if stat.is_ok_and(|stat| after_name(&stat).next() != Some("S")) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Minor and major page faults: fields 10 and 12 of `/proc/PID/stat`, by proc(5).
     fn faults(&self) -> Result<(u64, u64)> {
         let path = format!("/proc/{}/stat", self.pid);
         let stat = fs::read_to_string(&path).context("read", || path.as_str())?;
-        // The second field is a name that may hold anything; those after it begin with the third.
-        let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
-        let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse().ok());
+        let field = |number: usize| after_name(&stat).nth(number - 3)?.parse().ok();
         field(10).zip(field(12)).ok_or_else(|| {
             let why = io::Error::new(io::ErrorKind::InvalidData, "it has no number of page faults");
             Error::new("find the faults in", path, why)
@@ -108,6 +123,11 @@ impl ProcessCounters {
             _ => Err(Error::last("read", format!("the CPU time of process {}", self.pid))),
         }
     }
+}
+
+/// The fields of a `stat` of proc(5) from the third on: the second is a name that may hold anything.
+fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ')
 }
 
 #[cfg(test)]
@@ -144,6 +164,21 @@ mod tests {
         let mut counters = ProcessCounters::open(sleeper.pid()).unwrap();
         let before = counters.read().unwrap();
         until(&mut counters, |now| now.since(&before).voluntary_switches >= 5);
+    }
+
+    #[test]
+    fn a_process_that_waits_is_seen_asleep_and_a_busy_one_is_not() {
+        let mut waits = Child::spawn(Spawn::new("/bin/sleep").arg("1000")).unwrap();
+        let began = Instant::now();
+        while !ProcessCounters::all_threads_sleep(waits.pid()).unwrap() {
+            assert!(began.elapsed() < Duration::from_secs(20), "sleep(1) does not sleep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The calling thread runs while it asks.
+        assert!(!ProcessCounters::all_threads_sleep(std::process::id()).unwrap());
+        waits.kill(libc::SIGKILL).unwrap();
+        waits.wait(None).unwrap();
+        assert!(ProcessCounters::all_threads_sleep(waits.pid()).is_err());
     }
 
     #[test]

@@ -121,6 +121,24 @@ impl Mapping {
         Ok(ring)
     }
 
+    /// Maps the first `len` bytes of file `fd` for reading, as this process's own view of it. Unlike [`Mapping::shared`] this works
+    /// before Linux 6.7 on files that are sealed against writing, too.
+    ///
+    /// What others write to a file without [`Seals::WRITE`](super::Seals::WRITE) may be seen here or not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mapping::shared`].
+    pub fn view(fd: impl AsFd, len: usize) -> Result<Mapping> {
+        let (fd, access) = (fd.as_fd(), Access::ReadOnly);
+        check_length(fd, 0, len)?;
+        // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
+        let base =
+            unsafe { mm::mmap(std::ptr::null_mut(), len, access.protection(), MapFlags::PRIVATE, fd, 0) }
+                .context("map", || describe(len, access))?;
+        Ok(Mapping::own(base, len, access))
+    }
+
     fn private(len: usize, protection: ProtFlags) -> Result<Mapping> {
         // SAFETY: the kernel chooses the address, so nothing that exists is mapped over.
         let base = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::PRIVATE) }
@@ -381,6 +399,17 @@ mod tests {
     use super::*;
     use crate::counters::ThreadCounters;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_view_shows_a_file_that_is_sealed_against_writing() {
+        use super::super::{Seals, add_seals};
+        let fd = memfd("sealed", 8192).unwrap();
+        rustix::io::pwrite(&fd, &7u64.to_ne_bytes(), 4096).unwrap();
+        add_seals(&fd, Seals::WRITE | Seals::SHRINK).unwrap();
+        let view = Mapping::view(&fd, 8192).unwrap();
+        assert_eq!(view.load_u64(4096).load(Ordering::Relaxed), 7);
+        assert!(Mapping::view(&fd, 8193).is_err());
+    }
 
     #[test]
     fn what_one_mapping_stores_another_loads_and_the_file_keeps() {

@@ -27,7 +27,7 @@ pub enum Stderr {
     Fd(OwnedFd),
 }
 
-/// What to start. Standard input and output of the child are `/dev/null`.
+/// What to start. Standard input and output of the child are `/dev/null`, unless it shares ours.
 #[derive(Debug)]
 pub struct Spawn {
     /// The file to run; not searched for in `PATH`. `/proc/self/exe` is this program.
@@ -42,8 +42,12 @@ pub struct Spawn {
     pub fds: Vec<OwnedFd>,
     /// Where its standard error goes.
     pub stderr: Stderr,
-    /// Whether the kernel kills it when the thread that starts it ends: for programs that do not see to that themselves.
-    pub dies_with_parent: bool,
+    /// Whether its standard input and output are ours.
+    pub shares_stdio: bool,
+    /// Whether it leads a session of its own: then signals of our terminal do not reach it.
+    pub own_session: bool,
+    /// The signal that the kernel sends it when the thread that starts it ends: for programs that do not see to that themselves.
+    pub death_signal: Option<i32>,
 }
 
 impl Spawn {
@@ -56,7 +60,9 @@ impl Spawn {
             clear_env: false,
             fds: Vec::new(),
             stderr: Stderr::Inherit,
-            dies_with_parent: false,
+            shares_stdio: false,
+            own_session: false,
+            death_signal: None,
         }
     }
 
@@ -97,8 +103,25 @@ impl Spawn {
     }
 
     /// Has the kernel kill it when the thread that starts it ends, however that happens; see [`super::die_with`].
-    pub fn dies_with_parent(mut self) -> Spawn {
-        self.dies_with_parent = true;
+    pub fn dies_with_parent(self) -> Spawn {
+        self.told_of_parents_death(libc::SIGKILL)
+    }
+
+    /// Has the kernel send it this signal when the thread that starts it ends, so that it can clean up.
+    pub fn told_of_parents_death(mut self, signal: i32) -> Spawn {
+        self.death_signal = Some(signal);
+        self
+    }
+
+    /// Gives it our standard input and output.
+    pub fn shares_stdio(mut self) -> Spawn {
+        self.shares_stdio = true;
+        self
+    }
+
+    /// Makes it the leader of a session of its own.
+    pub fn own_session(mut self) -> Spawn {
+        self.own_session = true;
         self
     }
 
@@ -112,13 +135,18 @@ impl Spawn {
             Stderr::Null => null()?,
             Stderr::Fd(fd) => fd,
         };
-        let mut fds = vec![null()?, null()?, stderr];
+        let (stdin, stdout) = match self.shares_stdio {
+            true => (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?),
+            false => (null()?, null()?),
+        };
+        let mut fds = vec![stdin, stdout, stderr];
         fds.extend(self.fds);
         let mut args = vec![program.clone()];
         for arg in self.args {
             args.push(c_string(arg)?);
         }
-        Ok(Launch { program, args, environment, fds, parent: self.dies_with_parent.then(std::process::id) })
+        let death_signal = self.death_signal.map(|signal| (std::process::id(), signal));
+        Ok(Launch { program, args, environment, fds, own_session: self.own_session, death_signal })
     }
 
     fn environment(&self) -> io::Result<Vec<CString>> {
@@ -382,6 +410,19 @@ mod tests {
             output_of("readlink /proc/self/fd/0 /proc/self/fd/1 >&3", |s| s).lines().next(),
             Some("/dev/null")
         );
+    }
+
+    #[test]
+    fn a_child_may_lead_a_session_and_share_our_input_and_output() {
+        let script = "read -r pid _ _ _ group session _ < /proc/$$/stat; echo \"$((pid == session))\" >&3";
+        assert_eq!(output_of(script, Spawn::own_session), "1\n");
+        assert_eq!(output_of(script, |spawn| spawn), "0\n");
+        let own = |number: u32| std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+        let shared = output_of(
+            "links=$(readlink /proc/$$/fd/0 /proc/$$/fd/1); echo \"$links\" >&3",
+            Spawn::shares_stdio,
+        );
+        assert_eq!(shared, format!("{}\n{}\n", own(0).display(), own(1).display()));
     }
 
     #[test]

@@ -27,8 +27,10 @@ pub(super) struct Launch {
     pub args: Vec<CString>,
     pub environment: Vec<CString>,
     pub fds: Vec<OwnedFd>,
-    /// Our process id, where the child is to be killed when the calling thread ends.
-    pub parent: Option<u32>,
+    /// Is it to lead a session of its own?
+    pub own_session: bool,
+    /// Our process id, and the signal that the child is to get when the calling thread ends.
+    pub death_signal: Option<(u32, c_int)>,
 }
 
 /// Starts it; returns its process id. An exec that failed is an error here, and leaves no process behind.
@@ -131,7 +133,10 @@ unsafe fn become_program(
         let beyond = numbers.len() as libc::c_uint;
         libc::syscall(libc::SYS_close_range, beyond, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         let arranged = (0..).zip(numbers).all(|(target, &source)| libc::dup2(source, target) >= 0);
-        if arranged && reset_signals() && launch.parent.is_none_or(|parent| tie_to(parent)) {
+        // A freshly forked process leads no group, so it may always lead a session.
+        let is_apart = !launch.own_session || libc::setsid() >= 0;
+        let is_tied = || launch.death_signal.is_none_or(|(parent, signal)| tie_to(parent, signal));
+        if arranged && is_apart && reset_signals() && is_tied() {
             libc::execve(launch.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
         }
         let number = *libc::__errno_location();
@@ -140,15 +145,15 @@ unsafe fn become_program(
     }
 }
 
-/// Asks for SIGKILL when the parent ends; false, with the error number, where the parent has ended already.
+/// Asks for a signal when the parent ends; false, with the error number, where the parent has ended already.
 ///
 /// # Safety
 ///
 /// Only to be called in a freshly forked child.
-unsafe fn tie_to(parent: u32) -> bool {
+unsafe fn tie_to(parent: u32, signal: c_int) -> bool {
     // SAFETY: both are plain system calls, and `__errno_location` is this thread's.
     unsafe {
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong) != 0 {
             return false;
         }
         // From here on the kernel watches. What happened before shows in the parent we have.

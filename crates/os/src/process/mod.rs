@@ -16,7 +16,7 @@ mod signals;
 mod trace;
 
 pub use child::{Child, Exit, Spawn, Stderr};
-pub use signals::{block_signals, read_signal, without_signals};
+pub use signals::{Origin, block_signals, read_signal, read_signal_and_origin, without_signals};
 pub use trace::Tracer;
 
 use std::io;

@@ -64,13 +64,35 @@ pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
 ///
 /// The kernel's; `UnexpectedEof` when `fd` is no descriptor of [`block_signals`].
 pub fn read_signal(fd: impl AsFd) -> Result<Option<i32>> {
+    Ok(read_signal_and_origin(fd)?.map(|(signal, _)| signal))
+}
+
+/// Who has sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The kernel: a key of the terminal, for instance, which reaches all processes in the foreground.
+    Kernel,
+    /// A process.
+    Process,
+}
+
+/// As [`read_signal`], with the origin of the signal.
+///
+/// # Errors
+///
+/// As [`read_signal`].
+pub fn read_signal_and_origin(fd: impl AsFd) -> Result<Option<(i32, Origin)>> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
     let size = size_of_val(&info);
     // SAFETY: the kernel writes at most `size` bytes into `info`.
     let len = unsafe { libc::read(fd.as_fd().as_raw_fd(), info.as_mut_ptr().cast(), size) };
     match usize::try_from(len) {
-        // SAFETY: all of it was written, and any bits are valid in its numbers.
-        Ok(len) if len == size => Ok(Some(unsafe { info.assume_init() }.ssi_signo as i32)),
+        Ok(len) if len == size => {
+            // SAFETY: all of it was written, and any bits are valid in its numbers.
+            let info = unsafe { info.assume_init() };
+            let origin = if info.ssi_code > 0 { Origin::Kernel } else { Origin::Process };
+            Ok(Some((info.ssi_signo as i32, origin)))
+        }
         Ok(_) => Err(Error::new("read", "a signal", io::ErrorKind::UnexpectedEof)),
         Err(_) => match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -110,7 +132,8 @@ mod tests {
                 // SAFETY: pthread_self is this thread, which blocks the signal.
                 assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) }, 0);
                 assert_eq!(super::super::poll(&[fd.as_fd()], None).unwrap(), [true]);
-                assert_eq!(read_signal(&fd).unwrap(), Some(libc::SIGUSR2));
+                let sent = (libc::SIGUSR2, Origin::Process);
+                assert_eq!(read_signal_and_origin(&fd).unwrap(), Some(sent));
                 assert_eq!(read_signal(&fd).unwrap(), None);
             });
         });

@@ -1,6 +1,6 @@
 //! When each thing happens in an operation: phases with their shares, and a picture of a few operations.
 
-use weighbridge_record::{Phase, Timeline};
+use weighbridge_record::{MissingSwitches, Phase, Timeline};
 
 use crate::chart::{Chart, Drawing};
 use crate::document::{Block, Cell, Section, Table};
@@ -104,6 +104,7 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
             cpus.join(", ")
         ));
     }
+    sentences.extend(timeline.missing_switches.iter().map(missing));
     if timeline.lost_events > 0 {
         sentences.push(format!(
             "at least {} events were lost; operations near them are left out, and a picture marks them red",
@@ -111,6 +112,19 @@ fn sentences(timeline: &Timeline) -> Vec<String> {
         ));
     }
     sentences
+}
+
+fn missing(of: &MissingSwitches) -> String {
+    let MissingSwitches { cpu, count, from_idle } = of;
+    let from_idle = match from_idle {
+        0 => String::new(),
+        all if all == count => ", all of them away from its idle task".into(),
+        some => format!(", {some} of them away from its idle task"),
+    };
+    format!(
+        "the kernel did not record at least {count} switches on CPU {cpu}{from_idle}: a role may have run there unseen, switches are not counted, \
+         a hop may look like one without a wake-up, and a picture marks these times red"
+    )
 }
 
 fn phases(timeline: &Timeline) -> Table {
@@ -121,4 +135,21 @@ fn phases(timeline: &Timeline) -> Table {
     };
     let heads = ["phase", "share", "median", "10 % below", "10 % above", "operations"];
     Table::new("", heads.map(String::from), timeline.phases.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_that_are_not_recorded_are_said_with_their_cpu() {
+        let said = |count, from_idle| {
+            let missing_switches = vec![MissingSwitches { cpu: 1, count, from_idle }];
+            let lines = sentences(&Timeline { missing_switches, ..Timeline::default() });
+            lines.iter().any(|line| line.contains("120 switches on CPU 1")).then(|| lines.join("\n"))
+        };
+        assert!(said(120, 0).unwrap().contains("on CPU 1: a role"));
+        assert!(said(120, 120).unwrap().contains("CPU 1, all of them away from its idle task"));
+        assert!(said(120, 7).unwrap().contains("CPU 1, 7 of them away from its idle task"));
+    }
 }

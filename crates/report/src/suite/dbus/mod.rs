@@ -18,7 +18,8 @@ const RAW: &str = "Our ends write and read the bytes of messages themselves; the
 
 /// A case of these suites, without the axes that stand at their default.
 fn case(pattern: &str, broker: &str, bytes: u64, place: &str, axes: &[(&str, &str)]) -> CaseId {
-    const DEFAULTS: [(&str, &str); 6] = [
+    const DEFAULTS: [(&str, &str); 7] = [
+        ("broker", "first"),
         ("burst", "1"),
         ("receivers", "10"),
         ("rules", "0"),

@@ -1,0 +1,150 @@
+//! What travels beside the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind};
+
+use super::Connection;
+use super::sending::{Outgoing, build};
+use crate::authority::{check_parcel, name_of};
+use crate::control::{self, Kind, Packet, Refusal};
+use crate::error::{Error, Result, name};
+use crate::port::{Parcel, Received, To};
+use crate::shared::body;
+use crate::shared::header::BusHeader;
+use crate::shared::order::Statistic;
+
+/// A call that came without what belongs to it, and is to be answered with an error.
+#[derive(Debug)]
+pub(super) struct Undeliverable {
+    caller: u64,
+    serial: u32,
+    why: String,
+}
+
+impl Connection {
+    /// Leaves with the authority what of a message does not go into the outbox. After this it can be sent.
+    ///
+    /// # Errors
+    /// `LimitsExceeded`; `ServiceUnknown` if the destination is gone; the authority is.
+    pub(super) fn deposit(
+        &mut self,
+        to: To,
+        header: &Header<'_>,
+        bytes: &[u8],
+        descriptors: &[OwnedFd],
+    ) -> Result<Parcel> {
+        let longest = self.port.longest_message();
+        let is_in_file = bytes.len() > longest;
+        if !is_in_file && descriptors.is_empty() {
+            return Ok(Parcel::default());
+        }
+        check_parcel(header, descriptors.len() + usize::from(is_in_file), longest, is_in_file)?;
+        let file = if is_in_file { Some(body::write(bytes)?) } else { None };
+        let fds: Vec<BorrowedFd<'_>> = file.iter().chain(descriptors).map(AsFd::as_fd).collect();
+        self.last_token = self.last_token.wrapping_add(1).max(1);
+        let parcel = Parcel { token: self.last_token, is_in_file };
+        let destination = match to {
+            To::All => 0,
+            To::Peer { id, .. } => id,
+        };
+        let body_bytes = if is_in_file { bytes.len() as u64 } else { 0 };
+        let words = [u64::from(parcel.token), destination, body_bytes, 0];
+        let (answer, _) = self.link.ask(&Packet::new(Kind::Deposit, words), &fds)?;
+        const LIMIT: u64 = Refusal::Limit as u64;
+        const NO_DESTINATION: u64 = Refusal::NoDestination as u64;
+        match (answer.kind, answer.words[0]) {
+            (Kind::None, _) => Ok(parcel),
+            (_, LIMIT) => Err(Error::method(name::LIMITS_EXCEEDED, answer.text)),
+            (_, NO_DESTINATION) => Err(Error::method(name::SERVICE_UNKNOWN, answer.text)),
+            _ => Err(Error::Refused(answer.text)),
+        }
+    }
+
+    /// A message of this connection is in the log. If it is a signal with a deposit, the authority learns for whom, and when that ends.
+    pub(super) fn note_sent(
+        &mut self,
+        parcel: Parcel,
+        to: To,
+        position: u64,
+        header: &Header<'_>,
+        bytes: &[u8],
+    ) {
+        if parcel.token == 0 || to != To::All {
+            return;
+        }
+        let text = control::slots_text(&self.port.wanting_slots(self.port.id(), header, bytes));
+        let words = [u64::from(parcel.token), position, 0, 0];
+        self.link.tell(&Packet { text, ..Packet::new(Kind::Sent, words) });
+    }
+
+    /// Adds to a message what was left under its token. `None` if nobody here wants it, or if that cannot be had: then it is counted,
+    /// and a call that waits for it ends with an error, here or at its caller.
+    pub(super) fn complete(&mut self, received: Received) -> Option<Received> {
+        let header = received.header;
+        if header.destination == 0 {
+            if !Header::parse(&received.bytes).is_ok_and(|header| self.may_want(&header)) {
+                return None;
+            }
+        } else {
+            // Nobody waits for this member while it waits for the authority. What is for it alone is kept for it.
+            self.port.publish_cursor();
+        }
+        let words = [received.owner(), u64::from(header.token), 0, 0];
+        let taken = match self.link.ask(&Packet::new(Kind::Take, words), &[]) {
+            Ok((Packet { kind: Kind::Descriptor, .. }, fds)) => Ok(fds),
+            Ok(_) => Err(Error::Refused("nothing is held under its token".into())),
+            Err(error) => Err(error),
+        };
+        match taken.and_then(|fds| received.complete(fds)) {
+            Ok(received) => Some(received),
+            Err(error) => {
+                self.port.order().count(self.port.slot(), Statistic::Incomplete, 1);
+                self.end_incomplete(&header, &error);
+                None
+            }
+        }
+    }
+
+    fn end_incomplete(&mut self, header: &BusHeader, error: &Error) {
+        const CALL: u8 = MessageKind::MethodCall.number();
+        const RETURN: u8 = MessageKind::MethodReturn.number();
+        const ERROR: u8 = MessageKind::Error.number();
+        match header.kind {
+            CALL if header.flags & FLAG_NO_REPLY_EXPECTED == 0 => {
+                let (caller, serial) = (header.sender, header.serial);
+                self.undeliverable.push(Undeliverable { caller, serial, why: error.to_string() });
+            }
+            RETURN | ERROR => {
+                let text = format!("the reply came, and not what belongs to it: {error}");
+                self.fail_call(
+                    header.reply_serial,
+                    header.sender,
+                    Error::method(name::LIMITS_EXCEEDED, text),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers the calls that could not be delivered to this program.
+    pub(super) fn answer_undeliverable(&mut self) -> Result<()> {
+        while let Some(answer) = self.prepare_refusal()? {
+            self.send(answer)?;
+        }
+        Ok(())
+    }
+
+    /// The answer to a call that could not be delivered to this program, if there is one.
+    pub(super) fn prepare_refusal(&mut self) -> Result<Option<Outgoing>> {
+        while let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() {
+            let Ok(to) = self.resolve_id(caller) else { continue };
+            let (destination, own) = (name_of(caller), self.next_serial());
+            let text = Body::default().text(&format!("the callee could not take the call: {why}"));
+            let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
+            let bytes = build(answer.sender(&self.name).destination(&destination), own)?;
+            return Ok(Some(Outgoing::new(to, bytes, Vec::new(), own)));
+        }
+        Ok(None)
+    }
+}

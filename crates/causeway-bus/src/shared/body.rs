@@ -1,0 +1,104 @@
+//! A message that is too long for the outbox: a memory file of its own, which nobody can change any more.
+//!
+//! # Safety
+//!
+//! The file is sealed against writing before it is mapped, which the kernel only allows while no writable mapping exists, and
+//! against getting shorter. So its bytes never change, and every byte of the mapping is there.
+#![allow(unsafe_code)]
+
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+
+use causeway_os::memory::{self as os_memory, Mapping, Seals};
+
+use super::memory;
+use crate::error::{Error, Result};
+
+/// What such a file is sealed against: changes of its bytes and its length, and further seals.
+pub const SEALS: &[Seals] = &[Seals::WRITE, Seals::SHRINK, Seals::GROW, Seals::SEAL];
+
+/// Puts a message into a sealed file.
+///
+/// # Errors
+/// The kernel lacks memory or descriptors, or a limit on the length of files is in the way.
+pub fn write(message: &[u8]) -> Result<OwnedFd> {
+    let fd = os_memory::memfd("causeway-message", 0)?;
+    let os = |error| {
+        causeway_os::Error::new("write", format!("{} bytes into a memory file", message.len()), error)
+    };
+    let mut written = 0;
+    while written < message.len() {
+        let count =
+            rustix::io::retry_on_intr(|| rustix::io::pwrite(&fd, &message[written..], written as u64))
+                .map_err(os)?;
+        written += count;
+    }
+    memory::seal(&fd, SEALS)?;
+    Ok(fd)
+}
+
+/// Bytes of a file that holds a message, which must have [`SEALS`].
+///
+/// # Errors
+/// [`Error::Refused`]: a seal or some of its memory is missing, or it is no memory file.
+pub fn checked_bytes(fd: &OwnedFd) -> Result<u64> {
+    memory::checked_bytes(fd, "file of a message", SEALS)
+}
+
+/// A message in a sealed file, mapped: its bytes were not copied.
+#[derive(Debug)]
+pub struct SealedBody {
+    mapping: Mapping,
+}
+
+impl SealedBody {
+    /// Maps a message of `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`checked_bytes`], or the file has another length; the kernel lacks address space.
+    pub fn open(fd: &OwnedFd, bytes: u64) -> Result<SealedBody> {
+        let found = checked_bytes(fd)?;
+        if found != bytes || bytes == 0 {
+            return Err(Error::Refused(format!("the file of a message has {found} bytes and not {bytes}")));
+        }
+        Ok(SealedBody { mapping: Mapping::view(fd, bytes as usize)? })
+    }
+}
+
+impl Deref for SealedBody {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: nothing writes the bytes of a file that is sealed against it, which was checked before it was mapped.
+        unsafe { self.mapping.slice(0, self.mapping.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_comes_back_from_its_file_and_nobody_can_change_it() {
+        let message: Vec<u8> = (0..100_001).map(|n| (n % 251) as u8).collect();
+        let fd = write(&message).unwrap();
+        assert_eq!(*SealedBody::open(&fd, 100_001).unwrap(), message[..]);
+        assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
+        assert!(rustix::fs::ftruncate(&fd, 5).is_err());
+        assert!(SealedBody::open(&fd, 100_000).unwrap_err().to_string().contains("100001 bytes and not"));
+    }
+
+    #[test]
+    fn a_file_that_can_still_change_is_refused() {
+        let fd = os_memory::memfd("test", 4096).unwrap();
+        for seals in [&SEALS[..0], &SEALS[1..], &SEALS[..3]] {
+            memory::seal(&fd, &seals[..seals.len().min(2)]).unwrap();
+            assert!(SealedBody::open(&fd, 4096).unwrap_err().to_string().contains("seal is missing"));
+        }
+        let sparse = os_memory::memfd("test", 1 << 20).unwrap();
+        memory::seal(&sparse, SEALS).unwrap();
+        let refused = SealedBody::open(&sparse, 1 << 20).unwrap_err().to_string();
+        assert!(refused.contains("does not exist"), "{refused}");
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        assert!(SealedBody::open(&pipe, 1).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Messages that a program builds and reads itself.
+
+mod support;
+
+use causeway_bus::wire::{Arg, Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, Kind};
+use causeway_bus::{Connection, Message};
+
+use support::{Bus, INTERFACE, LONG, PATH};
+
+const DRIVER: &str = "org.freedesktop.DBus";
+
+fn call<'a>(to: &'a str, member: &'a str) -> Builder<'a> {
+    Builder::call(PATH, member).interface(INTERFACE).destination(to)
+}
+
+fn driver_call(member: &str, body: Body) -> Builder<'_> {
+    Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER).body(body)
+}
+
+fn signal(member: &str) -> Builder<'_> {
+    Builder::signal(PATH, INTERFACE, member)
+}
+
+fn next(connection: &mut Connection) -> Message {
+    connection.next_message(Some(LONG)).unwrap().expect("a message comes")
+}
+
+/// What has come up to the answer of the bus: members of signals, and the kind of everything else.
+fn until_answered(connection: &mut Connection) -> Vec<String> {
+    let serial = connection.send_message(&driver_call("GetId", Body::default())).unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let message = next(connection);
+        let header = message.header();
+        if header.reply_serial == Some(serial) {
+            return seen;
+        }
+        seen.push(header.member.map_or_else(|| format!("{:?}", header.kind), str::to_owned));
+    }
+}
+
+#[test]
+fn replies_come_among_the_other_messages_in_the_order_of_the_bus() {
+    let bus = Bus::start();
+    let (mut caller, mut callee) = (bus.connect(), bus.connect());
+    let (caller_name, callee_name) = (caller.unique_name().to_owned(), callee.unique_name().to_owned());
+    caller.add_match(&format!("type='signal',sender='{callee_name}'")).unwrap();
+    let serial =
+        caller.send_message(&call(&callee_name, "Ask").body(Body::in_order(Endian::Big).u32(7))).unwrap();
+    let called = next(&mut callee);
+    let header = called.header();
+    assert_eq!((header.kind, header.sender, header.serial), (Kind::MethodCall, Some(&*caller_name), serial));
+    assert_eq!((called.endian(), called.args()), (Endian::Big, vec![Arg::U32(7)]));
+    callee.send_message(&signal("Before")).unwrap();
+    callee
+        .send_message(&Builder::reply(serial).destination(&caller_name).sender("com.example.Forged"))
+        .unwrap();
+    callee.send_message(&signal("Directed").destination(&caller_name)).unwrap();
+    // A second reply is nobody's, and so is one of a connection that was not called.
+    callee.send_message(&Builder::reply(serial).destination(&caller_name)).unwrap();
+    callee.send_message(&signal("After")).unwrap();
+    let seen: Vec<Message> = (0..4).map(|_| next(&mut caller)).collect();
+    let words: Vec<_> = seen.iter().map(|message| message.header().member.unwrap_or("reply")).collect();
+    assert_eq!(words, ["Before", "reply", "Directed", "After"]);
+    assert!(seen.iter().all(|message| message.header().sender == Some(&*callee_name)));
+    assert!(seen.is_sorted_by_key(Message::position));
+    assert!(until_answered(&mut caller).is_empty());
+}
+
+#[test]
+fn a_call_that_reaches_nobody_or_whose_callee_leaves_is_answered_and_other_messages_to_nobody_are_discarded()
+{
+    let bus = Bus::start();
+    let (mut caller, callee) = (bus.connect(), bus.connect());
+    let nobody = "com.example.Nobody";
+    let serial = caller.send_message(&call(nobody, "Ask")).unwrap();
+    let answer = next(&mut caller);
+    let header = answer.header();
+    assert_eq!((header.kind, header.reply_serial, header.sender), (Kind::Error, Some(serial), Some(DRIVER)));
+    assert_eq!(header.error_name, Some(causeway_bus::name::SERVICE_UNKNOWN));
+    caller.send_message(&call(nobody, "Tell").flags(FLAG_NO_REPLY_EXPECTED)).unwrap();
+    caller.send_message(&signal("Directed").destination(nobody)).unwrap();
+    assert!(until_answered(&mut caller).is_empty());
+
+    let name = callee.unique_name().to_owned();
+    caller.add_match(&format!("type='signal',member='NameOwnerChanged',arg0='{name}'")).unwrap();
+    let serial = caller.send_message(&call(&name, "Ask")).unwrap();
+    drop(callee);
+    let (error, gone) = (next(&mut caller), next(&mut caller));
+    assert_eq!(error.header().error_name, Some(causeway_bus::name::NO_REPLY));
+    assert_eq!((error.header().reply_serial, error.position()), (Some(serial), gone.position()));
+    assert_eq!(gone.header().member, Some("NameOwnerChanged"));
+    assert_eq!(caller.statistics().calls_open, 0);
+}
+
+#[test]
+fn rules_that_are_added_and_removed_by_messages_are_rules_of_the_connection() {
+    let bus = Bus::start();
+    let (mut receiver, mut sender) = (bus.connect(), bus.connect());
+    let rule = |member: &str| Body::default().text(&format!("type='signal',member='{member}'"));
+    let mut ask = |member: &str, body: Body| {
+        let serial = receiver.send_message(&driver_call(member, body)).unwrap();
+        let answer = next(&mut receiver);
+        assert_eq!(answer.header().reply_serial, Some(serial));
+        answer.header().error_name.map(str::to_owned)
+    };
+    assert_eq!(ask("AddMatch", rule("One")), None);
+    assert_eq!(ask("AddMatch", rule("One")), None);
+    assert_eq!(ask("AddMatch", rule("Two")), None);
+    assert_eq!(ask("RemoveMatch", rule("One")), None);
+    assert_eq!(ask("RemoveMatch", rule("Two")), None);
+    let never = ask("RemoveMatch", rule("Never"));
+    assert_eq!(never.as_deref(), Some(causeway_bus::name::MATCH_RULE_NOT_FOUND));
+    assert!(ask("AddMatch", Body::default().text("type='nothing'")).is_some());
+    for member in ["One", "Two", "Never"] {
+        sender.send_message(&signal(member)).unwrap();
+    }
+    assert_eq!(until_answered(&mut receiver), ["One"]);
+}
+
+#[test]
+fn what_is_for_nobody_is_refused_and_nothing_of_it_is_sent() {
+    let bus = Bus::start();
+    let mut sender = bus.connect();
+    let error = sender.send_message(&Builder::call(PATH, "Ask").interface(INTERFACE)).unwrap_err();
+    assert!(matches!(error, causeway_bus::Error::Invalid(_)), "{error:?}");
+    assert_eq!(sender.statistics().sent, 0);
+}

@@ -1,0 +1,350 @@
+//! Descriptors, and messages that are too long for an outbox: between members, to clients of the gateway, and when there are too many.
+#![cfg(not(loom))]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use causeway_bus::wire::{Body, Builder, Header, MAX_MESSAGE_BYTES};
+use causeway_bus::{
+    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Event, Incoming, Monitor, Observed,
+    Payload, TransferLimits, name,
+};
+use support::{Bus, INTERFACE, LONG, PATH, eventually, file, signal};
+
+fn text_of(fd: &OwnedFd) -> String {
+    let mut bytes = [0; 64];
+    let count = rustix::io::pread(fd, &mut bytes, 0).unwrap();
+    String::from_utf8(bytes[..count].to_vec()).unwrap()
+}
+
+fn files(count: usize) -> Payload {
+    (0..count).fold(Payload::default(), |payload, index| payload.descriptor(file(&index.to_string())))
+}
+
+/// Files of [`file`] that are open in this process.
+fn open_texts() -> usize {
+    support::open_texts(std::process::id())
+}
+
+/// One test at a time: they count descriptors of the process.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn limits() -> AuthorityOptions {
+    AuthorityOptions {
+        transfers: TransferLimits {
+            descriptors_per_connection: 300,
+            bytes_per_connection: 1 << 20,
+            descriptors: 400,
+            bytes: 3 << 19,
+        },
+        ..AuthorityOptions::default()
+    }
+}
+
+fn is_limit(error: &Error) -> bool {
+    error.name() == Some(name::LIMITS_EXCEEDED)
+}
+
+/// Answers each call with what came: the same body, the same descriptors.
+fn mirror(bus: &Bus) -> String {
+    let mut connection = bus.connect();
+    let unique = connection.unique_name().to_owned();
+    std::thread::spawn(move || {
+        while let Ok(Some(incoming)) = connection.next(Some(LONG)) {
+            if let Incoming::Call(call) = incoming {
+                let body = Body::marshalled(call.endian(), call.header().signature, call.body());
+                let payload = Payload::new(body, call.take_descriptors());
+                assert!(call.take_descriptors().is_empty(), "taken twice");
+                connection.reply(&call, payload).unwrap();
+            }
+        }
+    });
+    unique
+}
+
+#[test]
+fn descriptors_go_with_a_call_and_come_back_with_its_reply() {
+    let _alone = alone();
+    let before = open_texts();
+    let bus = Bus::start();
+    let (callee, mut client) = (mirror(&bus), bus.connect());
+    for round in 0..20 {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let payload = Payload::from(Body::default().text("with"))
+            .descriptor(file(&format!("file {round}")))
+            .descriptor(writer.into());
+        let reply = client.call(&callee, PATH, INTERFACE, "Mirror", payload).unwrap();
+        assert_eq!((reply.text(), reply.header().unix_fds), (Some("with"), 2));
+        let mut descriptors = reply.take_descriptors();
+        assert_eq!(text_of(&descriptors[0]), format!("file {round}"));
+        let mut writer = std::io::PipeWriter::from(descriptors.pop().unwrap());
+        writer.write_all(b"through").unwrap();
+        drop((writer, descriptors));
+        let mut through = String::new();
+        // The end: no process has a copy any more.
+        reader.read_to_string(&mut through).unwrap();
+        assert_eq!(through, "through");
+    }
+    assert_eq!(open_texts(), before);
+    assert_eq!(client.statistics().incomplete, 0);
+}
+
+#[test]
+fn a_signal_brings_its_descriptors_to_all_who_want_it_and_leaves_none() {
+    let _alone = alone();
+    let before = open_texts();
+    let bus = Bus::start();
+    let mut listeners: Vec<Connection> = (0..5).map(|_| bus.connect()).collect();
+    for (index, listener) in listeners.iter_mut().enumerate() {
+        // The last is woken for it, and then finds that no rule matches exactly.
+        let rule = if index == 4 { ",arg0='no'" } else { "" };
+        listener.add_match(&format!("interface='{INTERFACE}'{rule}")).unwrap();
+    }
+    let mut sleeper = bus.connect();
+    sleeper.add_match("interface='com.example.Other'").unwrap();
+    let mut sender = bus.connect();
+    sender.add_match(&format!("interface='{INTERFACE}'")).unwrap();
+    for round in 0..10 {
+        let payload = Payload::default().descriptor(file(&round.to_string())).descriptor(file("second"));
+        sender.emit(PATH, INTERFACE, "Files", payload).unwrap();
+        for listener in listeners[..4].iter_mut().chain([&mut sender]) {
+            let message = signal(listener);
+            // Who does not take them has them closed.
+            if round % 2 == 0 {
+                let descriptors = message.clone().take_descriptors();
+                assert_eq!(descriptors.len(), 2);
+                assert_eq!(text_of(&descriptors[0]), round.to_string());
+            }
+        }
+        assert_eq!(listeners[4].next(Some(Duration::ZERO)).unwrap(), None);
+    }
+    // None is held for the one who sleeps far behind: it does not want them.
+    eventually("descriptors stay with the authority", || open_texts() == before);
+    // A signal that nobody wants.
+    sender.emit(PATH, "com.example.Nobody", "Files", files(3)).unwrap();
+    eventually("descriptors that nobody wants stay", || open_texts() == before);
+}
+
+#[test]
+fn messages_of_any_length_arrive_without_being_copied() {
+    let _alone = alone();
+    let bus = Bus::start();
+    let (callee, mut client) = (mirror(&bus), bus.connect());
+    let longest = (1 << 18) / 4 - 64;
+    for bytes in [longest - 200, longest, longest + 1, 1 << 20, 5_000_001] {
+        let blob: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8).collect();
+        let reply = client.call(&callee, PATH, INTERFACE, "Mirror", Body::default().blob(&blob)).unwrap();
+        assert_eq!(reply.body()[4..], blob, "{bytes}");
+        assert!(!reply.is_header_only());
+    }
+    let blob = vec![7; 300_000];
+    let payload = Payload::from(Body::default().blob(&blob)).descriptor(file("beside"));
+    let reply = client.call(&callee, PATH, INTERFACE, "Mirror", payload).unwrap();
+    assert_eq!((reply.body().len(), text_of(&reply.take_descriptors()[0])), (300_008, "beside".into()));
+}
+
+#[test]
+fn a_message_may_have_128_mib_and_not_a_byte_more() {
+    let _alone = alone();
+    let bus = Bus::start();
+    let mut listener = bus.connect();
+    listener.add_match(&format!("interface='{INTERFACE}',arg1='last'")).unwrap();
+    let mut sender = bus.connect();
+    // No array has more than 64 MiB.
+    let signal_of = |first: usize, bytes: usize| {
+        Body::default().blob(&vec![1; first]).text("last").blob(&vec![2; bytes - first])
+    };
+    let first = (64 << 20) - 64;
+    let overhead = {
+        let unique = sender.unique_name().to_owned();
+        let signal = Builder::signal(PATH, INTERFACE, "Long").sender(&unique).body(signal_of(64, 1 << 10));
+        signal.build(1).unwrap().len() - (1 << 10)
+    };
+    for (bytes, fits) in [(MAX_MESSAGE_BYTES - overhead, true), (MAX_MESSAGE_BYTES - overhead + 1, false)] {
+        let sent = sender.emit(PATH, INTERFACE, "Long", signal_of(first, bytes));
+        match (fits, sent) {
+            (true, Ok(())) => {
+                let message = signal(&mut listener);
+                assert_eq!(message.bytes().len(), MAX_MESSAGE_BYTES);
+                assert_eq!((message.body()[4], message.body().last()), (1, Some(&2)));
+            }
+            (false, Err(error)) => assert!(is_limit(&error), "{error}"),
+            (_, other) => panic!("{bytes} bytes: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn there_are_as_many_descriptors_in_a_message_as_the_kernel_carries() {
+    let _alone = alone();
+    let before = open_texts();
+    let bus = Bus::start();
+    let (callee, mut client) = (mirror(&bus), bus.connect());
+    let call = |client: &mut Connection, count: usize, bytes: usize| {
+        let body = Body::default().blob(&vec![0; bytes]);
+        let files = (0..count).map(|_| file("x")).collect();
+        client.call(&callee, PATH, INTERFACE, "Mirror", Payload::new(body, files))
+    };
+    for (most, bytes) in [(253, 0), (252, 100_000)] {
+        let reply = call(&mut client, most, bytes).unwrap();
+        assert_eq!(reply.take_descriptors().len(), most);
+        let error = call(&mut client, most + 1, bytes).unwrap_err();
+        assert!(is_limit(&error) && error.to_string().contains(&format!("{most} are")), "{error}");
+    }
+    assert_eq!(client.statistics().calls_open, 0);
+    eventually("descriptors stay", || open_texts() == before);
+}
+
+#[test]
+fn who_has_too_much_on_its_way_is_refused_until_receivers_have_read() {
+    let _alone = alone();
+    let before = open_texts();
+    let bus = Bus::start_with(limits());
+    let (mut one, mut two) = (bus.connect(), bus.connect());
+    let mut receiver = bus.connect();
+    let to = receiver.unique_name().to_owned();
+    let send = |from: &mut Connection, payload: Payload| {
+        from.call_without_reply(&to, PATH, INTERFACE, "Take", payload)
+    };
+    let refused = |outcome: Result<(), Error>, why: &str| {
+        let error = outcome.unwrap_err();
+        assert!(is_limit(&error) && error.to_string().contains(why), "{error}");
+    };
+    send(&mut one, files(200)).unwrap();
+    refused(send(&mut one, files(101)), "of this connection");
+    refused(send(&mut two, files(201)), "of all connections");
+    let long = |bytes: usize| Payload::from(Body::default().blob(&vec![0; bytes]));
+    send(&mut one, long(1_000_000)).unwrap();
+    refused(send(&mut one, long(100_000)), "bytes of this connection");
+    refused(send(&mut two, long(700_000)), "bytes of all connections");
+    // Short messages pass all the while.
+    send(&mut one, Payload::default()).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(receiver.next(Some(LONG)).unwrap(), Some(Incoming::Call(_))));
+    }
+    send(&mut one, files(101)).unwrap();
+    send(&mut two, long(700_000)).unwrap();
+    drop(receiver);
+    // What was for one that is gone is gone.
+    eventually("descriptors for a member that left stay", || open_texts() == before);
+    assert!(
+        matches!(send(&mut one, files(1)), Err(Error::Method { name, .. }) if name == name::SERVICE_UNKNOWN)
+    );
+}
+
+#[test]
+fn as_many_calls_are_under_way_as_the_options_allow() {
+    let _alone = alone();
+    let bus = Bus::start();
+    let callee = mirror(&bus);
+    let options = ConnectionOptions { pending_calls: 3, ..ConnectionOptions::default() };
+    let mut client = Connection::open_with(bus.path(), options).unwrap();
+    let start =
+        |client: &mut Connection| client.start_call(&callee, PATH, INTERFACE, "Mirror", Body::default());
+    let serials: Vec<u32> = (0..3).map(|_| start(&mut client).unwrap()).collect();
+    let error = start(&mut client).unwrap_err();
+    assert!(is_limit(&error), "{error}");
+    client.call_without_reply(&callee, PATH, INTERFACE, "Mirror", Body::default()).unwrap();
+    client.finish_call(serials[1], LONG).unwrap();
+    start(&mut client).unwrap();
+}
+
+#[test]
+fn a_monitor_sees_the_header_and_the_length_of_a_long_message() {
+    let _alone = alone();
+    let bus = Bus::start();
+    let rule = format!("interface='{INTERFACE}'");
+    let mut monitor = Monitor::open(bus.path()).unwrap().filter(rule.parse().unwrap());
+    let mut sender = bus.connect();
+    let payload = Payload::from(Body::default().text("first").blob(&[3; 1 << 20])).descriptor(file("beside"));
+    sender.emit(PATH, INTERFACE, "Long", payload).unwrap();
+    sender.emit(PATH, INTERFACE, "Short", Body::default().text("first")).unwrap();
+    let mut next = || match monitor.next(Some(LONG)).unwrap() {
+        Some(Observed::Message(message)) => message,
+        other => panic!("{other:?}"),
+    };
+    let (long, short) = (next(), next());
+    assert_eq!((long.header().member, long.header().unix_fds), (Some("Long"), 1));
+    assert!(long.is_header_only() && long.header().message_bytes() > 1 << 20);
+    assert!(long.body().is_empty() && long.args().is_empty() && long.take_descriptors().is_empty());
+    assert_eq!((short.is_header_only(), short.text()), (false, Some("first")));
+}
+
+#[test]
+fn clients_of_the_gateway_send_and_get_descriptors_and_long_messages() {
+    let _alone = alone();
+    let before = open_texts();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bus");
+    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
+    authority.serve_at(&path).unwrap();
+    let client = authority.add_client(7, 8).unwrap();
+    authority.add_match(client, "member='Files'").unwrap();
+    let unique = format!(":1.{client}");
+    let to = unique.clone();
+    let long = || Body::default().blob(&[9; 3 << 20]);
+    let member = std::thread::spawn(move || {
+        let mut member = Connection::open(path).unwrap();
+        member.add_match("member='FromClient'").unwrap();
+        let payload = Payload::from(long()).descriptor(file("question"));
+        let reply = member.call(&to, PATH, INTERFACE, "Take", payload).unwrap();
+        assert_eq!(
+            (reply.body().len(), text_of(&reply.take_descriptors()[0])),
+            (long_bytes(), "answer".into())
+        );
+        member.emit(PATH, INTERFACE, "Files", files(2)).unwrap();
+        let message = signal(&mut member);
+        assert_eq!((message.body().len(), message.take_descriptors().len()), (long_bytes(), 3));
+        member.call_without_reply(&to, PATH, INTERFACE, "Done", Body::default()).unwrap();
+    });
+    let (mut seen, mut is_over) = (Vec::new(), false);
+    while !is_over {
+        causeway_os::process::poll(&[authority.as_fd()], Some(Duration::from_millis(5))).unwrap();
+        for event in authority.dispatch().unwrap() {
+            let Event::Message { to, sender, bytes, descriptors, .. } = event else { continue };
+            let header = Header::parse(&bytes).unwrap();
+            let member = header.member.unwrap_or_default().to_owned();
+            if member == "NameOwnerChanged" {
+                continue;
+            }
+            seen.push((member.clone(), to.is_some(), bytes.are_mapped(), descriptors.count()));
+            match member.as_str() {
+                "Take" => {
+                    assert_eq!(text_of(&descriptors.take()[0]), "question");
+                    let destination = format!(":1.{sender}");
+                    let reply = Builder::reply(header.serial).sender(&unique).destination(&destination);
+                    let reply = reply.unix_fds(1).body(long()).build(1).unwrap();
+                    let wrong = authority.send_as(client, reply.clone());
+                    assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
+                    authority.send_with_descriptors(client, reply, vec![file("answer")]).unwrap();
+                }
+                "Files" => {
+                    let signal = Builder::signal(PATH, INTERFACE, "FromClient").sender(&unique).unix_fds(3);
+                    let signal = signal.body(long()).build(2).unwrap();
+                    let files = (0..3).map(|_| file("x")).collect();
+                    authority.send_with_descriptors(client, signal, files).unwrap();
+                }
+                "Done" => is_over = true,
+                other => panic!("{other}"),
+            }
+        }
+    }
+    let of = |member: &str, to, mapped, count| (member.to_owned(), to, mapped, count);
+    assert_eq!(seen, [of("Take", true, true, 1), of("Files", false, false, 2), of("Done", true, false, 0)]);
+    member.join().unwrap();
+    for _ in 0..100 {
+        authority.dispatch().unwrap();
+    }
+    assert_eq!((authority.in_flight(None), open_texts()), ((0, 0), before));
+}
+
+/// Bytes of the long body above.
+fn long_bytes() -> usize {
+    4 + (3 << 20)
+}
