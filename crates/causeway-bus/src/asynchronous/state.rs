@@ -220,7 +220,7 @@ impl State {
                     }
                 }
             }
-            // Of whole messages, of which there are none here.
+            // Only whole messages have such replies, and there are none here.
             Incoming::Reply(_) => {}
             Incoming::AuthorityGone => {
                 for serial in self.connection.calls_of_the_bus() {
