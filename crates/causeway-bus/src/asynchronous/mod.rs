@@ -33,10 +33,11 @@ pub(crate) const SPACE_POLL: Duration = Duration::from_millis(1);
 ///
 /// A handle: clones are the same member, which leaves the bus when the last handle and the last stream are dropped. One task of
 /// the runtime waits for messages on behalf of all. A future that is dropped before it is ready cancels what it waits for: a
-/// message that was not sent yet is not sent, a reply that comes later is discarded.
+/// message that was not sent yet is not sent, unless the bus holds its descriptors already; a reply that comes later is discarded.
 ///
-/// A connection blocks the thread of its task in one case: the first message from or to a member needs a descriptor, for which it asks the
-/// process that serves the bus. So that process must not run in the same thread.
+/// Descriptors pass through the process that serves the bus, and a connection waits for them in the thread of its task: before the first
+/// message from or to a member, and with each message that carries descriptors or is longer than a quarter of the outbox. So that process
+/// must not run in the same thread.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -254,7 +255,7 @@ impl AsyncConnection {
     }
 
     async fn call_driver(&self, member: &str, body: Body) -> Result<InFlight> {
-        self.start_call(DRIVER, DRIVER_PATH, (DRIVER, member), body).await
+        self.start_call(DRIVER, DRIVER_PATH, (DRIVER, member), body.into()).await
     }
 }
 

@@ -11,7 +11,7 @@ use weighbridge_dbus::wire::{
 use super::sending::{Outgoing, build};
 use super::{Call, Connection, Incoming, Message, Pending};
 use crate::authority::DRIVER;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Received, To};
 use crate::shared::header::BusHeader;
 
@@ -83,18 +83,23 @@ impl Connection {
         if let Change::Added(rule) = &change {
             self.keep_rule(rule.clone());
         }
-        if let (true, To::Peer { id, .. }) = (expects_reply, to) {
+        let bytes = match header.sender {
+            Some(sender) if sender == self.name => bytes.to_vec(),
+            _ => stamped(bytes, header, &self.name)
+                .ok_or_else(|| Error::method(name::LIMITS_EXCEEDED, "the message is too long"))?,
+        };
+        if header.expects_reply() {
             // Before it is sent: the reply may come while this thread waits for space.
             self.pending.insert(serial, Pending::new(id, header.destination.unwrap_or_default()));
             self.raw.insert(serial, change);
-            self.show_pending();
+            self.expect_reply(serial, to);
         }
         if let Err(error) = self.send(Outgoing::new(to, bytes, descriptors, serial)) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);
         }
-        Ok(serial)
+        self.drop_call(serial);
     }
 
     /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
@@ -113,7 +118,7 @@ impl Connection {
 
     /// What a message to the bus itself changes here.
     fn change_of(&self, header: &Header<'_>, bytes: &[u8]) -> Change {
-        let is_for_bus = header.destination == Some(DRIVER)
+        let is_for_bus = header.destination.is_none_or(|name| name == DRIVER)
             && header.interface.is_none_or(|interface| interface == DRIVER);
         let rule = || match Args::new(header, &bytes[header.header_bytes..]).next() {
             Some(Ok(Arg::Text(text))) => text.parse::<MatchRule>().ok(),
@@ -129,20 +134,16 @@ impl Connection {
     /// A reply to a message of the program has come.
     pub(super) fn put_reply(&mut self, change: &Change, message: Message) {
         let is_error = message.header().kind == Kind::Error;
-        let gone = match change {
-            Change::Added(rule) if is_error => self.rules.iter().rposition(|known| known.rule == *rule),
-            Change::Removed(rule) if !is_error => self.rules.iter().position(|known| known.rule == *rule),
-            _ => None,
-        };
-        if let Some(at) = gone {
-            self.rules.remove(at);
-            self.port.wants_signals = !self.rules.is_empty();
+        match change {
+            Change::Added(rule) if is_error => self.drop_equal_rule(rule),
+            Change::Removed(rule) if !is_error => self.drop_equal_rule(rule),
+            _ => {}
         }
         self.put(Incoming::Reply(message));
     }
 
     /// Answers a call of the program in the name of the bus.
-    pub(super) fn put_error(&mut self, serial: u32, name: &str, text: &str, position: u64) {
+    pub(crate) fn put_error(&mut self, serial: u32, name: &str, text: &str, position: u64) {
         // What the bus did not send itself has a serial that it does not reach.
         const SERIAL: u32 = u32::MAX;
         let error = Builder::error(serial, name).sender(DRIVER).destination(&self.name);

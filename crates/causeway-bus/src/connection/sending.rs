@@ -122,19 +122,19 @@ impl Connection {
             Err(NotSent::Full(slot)) => slot,
         };
         if slot == self.port.slot() {
-            message.blocked = None;
+            *blocked = None;
             return Ok(false);
         }
         self.port.ring(&mut self.link, slot);
         let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-        match message.blocked {
+        match *blocked {
             Some((who, at, since)) if (who, at) == (slot, cursor) => {
                 if since.elapsed() >= self.options.laggard_deadline {
                     self.port.evict(&mut self.link, slot);
-                    message.blocked = None;
+                    *blocked = None;
                 }
             }
-            _ => message.blocked = Some((slot, cursor, Instant::now())),
+            _ => *blocked = Some((slot, cursor, Instant::now())),
         }
         Ok(false)
     }
