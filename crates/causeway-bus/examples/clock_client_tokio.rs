@@ -17,7 +17,10 @@ async fn main() -> Result<(), Error> {
     let ask = |member| bus.call(CLOCK, "/", CLOCK, member, Body::default());
     let (one, other, wrong) = tokio::join!(ask("Seconds"), ask("Seconds"), ask("Minutes"));
     println!("seconds: {:?} {:?}", one?.args(), other?.args());
-    println!("minutes: {}", wrong.map_or_else(|error| error.to_string(), |reply| format!("{:?}", reply.args())));
+    println!(
+        "minutes: {}",
+        wrong.map_or_else(|error| error.to_string(), |reply| format!("{:?}", reply.args()))
+    );
     let mut ticks = bus.add_match(&format!("type='signal',sender='{CLOCK}',member='Tick'")).await?;
     while let Some(tick) = ticks.next().await {
         println!("tick: {:?}", tick?.args());

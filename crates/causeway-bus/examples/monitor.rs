@@ -16,7 +16,8 @@ fn main() -> Result<(), Error> {
         match observed {
             Observed::Message(message) => {
                 let header = message.header();
-                let [from, to, member] = [header.sender, header.destination, header.member].map(Option::unwrap_or_default);
+                let [from, to, member] =
+                    [header.sender, header.destination, header.member].map(Option::unwrap_or_default);
                 println!("{} {from} > {to} {member} {:?}", header.kind.word(), message.args());
             }
             Observed::Lost { messages } => println!("{messages} messages lost"),

@@ -15,7 +15,10 @@ use zbus::connection::Builder;
 
 struct Clock(Instant);
 
-#[zbus::interface(name = "com.example.Clock", proxy(default_service = "com.example.Clock", default_path = "/"))]
+#[zbus::interface(
+    name = "com.example.Clock",
+    proxy(default_service = "com.example.Clock", default_path = "/")
+)]
 impl Clock {
     fn seconds(&self) -> u32 {
         self.0.elapsed().as_secs() as u32
@@ -24,7 +27,11 @@ impl Clock {
 
 /// The only line that knows the transport.
 async fn bus(place: &str) -> Result<Builder<'_>, causeway_bus::Error> {
-    if place.starts_with('/') { causeway_bus::zbus::builder(place).await } else { Ok(Builder::address(place)) }
+    if place.starts_with('/') {
+        causeway_bus::zbus::builder(place).await
+    } else {
+        Ok(Builder::address(place))
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -33,7 +40,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (place, count) = match args[..] {
         ["serve", place] => {
-            let clock = bus(place).await?.serve_at("/", Clock(Instant::now())).name("com.example.Clock").build().await?;
+            let clock = bus(place)
+                .await?
+                .serve_at("/", Clock(Instant::now()))
+                .name("com.example.Clock")
+                .build()
+                .await?;
             println!("{:?} is com.example.Clock", clock.unique_name());
             clock.closed().await;
             return Ok(());

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
-use weighbridge_dbus::wire::{Body, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED};
+use weighbridge_dbus::wire::{Body, FLAG_NO_REPLY_EXPECTED};
 
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply};
 use crate::connection::{
@@ -144,7 +144,7 @@ impl AsyncConnection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
+        let flags = FLAG_NO_REPLY_EXPECTED;
         let call = self.0.shared.open()?.connection.prepare_call(
             flags,
             destination,
@@ -166,7 +166,8 @@ impl AsyncConnection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let signal = self.0.shared.open()?.connection.prepare_signal(path, interface, member, body.into())?;
+        let body = body.into();
+        let signal = self.0.shared.open()?.connection.prepare_signal(path, interface, member, body)?;
         self.0.shared.send(signal).await
     }
 
@@ -249,9 +250,9 @@ impl AsyncConnection {
         destination: &str,
         path: &str,
         method: (&str, &str),
-        body: impl Into<Payload>,
+        body: Payload,
     ) -> Result<InFlight> {
-        InFlight::start(&self.0.shared, self.0.call_timeout, destination, path, method, body.into()).await
+        InFlight::start(&self.0.shared, self.0.call_timeout, destination, path, method, body).await
     }
 
     async fn call_driver(&self, member: &str, body: Body) -> Result<InFlight> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, timeout_at};
-use weighbridge_dbus::wire::{Body, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED};
+use weighbridge_dbus::wire::{Body, FLAG_NO_REPLY_EXPECTED};
 
 use super::doorbell::{Doorbell, Turn};
 use super::{MESSAGES_PER_TURN, SPACE_POLL};
@@ -31,8 +31,7 @@ pub(super) struct State {
     pub incoming: Queue<Call>,
     /// Streams that take the incoming calls.
     pub servers: usize,
-    /// Messages in these queues, and their bytes.
-    queued_messages: usize,
+    /// Bytes of the messages in these queues.
     queued_bytes: usize,
     pub errands: VecDeque<Errand>,
     driver: Option<Waker>,
@@ -92,7 +91,6 @@ impl Shared {
             signals: HashMap::new(),
             incoming: Queue::default(),
             servers: 0,
-            queued_messages: 0,
             queued_bytes: 0,
             errands: VecDeque::new(),
             driver: None,
@@ -149,15 +147,16 @@ impl Shared {
     async fn run(&self, errand: Errand) {
         let _ = match errand {
             Errand::Answer(call, outcome) => self.answer(&call, outcome.map(Payload::from)).await,
+            Errand::Send(message) => self.send(message).await,
             Errand::RemoveMatch(rule) => {
                 let body = Payload::from(Body::default().text(&rule));
-                let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
+                let flags = FLAG_NO_REPLY_EXPECTED;
                 let call = self.state().connection.prepare_call(
                     flags,
                     DRIVER,
                     DRIVER_PATH,
                     (DRIVER, "RemoveMatch"),
-                    body.into(),
+                    body,
                 );
                 match call {
                     Ok(call) => self.send(call).await,
@@ -191,7 +190,9 @@ impl State {
             }
             match self.connection.take_next() {
                 Ok(None) => return false,
-                Ok(Some(Taken::Reply(serial, reply))) => self.finish_call(serial, reply),
+                Ok(Some(Taken::Answer(serial, answer))) => {
+                    self.finish_call(serial, answer.and_then(outcome));
+                }
                 Ok(Some(Taken::Refusal(refusal))) => self.add_errand(Errand::Send(refusal)),
                 Ok(Some(Taken::Incoming(incoming))) => self.deliver(incoming),
                 Err(error) => self.finish(error),
@@ -214,13 +215,12 @@ impl State {
             Incoming::Signal(signal) => {
                 for key in self.connection.matching_rules(&signal) {
                     if let Some(queue) = self.signals.get_mut(&key) {
-                        self.queued_messages += 1;
                         self.queued_bytes += signal.bytes().len();
                         queue.push(Ok(signal.clone()));
                     }
                 }
             }
-            // Comes for messages that the program has built itself; here the library builds them.
+            // Only whole messages have such replies, and there are none here.
             Incoming::Reply(_) => {}
             Incoming::AuthorityGone => {
                 for serial in self.connection.calls_of_the_bus() {
@@ -241,7 +241,6 @@ impl State {
         let answer = match (header.interface, header.member) {
             (Some("org.freedesktop.DBus.Peer"), Some("Ping")) => Ok(Body::default()),
             _ if self.servers > 0 => {
-                self.queued_messages += 1;
                 self.queued_bytes += call.bytes().len();
                 return self.incoming.push(Ok(call));
             }
@@ -292,7 +291,6 @@ impl State {
             }
         };
         if let Ok(item) = &item {
-            self.queued_messages -= 1;
             self.queued_bytes -= item.as_ref().bytes().len();
         }
         coop.made_progress();
@@ -301,7 +299,7 @@ impl State {
 
     /// A stream of signals was dropped.
     pub(super) fn drop_signals(&mut self, key: u64) {
-        self.connection.drop_rule(key);
+        self.connection.remove_rule(key);
         if let Some(queue) = self.signals.remove(&key) {
             self.discount(&queue);
         }
@@ -321,7 +319,6 @@ impl State {
     /// The messages of a queue do not wait any more.
     fn discount<T: AsRef<Message>>(&mut self, queue: &Queue<T>) {
         for message in queue.items.iter().flatten() {
-            self.queued_messages -= 1;
             self.queued_bytes -= message.as_ref().bytes().len();
         }
     }
@@ -350,7 +347,7 @@ impl InFlight {
         let deadline = start.checked_add(timeout).unwrap_or_else(|| start + FOR_EVER);
         let (call, in_flight) = {
             let mut state = shared.open()?;
-            let call = state.connection.prepare_call(FLAG_NO_AUTO_START, destination, path, method, body)?;
+            let call = state.connection.prepare_call(0, destination, path, method, body)?;
             state.calls.insert(call.serial, Waiting::default());
             let in_flight = InFlight { shared: Arc::clone(shared), serial: call.serial, timeout, deadline };
             (call, in_flight)

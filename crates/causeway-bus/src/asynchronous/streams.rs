@@ -8,7 +8,7 @@ use futures_core::Stream;
 
 use super::AsyncConnection;
 use super::state::{Errand, State};
-use crate::connection::{Call, Message, parse_rule};
+use crate::connection::{Call, Message};
 use crate::error::Result;
 
 /// The signals that one match rule wants, in the order of the bus. See [`AsyncConnection::add_match`].
@@ -28,7 +28,7 @@ impl Signals {
     pub(super) fn new(connection: AsyncConnection, rule: &str) -> Result<Signals> {
         let key = {
             let mut state = connection.0.shared.open()?;
-            let key = state.connection.keep_rule(parse_rule(rule)?);
+            let key = state.connection.insert_rule(rule)?;
             state.signals.insert(key, Default::default());
             key
         };

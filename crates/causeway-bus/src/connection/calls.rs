@@ -151,7 +151,7 @@ impl Connection {
         let end = Instant::now().checked_add(timeout);
         loop {
             if let Some(reply) = self.replies.remove(&serial) {
-                return reply;
+                return reply.and_then(outcome);
             }
             let Some(callee) = self.pending.get(&serial).map(|pending| pending.callee) else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
@@ -278,7 +278,7 @@ impl Connection {
         self.pending.remove(&serial);
         self.show_pending();
         self.delivered += 1;
-        self.replies.insert(serial, reply);
+        self.replies.insert(serial, Ok(message));
     }
 
     /// Ends a call of the one that was called, because its reply cannot be had.
@@ -323,4 +323,13 @@ impl Connection {
         }
         self.show_pending();
     }
+}
+
+/// What an answer means to the caller: an error is one.
+pub(crate) fn outcome(answer: Message) -> Result<Reply> {
+    if answer.bus_header().kind != Kind::Error.number() {
+        return Ok(answer);
+    }
+    let name = answer.header().error_name.unwrap_or_default();
+    Err(Error::method(name, answer.text().unwrap_or_default()))
 }

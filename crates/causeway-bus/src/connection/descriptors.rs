@@ -143,7 +143,7 @@ impl Connection {
             let text = Body::default().text(&format!("the callee could not take the call: {why}"));
             let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
             let bytes = build(answer.sender(&self.name).destination(&destination), own)?;
-            self.send(Outgoing::new(to, bytes, Vec::new(), own))?;
+            return Ok(Some(Outgoing::new(to, bytes, Vec::new(), own)));
         }
         Ok(None)
     }

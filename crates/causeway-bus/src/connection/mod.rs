@@ -26,13 +26,13 @@ mod watcher;
 pub use message::{Call, Incoming, Message, Reply};
 pub use options::{ConnectionOptions, Statistics};
 
+#[cfg(feature = "tokio")]
+pub(crate) use calls::outcome;
 pub(crate) use link::Link;
 #[cfg(feature = "tokio")]
 pub(crate) use names::{name_reply, release_reply};
 #[cfg(feature = "tokio")]
 pub(crate) use receiving::Taken;
-#[cfg(feature = "tokio")]
-pub(crate) use rules::parse as parse_rule;
 #[cfg(feature = "tokio")]
 pub(crate) use sending::Outgoing;
 

@@ -110,7 +110,7 @@ impl Connection {
     /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may have any length.
     pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
         let most = self.options.inbox_bytes;
-        if bytes <= most || messages <= 1 {
+        if bytes <= most {
             return Ok(());
         }
         let slot = self.port.slot();
@@ -180,16 +180,13 @@ impl Connection {
                 return Ok(Some(Taken::Incoming(incoming)));
             }
             if let Some(serial) = self.replies.keys().next().copied() {
-                return Ok(self.replies.remove(&serial).map(|reply| Taken::Reply(serial, reply)));
+                return Ok(self.replies.remove(&serial).map(|answer| Taken::Answer(serial, answer)));
             }
             if let Some(refusal) = self.prepare_refusal()? {
                 return Ok(Some(Taken::Refusal(refusal)));
             }
             match self.port.next(&mut self.link)? {
-                Some(received) => {
-                    self.handle(received);
-                    self.answer_undeliverable()?;
-                }
+                Some(received) => self.handle(received),
                 None => return Ok(self.take_end()?.map(Taken::Incoming)),
             }
         }
@@ -214,10 +211,10 @@ impl Connection {
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// A call, a signal, the reply to a whole message, or the end of the authority.
+    /// A call, a signal, or the end of the authority.
     Incoming(Incoming),
-    /// The end of the call with this serial.
-    Reply(u32, Result<Message>),
-    /// An answer that has to be sent to a call that could not be delivered.
+    /// The end of the call with this serial: a reply or an error reply, or neither.
+    Answer(u32, Result<Message>),
+    /// The answer to a call that could not be delivered, which is to be sent.
     Refusal(super::Outgoing),
 }

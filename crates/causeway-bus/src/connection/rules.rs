@@ -46,7 +46,7 @@ impl Connection {
         let key = self.insert_rule(rule)?;
         let added = self.call_driver("AddMatch", Body::default().text(rule));
         if added.is_err() {
-            self.drop_rule(key);
+            self.remove_rule(key);
         }
         added.map(drop)
     }
@@ -57,7 +57,7 @@ impl Connection {
     /// As [`Connection::call`], with `MatchRuleNotFound`.
     pub fn remove_match(&mut self, rule: &str) -> Result<()> {
         self.call_driver("RemoveMatch", Body::default().text(rule))?;
-        self.drop_equal_rule(&parse(rule)?);
+        self.remove_equal_rule(rule);
         Ok(())
     }
 
@@ -83,16 +83,17 @@ impl Connection {
         key
     }
 
-    /// Matches signals against this rule no longer.
-    pub(crate) fn drop_rule(&mut self, key: u64) {
+    /// Removes a rule from those that this connection matches itself.
+    pub(crate) fn remove_rule(&mut self, key: u64) {
         self.rules.retain(|rule| rule.key != key);
         self.port.wants_signals = !self.rules.is_empty();
     }
 
-    /// The same, of equal rules for one.
-    pub(super) fn drop_equal_rule(&mut self, rule: &MatchRule) {
-        if let Some(known) = self.rules.iter().find(|known| known.rule == *rule) {
-            self.drop_rule(known.key);
+    /// The same for one that is equal.
+    pub(crate) fn remove_equal_rule(&mut self, rule: &str) {
+        let parsed: Option<MatchRule> = rule.parse().ok();
+        if let Some(rule) = self.rules.iter().find(|known| Some(&known.rule) == parsed.as_ref()) {
+            self.remove_rule(rule.key);
         }
     }
 
@@ -135,14 +136,4 @@ impl Connection {
             self.end_calls(|pending| pending.callee == id, "the callee left without a reply", position);
         }
     }
-}
-
-/// A rule from its text.
-///
-/// # Errors
-/// `MatchRuleInvalid`.
-pub(crate) fn parse(rule: &str) -> Result<MatchRule> {
-    rule.parse().map_err(|error| {
-        Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
-    })
 }

@@ -175,19 +175,7 @@ impl State {
         }
     }
 
-    /// The authority has answered a change of a rule, or will not.
-    fn change_rule(&mut self, serial: u32, is_done: bool) {
-        let (Some(change), Some(connection)) = (self.changes.remove(&serial), &mut self.connection) else {
-            return;
-        };
-        match change {
-            RuleChange::Add(key) if !is_done => connection.remove_rule(key),
-            RuleChange::Remove(rule) if is_done => connection.remove_equal_rule(&rule),
-            _ => {}
-        }
-    }
-
-    fn push(&mut self, message: Vec<u8>) {
+    fn push(&mut self, message: Vec<u8>, descriptors: Vec<OwnedFd>) {
         let unread_before = self.unread_bytes;
         self.unread_bytes += message.len();
         self.unread.push_back((message, descriptors));
@@ -206,14 +194,12 @@ impl State {
                 Ok(None) => return false,
                 Ok(Some(Taken::Incoming(
                     Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message),
-                ))) => {
-                    self.push(message.bytes().to_vec());
-                }
+                ))) => self.push(message.bytes().to_vec(), message.take_descriptors()),
                 Ok(Some(Taken::Incoming(Incoming::AuthorityGone))) => {
                     self.finish(Error::AuthorityGone.to_string());
                 }
                 // Replies come as messages here.
-                Ok(Some(Taken::Reply(..))) => {}
+                Ok(Some(Taken::Answer(..))) => {}
                 Ok(Some(Taken::Refusal(refusal))) => {
                     self.refusals.push_back(refusal);
                     self.wake_driver();
