@@ -39,7 +39,7 @@ fn exhausted(socket: &Path) {
     let mut connection = Connection::open(socket).unwrap();
     connection.request_name(NAME, 0).unwrap();
     let before = getrlimit(Resource::Nofile);
-    let none = Rlimit { current: Some(1), ..before.clone() };
+    let none = Rlimit { current: Some(1), ..before };
     setrlimit(Resource::Nofile, none).unwrap();
     // The outbox of a sender that it does not know.
     for _ in 0..3 {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Command;
 use clap_complete::Shell;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Prints the page of the program, or of the command below it that the words name.
 pub fn man(mut program: Command, words: &[String]) -> Result<(), Failure> {

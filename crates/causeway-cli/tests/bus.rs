@@ -317,7 +317,11 @@ fn a_wrong_bus_is_said_with_a_way_out() {
 /// `causeway bus run` with a folder of its own for sockets.
 fn run(folder: &Path, program: &[&str]) -> Command {
     let mut command = causeway(&["bus", "run", "--"]);
-    command.args(program).env("XDG_RUNTIME_DIR", folder).env("DBUS_STARTER_ADDRESS", "of another bus");
+    command
+        .args(program)
+        .env("XDG_RUNTIME_DIR", folder)
+        .env("DBUS_STARTER_ADDRESS", "of another bus")
+        .env("CAUSEWAY_BUS", "/of/another/bus");
     command
 }
 
@@ -338,8 +342,8 @@ fn a_program_runs_with_a_bus_that_ends_with_it() {
     }
     let folder = tempfile::tempdir().unwrap();
     let own = env!("CARGO_BIN_EXE_causeway");
-    let script = "\"$0\" bus --address \"$DBUS_SESSION_BUS_ADDRESS\" list && echo \"<$DBUS_STARTER_ADDRESS>\" \
-        && echo \"$DBUS_SESSION_BUS_ADDRESS\" && cat && exit 7";
+    let script = "\"$0\" bus list && \"$0\" bus --address \"$DBUS_SESSION_BUS_ADDRESS\" list --json \
+        && echo \"$CAUSEWAY_BUS<$DBUS_STARTER_ADDRESS>\" && echo \"$DBUS_SESSION_BUS_ADDRESS\" && cat && exit 7";
     let mut running = run(folder.path(), &["sh", "-c", script, own]).spawn().unwrap();
     std::io::Write::write_all(&mut running.stdin.take().unwrap(), b"from the input\n").unwrap();
     let output = running.wait_with_output().unwrap();
@@ -349,8 +353,11 @@ fn a_program_runs_with_a_bus_that_ends_with_it() {
     assert_eq!(lines.next(), Some("from the input"));
     let address = lines.next().unwrap();
     assert!(address.starts_with("unix:abstract="), "{said}");
-    assert_eq!(lines.next(), Some("<>"));
-    assert!(said.contains("org.freedesktop.DBus"), "{said}");
+    // Both sockets are of the same bus, and nothing of another one.
+    let native = lines.next().unwrap().strip_suffix("<>").unwrap();
+    assert_eq!(Path::new(native).parent(), Some(folder.path()), "{said}");
+    let (as_table, as_json) = ("org.freedesktop.DBus  ", "\"name\":\"org.freedesktop.DBus\"");
+    assert!(said.contains(as_table) && said.contains(as_json), "{said}");
     assert!(gateway::Connection::open(address).is_err(), "the bus is still there");
     assert!(is_empty(folder.path()));
 
@@ -417,6 +424,7 @@ fn a_bus_starts_in_the_background_and_says_where() {
     };
     let pid: u32 = value("CAUSEWAYD_PID").parse().unwrap();
     let address = value("DBUS_SESSION_BUS_ADDRESS");
+    assert!(Connection::open(value("CAUSEWAY_BUS")).is_ok(), "{said}");
     assert!(gateway::Connection::open(&address).is_ok(), "{address}");
     // The words are those of a shell.
     let script =

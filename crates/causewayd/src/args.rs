@@ -24,7 +24,7 @@ pub struct Args {
     /// Serve a bus as this configuration file of dbus-daemon says
     #[arg(long, value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// Listen here instead: unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes; several are separated by semicolons
+    /// Listen here instead: unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes, systemd: for the sockets of a socket unit; several are separated by semicolons
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<String>,
     /// Write the address to this descriptor, by default standard output, once clients can connect
@@ -63,6 +63,12 @@ pub struct Args {
     /// Print what the driver's object says of itself, and end
     #[arg(long)]
     pub introspect: bool,
+    /// Print the manual page, and end
+    #[arg(long)]
+    pub man: bool,
+    /// Print a script that completes options in a shell, and end
+    #[arg(long, value_name = "SHELL")]
+    pub completions: Option<clap_complete::Shell>,
     /// This process was started by one with --fork
     #[arg(long, hide = true)]
     pub detached: bool,

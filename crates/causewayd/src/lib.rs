@@ -8,12 +8,14 @@
 //! |---|---|
 //! | [`names`], [`mod@matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
 //! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
+//! | [`systemd`] | sockets of a service manager |
 //! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
 //! | `accept` | a message of a member, from its connection to the driver or the bus |
 //! | [`children`] | programs that were started |
 //! | [`serve`] | the loop that joins all |
 //! | [`config`], [`config_file`], [`policy_file`], [`service_file`], [`users`] | what it is told |
+//! | [`help`] | manual page and completions |
 
 mod accept;
 mod activation;
@@ -29,6 +31,7 @@ mod connection;
 mod descriptors;
 pub mod driver;
 mod error;
+pub mod help;
 pub mod listen;
 pub mod log;
 mod matches;
@@ -41,6 +44,7 @@ mod quota;
 mod sasl;
 pub mod serve;
 mod service_file;
+pub mod systemd;
 mod users;
 
 pub use alone::serve_alone;

@@ -9,7 +9,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType};
 use weighbridge_dbus::address::{escaped, unescaped};
 
 /// A socket that listens. Dropped, its file is removed, if it is still the one that was made.
@@ -44,6 +48,30 @@ impl Listener {
         };
         socket.set_nonblocking(true).map_err(failed)?;
         Ok(Listener { socket, address: format!("{written},guid={guid}"), file })
+    }
+
+    /// A socket that listens already. Its file, if it has one, stays when this is dropped.
+    ///
+    /// # Errors
+    /// In a sentence: it is no Unix socket that listens and has a name.
+    pub fn inherited(socket: OwnedFd, guid: &str) -> Result<Listener, String> {
+        use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+        let is_stream = socket_domain(&socket) == Ok(AddressFamily::UNIX)
+            && socket_type(&socket) == Ok(SocketType::STREAM)
+            && socket_acceptconn(&socket) == Ok(true);
+        if !is_stream {
+            return Err("it is no Unix stream socket that listens".into());
+        }
+        let socket = UnixListener::from(socket);
+        let said = |error: io::Error| error.to_string();
+        socket.set_nonblocking(true).map_err(said)?;
+        let name = socket.local_addr().map_err(said)?;
+        let written = match (name.as_pathname(), name.as_abstract_name()) {
+            (Some(path), _) => format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes())),
+            (_, Some(name)) => format!("unix:abstract={}", escaped(name)),
+            _ => return Err("it has no name by which clients could connect".into()),
+        };
+        Ok(Listener { socket, address: format!("{written},guid={guid}"), file: None })
     }
 
     /// Its file, if it has one.
@@ -98,7 +126,7 @@ impl Place {
     fn parse(address: &str) -> Result<Place, String> {
         let Some(keys) = address.strip_prefix("unix:") else {
             return Err(format!(
-                "`{address}` is no Unix socket; write unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER or unix:runtime=yes"
+                "`{address}` is no Unix socket; write unix:path=PATH, unix:abstract=NAME, unix:tmpdir=FOLDER, unix:dir=FOLDER, unix:runtime=yes or systemd:"
             ));
         };
         for pair in keys.split(',') {
@@ -152,9 +180,32 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// How long another process may keep the lock of a folder.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Locks the folder of a path: a socket that is bound does not listen yet, and must not be taken for one that was left. Nothing if it cannot be
+/// locked, also because any process that may read the folder can keep the lock.
+fn locked_folder(path: &Path) -> Option<OwnedFd> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let folder = folder.ok()?;
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2))
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
 /// Binds a socket at a path. What another bus has left there is removed, and only that: a socket of this user, on which nobody listens.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     const TRIES: usize = 3;
+    let _lock = locked_folder(path);
     for _ in 0..TRIES {
         match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}

@@ -15,7 +15,7 @@ use causewayd::config::Config;
 use causewayd::listen::Listener;
 use causewayd::log::log;
 use causewayd::serve::Server;
-use causewayd::{background, config_file, driver, listen, log};
+use causewayd::{background, config_file, driver, help, listen, log, systemd};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
 const SYSTEM_CONFIG: &str = "/usr/share/dbus-1/system.conf";
@@ -33,6 +33,12 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), String> {
     if args.introspect {
         return write_line(1, driver::description().trim_end());
+    }
+    if args.man {
+        return write_line(1, help::manual()?.trim_end());
+    }
+    if let Some(shell) = args.completions {
+        return write_line(1, help::completions(shell)?.trim_end());
     }
     if args.syslog_only || (args.syslog && !args.nosyslog) {
         log::to_system();
@@ -78,6 +84,9 @@ fn run(args: &Args) -> Result<(), String> {
     if args.detached {
         background::detach()?;
     }
+    if let Err(why) = systemd::say_ready() {
+        log(&why);
+    }
     let served = server.run();
     drop(pid_file);
     served
@@ -101,8 +110,13 @@ fn listen_all(args: &Args, config: &Config, guid: &str) -> Result<Vec<Listener>,
         Some(list) => list.split(';').filter(|one| !one.is_empty()).map(str::to_owned).collect(),
         None => default(),
     };
-    let listeners: Vec<Listener> =
-        addresses.iter().map(|address| Listener::open(address, guid)).collect::<Result<_, String>>()?;
+    let mut listeners = Vec::new();
+    for address in &addresses {
+        match address.as_str() {
+            systemd::ADDRESS => listeners.extend(systemd::listeners(guid)?),
+            address => listeners.push(Listener::open(address, guid)?),
+        }
+    }
     match listeners.is_empty() {
         true => Err("the address is empty; write unix:path=PATH".into()),
         false => Ok(listeners),

@@ -51,6 +51,77 @@ fn a_socket_goes_with_its_bus_and_one_that_was_left_is_replaced() {
     }
 }
 
+/// Killed, a bus leaves its socket; of several that find it one serves, and the others say so.
+#[test]
+fn one_of_many_takes_the_socket_that_a_killed_bus_has_left() {
+    const CANDIDATES: usize = 4;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bus");
+    for _ in 0..5 {
+        let mut broker = Broker::with(&["--address", &at(&path)]);
+        broker.child.kill().unwrap();
+        broker.child.wait().unwrap();
+        assert!(path.exists());
+        let start = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_causewayd"));
+            command.args(["--nofork", "--address", &at(&path)]).stdin(Stdio::null()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        let mut candidates: Vec<_> = (0..CANDIDATES).map(|_| start()).collect();
+        let mut running = || {
+            candidates.retain_mut(|candidate| {
+                candidate.try_wait().unwrap().is_none_or(|status| {
+                    let why = std::io::read_to_string(candidate.stderr.take().unwrap()).unwrap();
+                    assert!(!status.success() && why.contains("another bus listens there"), "{why}");
+                    false
+                })
+            });
+            candidates.len()
+        };
+        eventually("more than one goes on", &mut running, |count| *count <= 1);
+        let client = eventually("nobody serves", || Connection::open(&at(&path)), |client| client.is_ok());
+        drop(client);
+        assert_eq!(running(), 1);
+        let mut last = candidates.pop().unwrap();
+        kill_process(Pid::from_raw(last.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+        assert!(last.wait().unwrap().success());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_name_in_the_abstract_namespace_has_one_bus() {
+    let broker = Broker::start();
+    let address = broker.address.split(',').next().unwrap();
+    let second = failure(&["--address", address, "--nofork"]);
+    assert!(second.contains(address) && second.contains("in use"), "{second}");
+    drop(broker.open());
+}
+
+#[test]
+fn manual_page_and_completions_have_every_option() {
+    let text = |args: &[&str]| String::from_utf8(run(args).stdout).unwrap();
+    let help = text(&["--help"]);
+    let options: Vec<&str> = help
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("--"))
+        .map(|word| word.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap())
+        .filter(|option| !option.is_empty())
+        .collect();
+    assert!(options.len() > 15, "{options:?}");
+    // A manual page writes hyphens as `\\-`.
+    let page = text(&["--man"]).replace('\\', "");
+    for option in options {
+        assert!(page.contains(&format!("--{option}")), "--{option} is not in the page");
+        for shell in ["bash", "zsh", "fish"] {
+            assert!(
+                text(&["--completions", shell]).contains(option),
+                "--{option} is not completed in {shell}"
+            );
+        }
+    }
+}
+
 #[test]
 fn several_addresses_are_one_bus() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use weighbridge_dbus_client::Error;
 use super::client::{Client, Method, check_member};
 use super::show;
 use super::which::Bus;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Arguments from words.
 pub fn body(signature: &str, words: &[String]) -> Result<Body, Failure> {

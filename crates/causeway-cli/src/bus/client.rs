@@ -7,7 +7,7 @@ use causeway_bus::{Connection, Incoming};
 use weighbridge_dbus_client as gateway;
 
 use super::which::{Bus, not_joined};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The name and the interface of the bus itself.
 pub const DRIVER: &str = "org.freedesktop.DBus";

@@ -10,7 +10,7 @@ use weighbridge_dbus_client::{Connection, Error};
 use super::client::texts;
 use super::show;
 use super::which::{Bus, not_joined};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A connection with its names.
 pub struct Peer {

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::Failure;
+use crate::failure::Failure;
 use client::Method;
 use which::Which;
 
@@ -50,7 +50,7 @@ pub struct BusArguments {
 enum BusCommand {
     /// Start causewayd in the background, and print where it serves as commands of a shell
     ///
-    /// It serves at --address and --socket, by default causeway-bus and causeway-bus.native in $XDG_RUNTIME_DIR.
+    /// It serves at --address, by default unix:path=$XDG_RUNTIME_DIR/causeway-bus, and at --socket, by default that path with `.native` behind it.
     #[command(after_help = "Example:\n  eval \"$(causeway bus start)\"")]
     Start {
         /// A configuration file of dbus-daemon instead of that of a session

@@ -13,10 +13,12 @@ use causeway_os::process::{Child, Exit, Origin, Spawn, block_signals, poll, read
 
 use super::server;
 use super::which::Which;
-use crate::{Failure, SIGINT, SIGTERM};
+use crate::failure::Failure;
 
+/// Numbers of signals are the same on all architectures of Linux.
+const SIGTERM: i32 = 15;
 /// HUP, INT, QUIT, USR1, USR2, TERM: passed on to the program.
-const FORWARDED: [i32; 6] = [1, SIGINT, 3, 10, 12, SIGTERM];
+const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, SIGTERM];
 /// For causewayd to serve, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Exit codes of a shell.
@@ -41,10 +43,7 @@ pub fn run(which: &Which, config_file: Option<PathBuf>, command: &[OsString]) ->
     let mut bus = PrivateBus::start(config_file)?;
     let spawn = Spawn::new(path).args(arguments).inherits().dies_with_parent();
     let spawn = spawn.env("DBUS_SESSION_BUS_ADDRESS", &bus.address);
-    let spawn = match &bus.native {
-        Some(path) => spawn.env("CAUSEWAY_BUS", path),
-        None => spawn.without_env("CAUSEWAY_BUS"),
-    };
+    let spawn = spawn.env("CAUSEWAY_BUS", &bus.native);
     let spawn = OF_OTHERS.iter().fold(spawn, |spawn, name| spawn.without_env(name));
     let mut running = match Child::spawn(spawn) {
         Ok(running) => running,
@@ -92,18 +91,18 @@ fn supervise(running: &mut Child, bus: &mut PrivateBus, signals: &OwnedFd) -> Re
 struct PrivateBus {
     server: Child,
     address: String,
-    native: Option<PathBuf>,
+    native: PathBuf,
     has_ended: bool,
 }
 
 impl PrivateBus {
     fn start(config_file: Option<PathBuf>) -> Result<PrivateBus, Failure> {
         let program = server::find()?;
-        let native = program.is_native.then(native_path);
+        let native = native_path();
         let (said, address) = std::io::pipe()?;
         // Away from the keys of the terminal, which would end it before the program. It removes its socket when this process is killed.
-        let spawn = Spawn::new(program.path)
-            .args(server::arguments("unix:tmpdir=/tmp", native.as_deref(), config_file))
+        let spawn = Spawn::new(program)
+            .args(server::arguments("unix:tmpdir=/tmp", &native, config_file))
             .args(["--nofork", "--print-address=3"])
             .fd(address.into())
             .own_session()
@@ -143,13 +142,11 @@ impl Drop for PrivateBus {
         // Killed if it does not end by itself, when the child is dropped.
         let _ = self.server.kill(SIGTERM);
         let _ = self.server.wait(Some(PATIENCE));
-        // One that was killed leaves its native socket.
-        if let Some(native) = &self.native {
-            let mut lock = native.clone().into_os_string();
-            lock.push(".lock");
-            for path in [native.clone(), lock.into()] {
-                let _ = std::fs::remove_file(path);
-            }
+        // One that was killed leaves its native socket and the lock of that.
+        let mut lock = self.native.clone().into_os_string();
+        lock.push(".lock");
+        for path in [self.native.clone(), lock.into()] {
+            let _ = std::fs::remove_file(path);
         }
     }
 }

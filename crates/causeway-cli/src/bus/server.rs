@@ -3,42 +3,30 @@
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::Failure;
-
-/// The program, and whether it serves native sockets.
-pub struct Program {
-    pub path: PathBuf,
-    pub is_native: bool,
-}
+use crate::failure::Failure;
 
 /// Finds causewayd beside this program or in `PATH`.
 ///
 /// # Errors
 /// It is in neither.
-pub fn find() -> Result<Program, Failure> {
+pub fn find() -> Result<PathBuf, Failure> {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name("causewayd"));
-    let path = beside.filter(|path| is_program(path)).or_else(|| in_path("causewayd".as_ref())).ok_or_else(|| {
+    beside.filter(|path| is_program(path)).or_else(|| in_path("causewayd".as_ref())).ok_or_else(|| {
         Failure::Usage(
             "causewayd is neither beside this program nor in PATH; `cargo install --path crates/causewayd` installs it".into(),
         )
-    })?;
-    let help = Command::new(&path).arg("--help").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let is_native = help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--native"));
-    Ok(Program { path, is_native })
+    })
 }
 
 /// The arguments by which it serves a bus at an address and a native socket.
-pub fn arguments(address: &str, native: Option<&Path>, config_file: Option<PathBuf>) -> Vec<OsString> {
+pub fn arguments(address: &str, native: &Path, config_file: Option<PathBuf>) -> Vec<OsString> {
     let mut arguments = match config_file {
         Some(file) => vec!["--config-file".into(), file.into_os_string()],
         None => vec!["--session".into()],
     };
     arguments.extend(["--address".into(), address.into(), "--nopidfile".into()]);
-    if let Some(native) = native {
-        arguments.extend(["--native".into(), native.as_os_str().to_owned()]);
-    }
+    arguments.extend(["--native".into(), native.as_os_str().to_owned()]);
     arguments
 }
 

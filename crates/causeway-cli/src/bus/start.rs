@@ -6,22 +6,22 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 use weighbridge_dbus::address::escaped;
+use weighbridge_dbus_client::Address;
 
 use super::server;
 use super::which::Which;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Starts a bus, and prints where it serves when it does.
 pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<(), Failure> {
     let program = server::find()?;
     let Places { address, native } = Places::of(which)?;
-    let native = native.filter(|_| program.is_native);
-    let output = Command::new(&program.path)
-        .args(server::arguments(&address, native.as_deref(), config_file))
+    let output = Command::new(&program)
+        .args(server::arguments(&address, &native, config_file))
         .args(["--fork", "--print-address", "--print-pid"])
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Failure::Usage(format!("cannot start {}: {error}", program.path.display())))?;
+        .map_err(|error| Failure::Usage(format!("cannot start {}: {error}", program.display())))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
     let (true, [address, .., pid]) = (output.status.success(), &lines[..]) else {
@@ -36,9 +36,7 @@ pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<
         return Ok(());
     }
     writeln!(out, "export DBUS_SESSION_BUS_ADDRESS={}", quoted(address))?;
-    if let Some(native) = native {
-        writeln!(out, "export CAUSEWAY_BUS={}", quoted(&native.display().to_string()))?;
-    }
+    writeln!(out, "export CAUSEWAY_BUS={}", quoted(&native.display().to_string()))?;
     writeln!(out, "export CAUSEWAYD_PID={pid}")?;
     Ok(())
 }
@@ -47,7 +45,7 @@ pub fn start(which: &Which, config_file: Option<PathBuf>, json: bool) -> Result<
 #[derive(Debug, PartialEq, Eq)]
 struct Places {
     address: String,
-    native: Option<PathBuf>,
+    native: PathBuf,
 }
 
 impl Places {
@@ -57,21 +55,36 @@ impl Places {
         Places::with_default(which, default)
     }
 
+    /// With the path of the D-Bus socket of a session. The native socket is beside that of D-Bus, where this has a file.
     fn with_default(which: &Which, default: Option<PathBuf>) -> Result<Places, Failure> {
-        let address = match (&which.address, &default) {
-            (Some(address), _) => address.clone(),
-            (None, Some(path)) => {
-                format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes()))
-            }
-            (None, None) => {
-                return Err(Failure::Usage(
-                    "say where to serve: --address unix:path=PATH --socket PATH; XDG_RUNTIME_DIR is not set"
-                        .into(),
-                ));
-            }
+        let nowhere = || {
+            Failure::Usage(
+                "say where to serve: --address unix:path=PATH --socket PATH; XDG_RUNTIME_DIR is not set"
+                    .into(),
+            )
         };
-        let beside_default = || default.map(|path| path.with_extension("native"));
-        Ok(Places { address, native: which.socket.clone().or_else(beside_default) })
+        let (address, beside) = match (&which.address, default) {
+            (Some(address), default) => {
+                let file =
+                    Address::list(address).unwrap_or_default().into_iter().find_map(
+                        |address| match address {
+                            Address::Path(path) => Some(path),
+                            Address::Abstract(_) => None,
+                        },
+                    );
+                (address.clone(), file.or(default))
+            }
+            (None, Some(path)) => {
+                (format!("unix:path={}", escaped(path.as_os_str().as_encoded_bytes())), Some(path))
+            }
+            (None, None) => return Err(nowhere()),
+        };
+        let beside = beside.map(|path| {
+            let mut name = path.into_os_string();
+            name.push(".native");
+            PathBuf::from(name)
+        });
+        Ok(Places { address, native: which.socket.clone().or(beside).ok_or_else(nowhere)? })
     }
 }
 
@@ -95,7 +108,7 @@ mod tests {
                 .map(|places| (places.address, places.native))
                 .ok()
         };
-        let native = |path: &str| Some(PathBuf::from(path));
+        let native = PathBuf::from;
         let default = Some("/run/a b/causeway-bus");
         assert_eq!(
             places(which(None, None), default),
@@ -105,7 +118,12 @@ mod tests {
             places(which(Some("/n"), Some("unix:tmpdir=/tmp")), None),
             Some(("unix:tmpdir=/tmp".into(), native("/n")))
         );
+        assert_eq!(
+            places(which(None, Some("unix:path=/c%20d,guid=1")), default),
+            Some(("unix:path=/c%20d,guid=1".into(), native("/c d.native")))
+        );
         assert_eq!(places(which(Some("/n"), None), None), None);
+        assert_eq!(places(which(None, Some("unix:tmpdir=/tmp")), None), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::client::{DRIVER, DRIVER_PATH};
 use super::list::of_gateway;
 use super::show;
 use super::which::{Bus, not_joined};
-use crate::Failure;
+use crate::failure::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(25);
 

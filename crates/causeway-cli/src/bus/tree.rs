@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::client::{Client, Method, check_service, texts};
 use super::which::Bus;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A service that says that it has more is not believed.
 const MOST_OBJECTS: usize = 10_000;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, DRIVER, check_service, texts};
 use super::which::Bus;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Prints the owner of a name as soon as it has one. The exit code says whether the time was over first.
 pub fn wait(bus: &Bus, name: &str, timeout: Option<Duration>) -> Result<ExitCode, Failure> {

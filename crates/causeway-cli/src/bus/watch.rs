@@ -11,7 +11,7 @@ use weighbridge_dbus_client::{Connection, Error};
 use super::client::{Client, DRIVER, DRIVER_PATH, is_for};
 use super::show::{self, Place};
 use super::which::{Bus, not_joined};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// For the bus to make this connection a monitor.
 const PATIENCE: Duration = Duration::from_secs(25);

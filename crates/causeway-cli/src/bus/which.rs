@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The options that name a bus.
 #[derive(Args)]

@@ -26,6 +26,7 @@ use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
 use crate::quota::{Quota, Resource};
 use crate::service_file::Services;
+use crate::systemd;
 
 pub use native::{Receiver, Shown};
 pub use start::Ended;
@@ -163,7 +164,9 @@ impl Bus {
             monitor_count: 0,
             calls: Calls::default(),
             starts: Starts::default(),
-            environment: std::env::vars_os().collect(),
+            environment: std::env::vars_os()
+                .filter(|(name, _)| !systemd::VARIABLES.iter().any(|of_bus| name == of_bus))
+                .collect(),
             serial: 0,
             now: Instant::now(),
             counters: Counters::default(),
