@@ -129,14 +129,22 @@ impl Connection {
 
     /// Answers the calls that could not be delivered to this program.
     pub(super) fn answer_undeliverable(&mut self) -> Result<()> {
+        while let Some(answer) = self.prepare_refusal()? {
+            self.send(answer)?;
+        }
+        Ok(())
+    }
+
+    /// The answer to a call that could not be delivered to this program, if there is one.
+    pub(super) fn prepare_refusal(&mut self) -> Result<Option<Outgoing>> {
         while let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() {
             let Ok(to) = self.resolve_id(caller) else { continue };
             let (destination, own) = (name_of(caller), self.next_serial());
             let text = Body::default().text(&format!("the callee could not take the call: {why}"));
             let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
             let bytes = build(answer.sender(&self.name).destination(&destination), own)?;
-            self.send(Outgoing::new(to, bytes, Vec::new(), own))?;
+            return Ok(Some(Outgoing::new(to, bytes, Vec::new(), own)));
         }
-        Ok(())
+        Ok(None)
     }
 }

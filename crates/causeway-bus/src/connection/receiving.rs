@@ -182,11 +182,11 @@ impl Connection {
             if let Some(serial) = self.replies.keys().next().copied() {
                 return Ok(self.replies.remove(&serial).map(|answer| Taken::Answer(serial, answer)));
             }
+            if let Some(refusal) = self.prepare_refusal()? {
+                return Ok(Some(Taken::Refusal(refusal)));
+            }
             match self.port.next(&mut self.link)? {
-                Some(received) => {
-                    self.handle(received);
-                    self.answer_undeliverable()?;
-                }
+                Some(received) => self.handle(received),
                 None => return Ok(self.take_end()?.map(Taken::Incoming)),
             }
         }
@@ -215,4 +215,6 @@ pub(crate) enum Taken {
     Incoming(Incoming),
     /// The end of the call with this serial: a reply or an error reply, or neither.
     Answer(u32, Result<Message>),
+    /// The answer to a call that could not be delivered, which is to be sent.
+    Refusal(super::Outgoing),
 }

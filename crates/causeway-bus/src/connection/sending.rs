@@ -30,6 +30,12 @@ impl Outgoing {
     pub(super) fn new(to: To, bytes: Vec<u8>, descriptors: Vec<OwnedFd>, serial: u32) -> Outgoing {
         Outgoing { to, serial, bytes, descriptors, parcel: None, blocked: None }
     }
+
+    /// Does the authority hold a part of it already? Then it has to be sent.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_deposited(&self) -> bool {
+        self.parcel.is_some_and(|parcel| parcel.token != 0)
+    }
 }
 
 impl Connection {
@@ -64,30 +70,6 @@ impl Connection {
         let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
         let bytes = build(signal.unix_fds(descriptors.len() as u32), serial)?;
         Ok(Outgoing::new(To::All, bytes, descriptors, serial))
-    }
-
-    /// A message that was built elsewhere, with a serial of its own, ready to be sent: its sender is this connection, whatever it says. A
-    /// reply that it wants is waited for from here on, until [`Connection::drop_call`].
-    #[cfg(feature = "zbus")]
-    pub(crate) fn prepare_message(&mut self, header: &Header<'_>, bytes: &[u8]) -> Result<Outgoing> {
-        use weighbridge_dbus::wire::{Kind, stamped};
-
-        let to = match (header.destination, header.kind) {
-            (Some(name), _) => self.resolve(name)?,
-            (None, Kind::Signal) => To::All,
-            (None, Kind::MethodCall) => self.resolve(crate::authority::DRIVER)?,
-            (None, _) => return Err(Error::Invalid("a reply has no destination".into())),
-        };
-        let bytes = match header.sender {
-            Some(sender) if sender == self.name => bytes.to_vec(),
-            _ => stamped(bytes, header, &self.name).ok_or_else(|| {
-                Error::Invalid("the message is too long with the name of its sender".into())
-            })?,
-        };
-        if header.expects_reply() {
-            self.expect_reply(header.serial, to, header.destination.unwrap_or(crate::authority::DRIVER));
-        }
-        Ok(Outgoing::new(to, bytes, Vec::new(), header.serial))
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
