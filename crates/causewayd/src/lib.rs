@@ -1,6 +1,6 @@
 //! A message bus for D-Bus programs and for native members, which have its order log in their memory.
 //!
-//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with [`serve::Server`].
+//! The program `causewayd` is a command line over this library; tests serve a bus in a thread of their own with [`serve_alone`].
 //!
 //! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the bottom up:
 //!
@@ -11,9 +11,9 @@
 //! | [`systemd`] | sockets of a service manager |
 //! | [`bus`] | delivers a message of a member to others |
 //! | [`driver`] | the methods of `org.freedesktop.DBus` |
-//! | `accept` | a message of a member, from its connection to the driver or the bus |
+//! | `accept` | a message of a client, from its connection to the driver or the bus |
 //! | [`children`] | programs that were started |
-//! | [`serve`] | the loop that joins all |
+//! | [`serve`] | the loop that joins all, clients and native members |
 //! | [`config`], [`config_file`], `policy_file`, `service_file`, `users` | what it is told |
 //! | [`help`] | manual page and completions |
 
