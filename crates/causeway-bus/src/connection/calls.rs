@@ -1,12 +1,15 @@
 //! Calls and replies.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use causeway_os::clock;
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::sending::{build, check};
+use super::sending::check;
+use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Pending, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
@@ -28,7 +31,7 @@ impl Connection {
         body: impl Into<Payload>,
     ) -> Result<Reply> {
         let serial = self.start_call(destination, path, interface, member, body)?;
-        self.finish_call(serial, self.options.call_timeout)
+        self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
     }
 
     /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
@@ -95,14 +98,14 @@ impl Connection {
         }
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
-        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32);
-        let bytes = build(call.body(body), serial)?;
+        let name = Arc::clone(&self.name);
+        let call = call.sender(&name).unix_fds(descriptors.len() as u32).body(body);
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
             self.pending.insert(serial, Pending { callee: id });
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes, &descriptors) {
+        if let Err(error) = self.build_and_send(to, &call, serial, &descriptors) {
             self.drop_call(serial);
             return Err(error);
         }
@@ -124,7 +127,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::call`]; [`Error::Invalid`] if no such call is under way.
     pub fn finish_call(&mut self, serial: u32, timeout: Duration) -> Result<Reply> {
-        let end = Instant::now().checked_add(timeout);
+        self.await_reply(serial, clock::monotonic_ns(), timeout)
+    }
+
+    fn await_reply(&mut self, serial: u32, start_ns: u64, timeout: Duration) -> Result<Reply> {
+        let end = end_after(start_ns, timeout);
         loop {
             if let Some(reply) = self.replies.remove(&serial) {
                 return reply;
@@ -133,7 +140,7 @@ impl Connection {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
-            if self.take_all()? > 0 && end.is_none_or(|end| Instant::now() < end) {
+            if self.take_all()? > 0 && (self.replies.contains_key(&serial) || !has_passed(end)) {
                 continue;
             }
             if self.has_ended() && pending.callee == AUTHORITY_ID {
@@ -200,8 +207,8 @@ impl Connection {
             }
         };
         let reply = reply.unix_fds(descriptors.len() as u32);
-        let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        self.send(to, &bytes, &descriptors)
+        let name = Arc::clone(&self.name);
+        self.build_and_send(to, &reply.sender(&name).destination(&destination), serial, &descriptors)
     }
 
     /// Shows the authority whose end ends a call of this connection.

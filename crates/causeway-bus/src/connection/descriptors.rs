@@ -1,11 +1,11 @@
 //! What travels beside the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind};
 
 use super::Connection;
-use super::sending::build;
 use crate::authority::{check_parcel, name_of};
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
@@ -134,8 +134,8 @@ impl Connection {
             let (destination, own) = (name_of(caller), self.next_serial());
             let text = Body::default().text(&format!("the callee could not take the call: {why}"));
             let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
-            let bytes = build(answer.sender(&self.name).destination(&destination), own)?;
-            self.send(to, &bytes, &[])?;
+            let name = Arc::clone(&self.name);
+            self.build_and_send(to, &answer.sender(&name).destination(&destination), own, &[])?;
         }
         Ok(())
     }

@@ -86,7 +86,9 @@ impl Connection {
             return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
         };
         let to = To::Peer { slot: directory.carrier(peer), id };
-        self.known.insert(id, peer);
+        if known.is_none() {
+            self.known.insert(id, peer);
+        }
         Ok(to)
     }
 }

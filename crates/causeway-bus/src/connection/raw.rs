@@ -65,7 +65,7 @@ impl Connection {
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &bytes, &[]) {
+        if let Err(error) = self.send(to, &header, &bytes, &[]) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);

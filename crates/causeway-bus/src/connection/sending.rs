@@ -1,6 +1,7 @@
 //! What goes: signals, and the way of every message of this connection into the log.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,9 @@ use super::Connection;
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{NotSent, To};
+
+/// A buffer of more bytes is given back after its message.
+const BUFFER_BYTES_KEPT: usize = 1 << 16;
 
 impl Connection {
     /// Emits a signal to all who want it.
@@ -29,22 +33,49 @@ impl Connection {
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let serial = self.next_serial();
-        let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
-        let bytes = build(signal.unix_fds(descriptors.len() as u32), serial)?;
-        self.send(To::All, &bytes, &descriptors)
+        let name = Arc::clone(&self.name);
+        let signal = Builder::signal(path, interface, member).sender(&name).body(body);
+        self.build_and_send(To::All, &signal.unix_fds(descriptors.len() as u32), serial, &descriptors)
+    }
+
+    /// Sends a message whose names were checked.
+    pub(super) fn build_and_send(
+        &mut self,
+        to: To,
+        message: &Builder<'_>,
+        serial: u32,
+        descriptors: &[OwnedFd],
+    ) -> Result<()> {
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let sent = match message.build_into(serial, &mut bytes) {
+            Ok(header) => match header.check() {
+                Ok(()) => self.send(to, &header, &bytes, descriptors),
+                Err(fault) => Err(Error::Invalid(format!("no message: {fault}"))),
+            },
+            Err(too_long) => Err(Error::method(name::LIMITS_EXCEEDED, too_long.to_string())),
+        };
+        if bytes.capacity() <= BUFFER_BYTES_KEPT {
+            self.buffer = bytes;
+        }
+        sent
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
     /// get on; a member that does not is put out.
-    pub(super) fn send(&mut self, to: To, bytes: &[u8], descriptors: &[OwnedFd]) -> Result<()> {
-        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
-        let parcel = self.deposit(to, &header, bytes, descriptors)?;
+    pub(super) fn send(
+        &mut self,
+        to: To,
+        header: &Header<'_>,
+        bytes: &[u8],
+        descriptors: &[OwnedFd],
+    ) -> Result<()> {
+        let parcel = self.deposit(to, header, bytes, descriptors)?;
         let id = self.port.id();
         let mut blocked: Option<(u16, u64, Instant)> = None;
         loop {
-            let slot = match self.port.send(&mut self.link, to, id, &header, bytes, parcel) {
+            let slot = match self.port.send(&mut self.link, to, id, header, bytes, parcel) {
                 Ok(position) => {
-                    self.note_sent(parcel, to, position, &header, bytes);
+                    self.note_sent(parcel, to, position, header, bytes);
                     return Ok(());
                 }
                 Err(NotSent::Failed(error)) => return Err(error),

@@ -1,7 +1,6 @@
 //! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
 //!
 //! Nothing here waits. What stands in the way is returned as a value, and the caller decides how long to try.
-
 //!
 //! | file | what it has |
 //! |---|---|
@@ -107,6 +106,7 @@ pub struct Port {
     end: u64,
     outstanding: VecDeque<Outstanding>,
     holders: VecDeque<u16>,
+    sent_ns: u64,
     others: Vec<Other>,
     places: Vec<Option<u32>>,
     /// Does it want signals of members at all?
@@ -138,6 +138,7 @@ impl Port {
             end: cursor,
             outstanding: VecDeque::new(),
             holders: VecDeque::new(),
+            sent_ns: 0,
             others,
             wants_signals: false,
         }

@@ -36,6 +36,11 @@ impl Port {
         (self.outbox.capacity_bytes() / 4) as usize - HEADER_BYTES
     }
 
+    /// When the last message was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn sent_ns(&self) -> u64 {
+        self.sent_ns
+    }
+
     /// The end of the log, as of now.
     pub fn find_end(&mut self) -> u64 {
         self.end = self.end.max(self.cursor);
@@ -68,6 +73,7 @@ impl Port {
             To::All => (BROADCAST, 0),
             To::Peer { slot, id } => (slot, id),
         };
+        self.sent_ns = clock::monotonic_ns();
         let place = self.outbox.write(
             BusHeader {
                 sender,
@@ -80,7 +86,7 @@ impl Port {
                 form: parcel.form(),
                 message_bytes: message.len() as u32,
                 token: parcel.token,
-                sent_ns: clock::now_ns(),
+                sent_ns: self.sent_ns,
                 hashes: keys.short_hashes(),
                 ..BusHeader::default()
             },

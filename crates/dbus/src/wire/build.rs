@@ -184,27 +184,83 @@ impl<'a> Builder<'a> {
     /// # Panics
     /// The serial is zero or a name is not valid: names from elsewhere are checked with [`names`] first.
     pub fn build(&self, serial: u32) -> Result<Vec<u8>, TooLong> {
-        assert!(serial > 0, "a serial is never zero");
         self.check_names();
+        let mut out = Vec::new();
+        self.build_into(serial, &mut out)?;
+        Ok(out)
+    }
+
+    /// Replaces what is in `out` by the bytes of the message; returns its header, as [`Header::parse`] would find it. Names are
+    /// not checked: the caller has done that.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    ///
+    /// # Panics
+    /// The serial is zero.
+    pub fn build_into(&self, serial: u32, out: &mut Vec<u8>) -> Result<Header<'_>, TooLong> {
+        assert!(serial > 0, "a serial is never zero");
         let endian = self.body.endian;
-        let mut out = Body::in_order(endian);
-        out.bytes.extend([endian.mark(), self.kind.number(), self.flags, 1]);
-        out.push_u32(u32::try_from(self.body.bytes.len()).unwrap_or(u32::MAX));
-        out.push_u32(serial);
-        out.push_u32(0);
-        let texts = [
+        out.clear();
+        out.reserve(self.bytes_at_most());
+        let mut message = Body { bytes: std::mem::take(out), ..Body::in_order(endian) };
+        let header_bytes = self.push_header(serial, &mut message);
+        let bytes = header_bytes + self.body.bytes.len();
+        if bytes <= MAX_MESSAGE_BYTES {
+            message.bytes.extend_from_slice(&self.body.bytes);
+        }
+        *out = message.bytes;
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(TooLong { bytes });
+        }
+        Ok(Header {
+            endian,
+            kind: self.kind,
+            flags: self.flags,
+            serial,
+            header_bytes,
+            body_bytes: self.body.bytes.len(),
+            path: self.path,
+            interface: self.interface,
+            member: self.member,
+            error_name: self.error_name,
+            reply_serial: self.reply_serial,
+            destination: self.destination,
+            sender: self.sender,
+            signature: &self.body.signature,
+            unix_fds: self.unix_fds,
+        })
+    }
+
+    fn texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
+        [
             (1, b'o', self.path),
             (2, b's', self.interface),
             (3, b's', self.member),
             (4, b's', self.error_name),
             (6, b's', self.destination),
             (7, b's', self.sender),
-        ];
-        for (code, letter, text) in
-            texts.into_iter().filter_map(|(code, letter, text)| Some((code, letter, text?)))
-        {
-            out.push_field(code, letter);
-            out.push_text(text);
+        ]
+    }
+
+    /// Room for the message in any case: a field has at most 16 bytes beside its text.
+    fn bytes_at_most(&self) -> usize {
+        let texts = self.texts().into_iter().filter_map(|(.., text)| text).map(|text| text.len() + 16);
+        16 + texts.sum::<usize>() + 32 + self.body.signature.len() + 16 + self.body.bytes.len()
+    }
+
+    /// Returns the bytes of the header, its padding included.
+    fn push_header(&self, serial: u32, out: &mut Body) -> usize {
+        let endian = out.endian;
+        out.bytes.extend([endian.mark(), self.kind.number(), self.flags, 1]);
+        out.push_u32(u32::try_from(self.body.bytes.len()).unwrap_or(u32::MAX));
+        out.push_u32(serial);
+        out.push_u32(0);
+        for (code, letter, text) in self.texts() {
+            if let Some(text) = text {
+                out.push_field(code, letter);
+                out.push_text(text);
+            }
         }
         if let Some(reply_serial) = self.reply_serial {
             out.push_field(5, b'u');
@@ -221,12 +277,7 @@ impl<'a> Builder<'a> {
         let fields = u32::try_from(out.bytes.len() - 16).unwrap_or(u32::MAX);
         out.bytes[12..16].copy_from_slice(&endian.bytes(fields));
         out.align(8);
-        let bytes = out.bytes.len() + self.body.bytes.len();
-        if bytes > MAX_MESSAGE_BYTES {
-            return Err(TooLong { bytes });
-        }
-        out.bytes.extend_from_slice(&self.body.bytes);
-        Ok(out.bytes)
+        out.bytes.len()
     }
 
     fn check_names(&self) {
@@ -340,28 +391,52 @@ impl Body {
     }
 
     fn align(&mut self, to: usize) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(to), 0);
+        let padding = self.bytes.len().next_multiple_of(to) - self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 8][..padding]);
     }
 
     fn push_u32(&mut self, number: u32) {
         self.align(4);
-        self.bytes.extend(self.endian.bytes(number));
+        self.bytes.extend_from_slice(&self.endian.bytes(number));
     }
 
     fn push_text(&mut self, text: &str) {
         self.push_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
-        self.bytes.extend(text.as_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
         self.bytes.push(0);
     }
 
     fn push_signature(&mut self, signature: &str) {
         self.bytes.push(u8::try_from(signature.len()).unwrap_or(u8::MAX));
-        self.bytes.extend(signature.as_bytes());
+        self.bytes.extend_from_slice(signature.as_bytes());
         self.bytes.push(0);
     }
 
     fn push_field(&mut self, code: u8, letter: u8) {
         self.align(8);
-        self.bytes.extend([code, 1, letter, 0]);
+        self.bytes.extend_from_slice(&[code, 1, letter, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_a_built_message_is_the_one_that_is_parsed_from_it() {
+        let mut bytes = vec![7; 1000];
+        for endian in [Endian::Little, Endian::Big] {
+            let body = Body::in_order(endian).text("one").u32(2);
+            for message in [
+                Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.7").flags(1),
+                Builder::signal("/", "a.b", "M").body(body.clone()),
+                Builder::reply(9).destination(":1.12").body(body.clone()).unix_fds(3),
+                Builder::error(u32::MAX, "a.b").sender(":1.0"),
+            ] {
+                let header = message.build_into(5, &mut bytes).unwrap();
+                assert_eq!(Header::parse(&bytes).unwrap(), header);
+                assert_eq!(message.build(5).unwrap(), bytes);
+            }
+        }
     }
 }
