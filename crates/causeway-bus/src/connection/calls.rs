@@ -199,7 +199,6 @@ impl Connection {
         let caller = call.sender_id();
         let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
         let serial = self.next_serial();
-        let destination = crate::authority::name_of(caller);
         let (reply, descriptors) = match outcome {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
             Err((error, text)) => {
@@ -208,7 +207,7 @@ impl Connection {
         };
         let reply = reply.unix_fds(descriptors.len() as u32);
         let name = Arc::clone(&self.name);
-        self.build_and_send(to, &reply.sender(&name).destination(&destination), serial, &descriptors)
+        self.build_and_send(to, &reply.sender(&name).destination(call.sender_name()), serial, &descriptors)
     }
 
     /// Shows the authority whose end ends a call of this connection.

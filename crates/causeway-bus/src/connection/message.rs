@@ -31,14 +31,14 @@ impl Message {
 
     /// What stands before the message must agree with its header, which was checked.
     fn agreed(received: Received, layout: Layout) -> Option<Message> {
-        let header = layout.header(&received.bytes);
-        let is_whole = header.message_bytes() == received.header.message_bytes as usize
-            && (received.is_header_only() && received.bytes.len() == header.header_bytes
-                || received.bytes.len() == header.message_bytes())
-            && (received.header.token != 0 || header.unix_fds == 0);
+        let is = layout.numbers(&received.bytes);
+        let (header_bytes, bytes) = (layout.header_bytes(), received.bytes.len());
+        let is_whole = header_bytes + is.body_bytes == received.header.message_bytes as usize
+            && (received.is_header_only() && bytes == header_bytes || bytes == header_bytes + is.body_bytes)
+            && (received.header.token != 0 || is.unix_fds == 0);
         let of = &received.header;
-        let agrees = (header.serial, header.kind.number(), header.flags) == (of.serial, of.kind, of.flags)
-            && header.reply_serial.unwrap_or(0) == of.reply_serial;
+        let agrees = (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
+            && is.reply_serial.unwrap_or(0) == of.reply_serial;
         (is_whole && agrees).then_some(Message { received, layout })
     }
 
@@ -111,6 +111,11 @@ impl Message {
     /// What precedes it in the outbox of its sender; it agrees with the header, which is longer to read.
     pub(crate) fn bus_header(&self) -> &BusHeader {
         &self.received.header
+    }
+
+    /// The unique name of the sender, or the name of the bus.
+    pub(super) fn sender_name(&self) -> &str {
+        self.layout.sender(&self.received.bytes).unwrap_or_default()
     }
 
     /// Number of the sender in its unique name.

@@ -70,9 +70,9 @@ impl Connection {
         if let Some(id) = unique_number(name) {
             return self.resolve_id(id).map_err(|_| unknown());
         }
-        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
-        self.known.insert(owner.id, owner.peer);
-        self.resolve_id(owner.id).map_err(|_| unknown())
+        let (peer, id) = self.port.directory().owner_number(name).ok_or_else(unknown)?;
+        self.known.insert(id, peer);
+        self.resolve_id(id).map_err(|_| unknown())
     }
 
     pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {

@@ -52,6 +52,7 @@ pub fn map(fd: &OwnedFd, bytes: u64, access: Access) -> Result<Mapping> {
 
 /// Copies out of shared memory what others may change meanwhile; the copy may then be torn. `from` is a multiple of 8, and
 /// the bytes lie inside the mapping, rounded up to a multiple of 8.
+#[inline]
 pub fn copy_out(mapping: &Mapping, from: usize, into: &mut [u8]) {
     let mut words = mapping.load_u64s(from, into.len().div_ceil(8));
     let (whole, rest) = into.as_chunks_mut::<8>();
@@ -62,6 +63,7 @@ pub fn copy_out(mapping: &Mapping, from: usize, into: &mut [u8]) {
 }
 
 /// Copies into shared memory that this process may write. Bounds as in [`copy_out`]; what is rounded up becomes 0.
+#[inline]
 pub fn copy_in(mapping: &Mapping, to: usize, from: &[u8]) {
     let words = mapping.atomic_u64s(to, from.len().div_ceil(8));
     let (whole, rest) = from.as_chunks::<8>();

@@ -49,6 +49,7 @@ impl std::error::Error for TooLong {}
 
 impl<'a> Builder<'a> {
     /// A message of any type, with nothing in it.
+    #[inline]
     #[must_use]
     pub fn new(kind: Kind) -> Builder<'a> {
         Builder {
@@ -67,6 +68,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A message with all fields of another one but its sender, its signature and its descriptors.
+    #[inline]
     #[must_use]
     pub fn like(header: &Header<'a>) -> Builder<'a> {
         Builder {
@@ -82,30 +84,35 @@ impl<'a> Builder<'a> {
     }
 
     /// A method call.
+    #[inline]
     #[must_use]
     pub fn call(path: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::MethodCall) }
     }
 
     /// A signal.
+    #[inline]
     #[must_use]
     pub fn signal(path: &'a str, interface: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::Signal) }.interface(interface)
     }
 
     /// The answer to a call.
+    #[inline]
     #[must_use]
     pub fn reply(reply_serial: u32) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), ..Builder::new(Kind::MethodReturn) }
     }
 
     /// The answer to a call that failed.
+    #[inline]
     #[must_use]
     pub fn error(reply_serial: u32, name: &'a str) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), error_name: Some(name), ..Builder::new(Kind::Error) }
     }
 
     /// Its type.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -117,60 +124,70 @@ impl<'a> Builder<'a> {
     }
 
     /// Sets all flags.
+    #[inline]
     #[must_use]
     pub fn flags(self, flags: u8) -> Builder<'a> {
         Builder { flags, ..self }
     }
 
     /// Sets the object.
+    #[inline]
     #[must_use]
     pub fn path(self, path: &'a str) -> Builder<'a> {
         Builder { path: Some(path), ..self }
     }
 
     /// Sets the interface.
+    #[inline]
     #[must_use]
     pub fn interface(self, interface: &'a str) -> Builder<'a> {
         Builder { interface: Some(interface), ..self }
     }
 
     /// Sets the method or signal.
+    #[inline]
     #[must_use]
     pub fn member(self, member: &'a str) -> Builder<'a> {
         Builder { member: Some(member), ..self }
     }
 
     /// Sets the name of the error.
+    #[inline]
     #[must_use]
     pub fn error_name(self, error_name: &'a str) -> Builder<'a> {
         Builder { error_name: Some(error_name), ..self }
     }
 
     /// Sets the serial of the call that this answers.
+    #[inline]
     #[must_use]
     pub fn reply_serial(self, reply_serial: u32) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), ..self }
     }
 
     /// Sets how many file descriptors travel with it.
+    #[inline]
     #[must_use]
     pub fn unix_fds(self, unix_fds: u32) -> Builder<'a> {
         Builder { unix_fds, ..self }
     }
 
     /// Sets who gets it.
+    #[inline]
     #[must_use]
     pub fn destination(self, destination: &'a str) -> Builder<'a> {
         Builder { destination: Some(destination), ..self }
     }
 
     /// Sets who sent it. On a bus, the bus does that.
+    #[inline]
     #[must_use]
     pub fn sender(self, sender: &'a str) -> Builder<'a> {
         Builder { sender: Some(sender), ..self }
     }
 
     /// Sets the arguments. Their byte order becomes that of the message.
+    #[inline]
     #[must_use]
     pub fn body(self, body: Body) -> Builder<'a> {
         Builder { body, ..self }
@@ -376,6 +393,7 @@ impl Body {
     #[must_use]
     pub fn blob(mut self, bytes: &[u8]) -> Body {
         self.signature.push_str("ay");
+        self.bytes.reserve(bytes.len() + 8);
         self.push_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         self.bytes.extend_from_slice(bytes);
         self
@@ -401,6 +419,7 @@ impl Body {
     }
 
     fn push_text(&mut self, text: &str) {
+        self.bytes.reserve(text.len() + 8);
         self.push_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
         self.bytes.extend_from_slice(text.as_bytes());
         self.bytes.push(0);

@@ -6,6 +6,27 @@ use super::{Endian, Header, Kind, MAX_MESSAGE_BYTES, body};
 /// The field with the serial of the call that is answered.
 const REPLY_SERIAL: u8 = 5;
 
+/// Where the texts of these fields are among [`Layout::texts`].
+const SENDER: usize = 5;
+const SIGNATURE: usize = 6;
+
+/// The numbers of a header: what is asked of every message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// What the message is.
+    pub kind: Kind,
+    /// Its flags.
+    pub flags: u8,
+    /// The sender's number of it.
+    pub serial: u32,
+    /// Bytes of its body.
+    pub body_bytes: usize,
+    /// The serial of the call that it answers.
+    pub reply_serial: Option<u32>,
+    /// How many file descriptors travel with it.
+    pub unix_fds: u32,
+}
+
 /// Where the fields of a parsed header lie.
 ///
 /// ```
@@ -81,8 +102,46 @@ impl Layout {
         if !is_alike {
             return false;
         }
-        let header = self.header(message);
-        header.serial != 0 && header.message_bytes() <= MAX_MESSAGE_BYTES && header.check().is_ok()
+        // What the fields that are alike must be was checked with the known header.
+        let numbers = self.numbers(message);
+        numbers.serial != 0
+            && numbers.reply_serial != Some(0)
+            && (numbers.body_bytes == 0 || self.texts[SIGNATURE].0 != 0)
+            && numbers.body_bytes <= MAX_MESSAGE_BYTES - end
+    }
+
+    /// The numbers of a message of this layout.
+    ///
+    /// # Panics
+    /// The message is not of this layout.
+    #[inline]
+    #[must_use]
+    pub fn numbers(&self, message: &[u8]) -> Numbers {
+        let number =
+            |at: usize| self.endian.u32([message[at], message[at + 1], message[at + 2], message[at + 3]]);
+        Numbers {
+            kind: self.kind,
+            flags: message[2],
+            serial: number(8),
+            body_bytes: number(4) as usize,
+            reply_serial: (self.reply_serial_at > 0).then(|| number(self.reply_serial_at as usize)),
+            unix_fds: self.unix_fds,
+        }
+    }
+
+    /// The sender that a message of this layout names.
+    ///
+    /// # Panics
+    /// The message is not of this layout.
+    #[must_use]
+    pub fn sender<'a>(&self, message: &'a [u8]) -> Option<&'a str> {
+        self.text(SENDER, message)
+    }
+
+    fn text<'a>(&self, index: usize, message: &'a [u8]) -> Option<&'a str> {
+        let (at, length) = self.texts[index];
+        let bytes = &message[at as usize..(at + length) as usize];
+        (at > 0).then(|| std::str::from_utf8(bytes).expect("the header was parsed"))
     }
 
     /// The header of a message of this layout.
@@ -91,31 +150,24 @@ impl Layout {
     /// The message is not of this layout.
     #[must_use]
     pub fn header<'a>(&self, message: &'a [u8]) -> Header<'a> {
-        let text = |index: usize| {
-            let (at, length) = self.texts[index];
-            let bytes = &message[at as usize..(at + length) as usize];
-            (at > 0).then(|| std::str::from_utf8(bytes).expect("the header was parsed"))
-        };
-        let number = |at: u32| {
-            let at = at as usize;
-            self.endian.u32([message[at], message[at + 1], message[at + 2], message[at + 3]])
-        };
+        let text = |index| self.text(index, message);
+        let Numbers { kind, flags, serial, body_bytes, reply_serial, unix_fds } = self.numbers(message);
         Header {
             endian: self.endian,
-            kind: self.kind,
-            flags: message[2],
-            serial: number(8),
+            kind,
+            flags,
+            serial,
             header_bytes: self.header_bytes as usize,
-            body_bytes: number(4) as usize,
+            body_bytes,
             path: text(0),
             interface: text(1),
             member: text(2),
             error_name: text(3),
-            reply_serial: (self.reply_serial_at > 0).then(|| number(self.reply_serial_at)),
+            reply_serial,
             destination: text(4),
-            sender: text(5),
-            signature: text(6).unwrap_or(""),
-            unix_fds: self.unix_fds,
+            sender: text(SENDER),
+            signature: text(SIGNATURE).unwrap_or(""),
+            unix_fds,
         }
     }
 }
