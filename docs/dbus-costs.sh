@@ -5,9 +5,10 @@
 #
 # In each of ROUNDS (3) rounds the curves are measured (BUDGET, 120s) and each capture is replayed, and the ratio of both is taken: a machine whose
 # speed drifts in minutes is compared with itself. Without a CAPTURE two are made: mixed traffic of 20,000 messages for replays as fast as causes
-# allow, and of 3,000, a millisecond apart, for replays at the recorded speed. A CAPTURE is replayed both ways. FOLDER keeps everything; what
+# allow, and of 3,000, a millisecond apart, for replays at the recorded speed: with the broker on the CPU of the player and on a CPU of its own, each
+# compared with the prediction for that placement. A CAPTURE is replayed in all these ways. FOLDER keeps everything; what
 # is there already is not made again. Fails where the median ratio of CPU time, as fast as causes allow, is further than 15 % from 1, or that
-# of switches, at the recorded speed, further than 10 %. Needs jq. WEIGHBRIDGE names another program.
+# of switches, at the recorded speed on two CPUs, further than 10 %. Needs jq. WEIGHBRIDGE names another program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,13 +17,14 @@ folder=$(realpath -m "${1:-$(mktemp -d)}")
 command -v jq >/dev/null || { echo "skipped: jq is not installed" >&2; exit 0; }
 mkdir -p "$folder"
 
-# What is compared, as SPEED:CAPTURE.
+# What is compared, as SPEED:PLACE:CAPTURE.
 pairs=()
 for capture in "${@:2}"; do
-    pairs+=("max:$(realpath "$capture")" "recorded:$(realpath "$capture")")
+    capture=$(realpath "$capture")
+    pairs+=("max:free:$capture" "recorded:same-cpu:$capture" "recorded:two-cpus:$capture")
 done
 if [ ${#pairs[@]} = 0 ]; then
-    pairs=("max:$folder/mixed.pcap" "recorded:$folder/paced.pcap")
+    pairs=("max:free:$folder/mixed.pcap" "recorded:same-cpu:$folder/paced.pcap" "recorded:two-cpus:$folder/paced.pcap")
     for made in 20000:mixed 3000:paced; do
         [ -e "$folder/${made#*:}.pcap" ] ||
             cargo run --quiet -p weighbridge-dbus --example make_capture -- "${made%:*}" "$folder/${made#*:}.pcap"
@@ -34,10 +36,10 @@ for round in $(seq "${ROUNDS:-3}"); do
     [ -e "$curves" ] || "$weighbridge" run --suite dbus-curves --alone --no-system-calls --budget "${BUDGET:-120s}" --quiet --html none \
         --out "$curves" >"$folder/$round-curves.txt"
     for pair in "${pairs[@]}"; do
-        speed=${pair%%:*} capture=${pair#*:}
-        name=$(basename "$capture" .pcap)-$speed-$round
+        IFS=: read -r speed place capture <<<"$pair"
+        name=$(basename "$capture" .pcap)-$speed-$place-$round
         [ -e "$folder/$name.replayed" ] || {
-            "$weighbridge" dbus replay "$capture" --speed "$speed" --rounds 1 --format json >"$folder/$name.new"
+            "$weighbridge" dbus replay "$capture" --speed "$speed" --place "$place" --rounds 1 --format json >"$folder/$name.new"
             mv "$folder/$name.new" "$folder/$name.replayed"
         }
         "$weighbridge" dbus analyse "$capture" --costs "$curves" --format json >"$folder/$name.predicted"
@@ -46,19 +48,21 @@ done
 
 failed=0
 for pair in "${pairs[@]}"; do
-    speed=${pair%%:*} capture=${pair#*:}
-    name=$(basename "$capture" .pcap)-$speed
-    printf '\n%s at speed %s\n\n' "$(basename "$capture")" "$speed"
+    IFS=: read -r speed place capture <<<"$pair"
+    name=$(basename "$capture" .pcap)-$speed-$place
+    printf '\n%s at speed %s, %s\n\n' "$(basename "$capture")" "$speed" "$place"
     echo '| broker | of | predicted | of the replay | predicted ÷ replay | its range | |'
     echo '| --- | --- | --: | --: | --: | --: | --- |'
     for round in $(seq "${ROUNDS:-3}"); do
-        jq -c --slurpfile predicted "$folder/$name-$round.predicted" --arg speed "$speed" '
+        jq -c --slurpfile predicted "$folder/$name-$round.predicted" --arg speed "$speed" --arg place "$place" '
             .replays[] | .usage as $usage | .broker as $broker | ($predicted[0].costs[$broker] // empty) as $cost
-            | (if $speed == "max" then {cpu: $cost.cpu_ns, switches: null, most: $cost.switches_at_most} else
-                {cpu: $cost.at_recorded_speed.cpu_ns, switches: $cost.at_recorded_speed.switches} end) as $said
+            | ($cost.at_recorded_speed[$place] // {}) as $paced
+            | (if $speed == "max" then {cpu: $cost.cpu_ns, switches: null, most: $cost.switches_at_most} else $paced + {cpu: $paced.cpu_ns} end) as $said
             | {$broker, of: "CPU time, ms", said: ($said.cpu / 1e6), was: ($usage.cpu_ns / 1e6), allowed: (if $speed == "max" then 0.15 else null end)},
               {$broker, of: (if $said.most then "switches, at most" else "switches" end), said: ($said.switches // $said.most), was: $usage.switches,
-               allowed: (if $said.most then null else 0.10 end)}' "$folder/$name-$round.replayed"
+               allowed: (if $place == "two-cpus" then 0.10 else null end)},
+              (select($speed != "max") | {$broker, of: "voluntary switches", said: ($said.switches - $said.preemptions),
+               was: ($usage.switches - $usage.preemptions), allowed: null})' "$folder/$name-$round.replayed"
     done | jq -rs '
         def middle: sort | .[(length - 1) / 2 | floor];
         def short: if . < 1000 then . * 10 | round / 10 else round end;

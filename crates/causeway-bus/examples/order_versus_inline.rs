@@ -9,7 +9,7 @@
 #![allow(clippy::print_stdout, reason = "this is a command")]
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use causeway_bus::shared::order::OrderLog;
 use causeway_bus::shared::outbox::Outbox;
 use causeway_bus::shared::ring::{self, Sleep};
 use causeway_bus::wire::{Body, Builder, Header};
-use causeway_bus::{Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming};
+use causeway_bus::{AuthorityOptions, Connection, ConnectionOptions, Error, Incoming};
 use causeway_os::counters::ThreadCounters;
 use causeway_os::{futex, sched};
 
@@ -70,10 +70,15 @@ fn main() {
 /// Calls between two connections of a bus of their own; time of a call, and its switches.
 fn by_call(wait: Wait) -> (f64, f64) {
     let path = std::env::temp_dir().join(format!("order-versus-inline-{}", std::process::id()));
-    let mut authority = Authority::create(AuthorityOptions::default()).expect("memory");
-    authority.serve_at(&path).expect("a path");
     let (stop, stopper) = rustix::pipe::pipe().expect("a pipe");
-    let authority = std::thread::spawn(move || authority.run(stop.as_fd()));
+    let (is_ready, ready) = std::sync::mpsc::channel();
+    let bus = path.clone();
+    let authority = std::thread::spawn(move || {
+        causewayd::serve_alone(&bus, AuthorityOptions::default(), &stop, || {
+            is_ready.send(()).expect("a reader")
+        })
+    });
+    ready.recv().expect("a bus");
     let spin = if wait == Wait::Spin { Duration::from_secs(1) } else { Duration::ZERO };
     let connect = || {
         let options = ConnectionOptions { spin, ..ConnectionOptions::default() };

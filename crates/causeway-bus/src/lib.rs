@@ -2,16 +2,18 @@
 //!
 //! The processes of one user share an *order log*. Each writes its messages into an *outbox* of its own, which only it can
 //! write, and puts a reference of 8 bytes into the order log. So all see all calls, replies, signals and changes of names in one
-//! order. One process, the *authority*, says who is there and who has which name.
+//! order. One process, the *authority*, lets members join and says who is there and who has which name.
 //!
 //! | type | what it is |
 //! |---|---|
 //! | [`Connection`] | a member: calls, signals, names, matches, an object server |
 //! | [`Monitor`] | reads everything and disturbs nobody |
-//! | [`Authority`] | serves a bus; part of the event loop of another program, or of [`Authority::run`] |
+//! | [`Authority`] | carries a bus; part of the event loop of the program that decides, which is `causewayd` |
 //!
 //! `docs/bus.md` says what is promised and what is not; `docs/wire.md` has the bytes.
 
+#[cfg(all(not(loom), feature = "tokio"))]
+mod asynchronous;
 #[cfg(not(loom))]
 mod authority;
 #[cfg(not(loom))]
@@ -27,16 +29,24 @@ mod monitor;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod port;
+#[cfg(not(loom))]
+pub use port::AUTHORITY_ID;
 #[doc(hidden)]
 pub mod shared;
+#[cfg(all(not(loom), feature = "zbus"))]
+pub mod zbus;
 
+#[cfg(all(not(loom), feature = "tokio"))]
+pub use asynchronous::{AsyncConnection, Calls, Signals};
 #[cfg(not(loom))]
 pub use authority::{
-    ALLOW_REPLACEMENT, Authority, AuthorityOptions, DO_NOT_QUEUE, Event, NameReply, PeerId, REPLACE_EXISTING,
-    ReleaseReply, TransferLimits,
+    ALLOW_REPLACEMENT, Appended, Authority, AuthorityOptions, Carried, DO_NOT_QUEUE, Event, NameReply,
+    Parcel, PeerId, Process, REPLACE_EXISTING, ReleaseReply, Ticket, TransferLimits,
 };
 #[cfg(not(loom))]
-pub use connection::{Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics};
+pub use connection::{
+    ADDRESS_VARIABLE, Call, Connection, ConnectionOptions, Incoming, Message, Reply, Statistics,
+};
 #[cfg(not(loom))]
 pub use content::{Bytes, FileDescriptors, Payload};
 #[cfg(not(loom))]

@@ -42,7 +42,8 @@ pub struct Monitor {
     directory: Directory,
     cursor: u64,
     outboxes: Vec<Option<(u64, ForeignOutbox)>>,
-    filter: Option<MatchRule>,
+    /// With none, everything is wanted.
+    rules: Vec<MatchRule>,
     lost: u64,
 }
 
@@ -59,8 +60,15 @@ impl Monitor {
         let order = OrderLog::open(&order, Access::ReadOnly)?;
         let directory = Directory::open(&directory)?;
         let outboxes = (0..order.slots()).map(|_| None).collect();
-        let mut monitor =
-            Monitor { link, cursor: order.load_hint(), order, directory, outboxes, filter: None, lost: 0 };
+        let mut monitor = Monitor {
+            link,
+            cursor: order.load_hint(),
+            order,
+            directory,
+            outboxes,
+            rules: Vec::new(),
+            lost: 0,
+        };
         monitor.cursor = monitor.end();
         Ok(monitor)
     }
@@ -73,10 +81,10 @@ impl Monitor {
         Monitor::open(session_path()?)
     }
 
-    /// Reads only what a match rule matches.
+    /// Reads only what this match rule matches, or another one that was given before.
     #[must_use]
     pub fn filter(mut self, rule: MatchRule) -> Monitor {
-        self.filter = Some(rule);
+        self.rules.push(rule);
         self
     }
 
@@ -161,10 +169,10 @@ impl Monitor {
             self.lost += 1;
             return Ok(None);
         };
-        let is_wanted = self.filter.as_ref().is_none_or(|rule| {
-            let owners = ByDirectory(&self.directory);
-            rule.matches(&message.header(), &message.args(), &owners)
-        });
+        let is_wanted = self.rules.is_empty() || {
+            let (header, args, owners) = (message.header(), message.args(), ByDirectory(&self.directory));
+            self.rules.iter().any(|rule| rule.matches(&header, &args, &owners))
+        };
         Ok(is_wanted.then_some(Observed::Message(message)))
     }
 

@@ -7,10 +7,10 @@ mod support;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use causeway_bus::wire::{Arg, Body, Builder, Header};
+use causeway_bus::wire::{Arg, Body};
 use causeway_bus::{
-    ALLOW_REPLACEMENT, Authority, AuthorityOptions, Connection, ConnectionOptions, DO_NOT_QUEUE, Error,
-    Event, Incoming, Monitor, NameReply, Observed, REPLACE_EXISTING, ReleaseReply, name,
+    ALLOW_REPLACEMENT, AuthorityOptions, Connection, ConnectionOptions, DO_NOT_QUEUE, Error, Incoming,
+    Monitor, NameReply, Observed, REPLACE_EXISTING, ReleaseReply, name,
 };
 use support::{Bus, INTERFACE, LONG, PATH, echo, eventually, signal, statistics_of};
 
@@ -349,73 +349,11 @@ fn a_monitor_sees_everything_or_says_what_it_lost() {
 }
 
 #[test]
-fn a_client_of_the_gateway_is_a_connection_like_others() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("bus");
-    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-    authority.serve_at(&path).unwrap();
-    let client = authority.add_client(7, 8).unwrap();
-    authority.request_name(client, ECHO, 0).unwrap();
-    authority.add_match(client, "member='Hello'").unwrap();
-    let member = std::thread::spawn(move || {
-        let mut member = Connection::open(path).unwrap();
-        member.add_match("member='FromClient'").unwrap();
-        member.emit(PATH, INTERFACE, "Hello", text("")).unwrap();
-        let reply = member.call(ECHO, PATH, INTERFACE, "Echo", text("question")).unwrap();
-        assert_eq!(reply.text(), Some("answer"));
-        assert_eq!(signal(&mut member).header().sender, Some(":1.2"));
-        assert!(matches!(
-            member.call(ECHO, PATH, INTERFACE, "Leave", text("")),
-            Err(Error::Method { name, .. }) if name == name::NO_REPLY
-        ));
-        member
-            .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "Special", text(""))
-            .unwrap()
-            .text()
-            .unwrap()
-            .to_owned()
-    });
-    let (mut signals, mut is_over) = (0, false);
-    while !is_over {
-        causeway_os::process::poll(&[authority.as_fd()], Some(Duration::from_millis(5))).unwrap();
-        for event in authority.dispatch().unwrap() {
-            match event {
-                Event::Message { to: Some(to), sender, bytes, .. } => {
-                    assert_eq!(to, client);
-                    let call = Header::parse(&bytes).unwrap();
-                    if call.member == Some("Leave") {
-                        authority.remove_client(client);
-                    } else if call.member == Some("Echo") {
-                        let (from, to) = (format!(":1.{client}"), format!(":1.{sender}"));
-                        let reply =
-                            Builder::reply(call.serial).sender(&from).destination(&to).body(text("answer"));
-                        authority.send_as(client, reply.build(1).unwrap()).unwrap();
-                        let signal = Builder::signal(PATH, INTERFACE, "FromClient").sender(&from);
-                        authority.send_as(client, signal.build(2).unwrap()).unwrap();
-                        let wrong =
-                            Builder::signal(PATH, INTERFACE, "Forged").sender(":1.99").build(3).unwrap();
-                        assert!(matches!(authority.send_as(client, wrong), Err(Error::Invalid(_))));
-                    }
-                }
-                Event::Message { to: None, bytes, .. } => {
-                    signals += usize::from(Header::parse(&bytes).unwrap().member == Some("Hello"));
-                }
-                Event::DriverCall { caller, bytes } => {
-                    authority.reply_as_driver(caller, &bytes, text("special"))
-                }
-                Event::Left { .. } => is_over = true,
-                _ => {}
-            }
-        }
-    }
-    assert_eq!((member.join().unwrap().as_str(), signals), ("special", 1));
-}
-
-#[test]
 fn a_second_bus_at_the_same_path_is_refused_and_a_full_bus_says_so() {
     let bus = Bus::start_with(AuthorityOptions { members: 3, ..AuthorityOptions::default() });
-    let mut second = Authority::create(AuthorityOptions::default()).unwrap();
-    let refused = second.serve_at(bus.path()).unwrap_err().to_string();
+    let (stop, _open) = rustix::pipe::pipe().unwrap();
+    let second = causewayd::serve_alone(&bus.path(), AuthorityOptions::default(), &stop, || ());
+    let refused = second.unwrap_err();
     assert!(refused.contains("another process serves"), "{refused}");
     let (mut one, two) = (bus.connect(), bus.connect());
     let refused = Connection::open(bus.path()).unwrap_err().to_string();

@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway_bus::wire::{Arg, Body};
-use causeway_bus::{
-    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name,
-};
+use causeway_bus::{AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, name};
 use common::{Peer, play};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,10 +20,10 @@ const NAME: &str = "com.example.Victim";
 
 #[test]
 fn role() {
-    let Some((role, socket, number)) = play() else { return };
+    let Some((role, socket, _)) = play() else { return };
     match role.as_str() {
         "mute" => mute(&socket),
-        "authority" => authority(&socket, number),
+        "authority" => support::serve_until_killed(&socket),
         "flood" => flood(&socket),
         other => panic!("{other}"),
     }
@@ -46,14 +44,6 @@ fn mute(socket: &Path) {
         Err(Error::Disconnected(_)) => std::process::exit(PUT_OUT),
         other => panic!("{other:?}"),
     }
-}
-
-fn authority(socket: &Path, _: u64) {
-    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-    authority.serve_at(socket).unwrap();
-    let (stop, _open) = rustix::pipe::pipe().unwrap();
-    use std::os::fd::AsFd;
-    authority.run(stop.as_fd()).unwrap();
 }
 
 /// Emits as fast as it can.
@@ -140,15 +130,7 @@ fn a_call_of_the_bus_itself_ends_when_the_authority_is_killed() {
     let mut server = Peer::start("authority", &socket, 0);
     eventually("the bus does not come up", || Connection::open(&socket).is_ok());
     let mut client = Connection::open(&socket).unwrap();
-    kill(Pid::from_raw(server.pid()), Signal::SIGSTOP).unwrap();
-    eventually("the authority does not stop", || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-        let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-            std::fs::read_to_string(task.unwrap().path().join("status"))
-                .is_ok_and(|text| text.contains("State:\tT"))
-        };
-        tasks.into_iter().all(stopped)
-    });
+    support::stop(server.pid());
     let driver = "org.freedesktop.DBus";
     let serial = client.start_call(driver, "/", driver, "GetId", Body::default()).unwrap();
     let killer = std::thread::spawn(move || {

@@ -15,23 +15,25 @@ mod support;
 use std::time::Duration;
 
 use causeway_bus::wire::Body;
-use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Observed};
+use causeway_bus::{AuthorityOptions, Connection, Error, Monitor, Observed, Payload};
 use common::traced::Traced;
 use common::{Peer, play, setting};
 use nix::sys::signal::{Signal, raise};
-use support::{Bus, INTERFACE, LONG, PATH, eventually, signal};
+use support::{Bus, INTERFACE, LONG, PATH, eventually, file, open_texts, signal};
 
 const SENT: i32 = 0;
 const PUT_OUT: i32 = 7;
 
 #[test]
 fn role() {
-    let Some((_, socket, _)) = play() else { return };
+    let Some((_, socket, descriptors)) = play() else { return };
+    let payload = Payload::from(Body::default().text(&"v".repeat(200)));
+    let payload = (0..descriptors).fold(payload, |payload, _| payload.descriptor(file("victim")));
     let mut victim = Connection::open(socket).unwrap();
     // The first stop is for its tracer to find it, the second for the moment before the send.
     raise(Signal::SIGSTOP).unwrap();
     raise(Signal::SIGSTOP).unwrap();
-    let sent = victim.emit(PATH, INTERFACE, "Victim", Body::default().text(&"v".repeat(200)));
+    let sent = victim.emit(PATH, INTERFACE, "Victim", payload);
     raise(Signal::SIGSTOP).unwrap();
     std::process::exit(match sent {
         Ok(()) => SENT,
@@ -47,11 +49,12 @@ struct Scene {
     monitor: Monitor,
     survivor: Connection,
     listeners: Vec<std::thread::JoinHandle<Vec<String>>>,
-    bus: Bus,
+    _bus: Bus,
 }
 
 impl Scene {
-    fn new(options: AuthorityOptions) -> Scene {
+    /// The signal of the victim has so many descriptors.
+    fn new(options: AuthorityOptions, descriptors: u64) -> Scene {
         let bus = Bus::start_with(options);
         let survivor = bus.connect();
         let listeners = (0..2)
@@ -61,17 +64,21 @@ impl Scene {
                 std::thread::spawn(move || {
                     let mut seen = Vec::new();
                     while seen.last().map(String::as_str) != Some("End") {
-                        seen.push(signal(&mut listener).header().member.unwrap().to_owned());
+                        let message = signal(&mut listener);
+                        let member = message.header().member.unwrap().to_owned();
+                        let expected = if member == "Victim" { descriptors } else { 0 };
+                        assert_eq!(message.take_descriptors().len() as u64, expected);
+                        seen.push(member);
                     }
                     seen
                 })
             })
             .collect();
         let monitor = Monitor::open(bus.path()).unwrap();
-        let peer = Peer::start("victim", &bus.path(), 0);
+        let peer = Peer::start("victim", &bus.path(), descriptors);
         let victim = Traced::seize_stopped(peer.pid());
         assert_eq!(victim.run(), None);
-        let scene = Scene { victim, _peer: peer, monitor, survivor, listeners, bus };
+        let scene = Scene { victim, _peer: peer, monitor, survivor, listeners, _bus: bus };
         // Both listeners sleep: slots 2 and 3, behind the authority and the survivor.
         eventually("the listeners do not fall asleep", || {
             (2..4).all(|slot| {
@@ -88,11 +95,19 @@ impl Scene {
         assert_eq!(seen[0], seen[1], "the listeners saw different orders");
         seen.swap_remove(0)
     }
+
+    /// When the others have read on, nothing of the victim is left in this process, which serves the bus.
+    fn ends_without_descriptors(mut self, k: u64) {
+        eventually(&format!("a descriptor is left of one that ended after {k} instructions"), || {
+            self.survivor.next(Some(Duration::ZERO)).unwrap();
+            open_texts(std::process::id()) == 0
+        });
+    }
 }
 
 /// The numbers of instructions after which something happens.
-fn moments() -> Vec<u64> {
-    let mut scene = Scene::new(AuthorityOptions::default());
+fn moments(descriptors: u64) -> Vec<u64> {
+    let mut scene = Scene::new(AuthorityOptions::default(), descriptors);
     let mut count = 0;
     while scene.victim.step(1) {
         count += 1;
@@ -107,10 +122,20 @@ fn moments() -> Vec<u64> {
 
 #[test]
 fn a_member_killed_at_any_instruction_of_a_send_leaves_all_or_nothing_of_its_signal() {
+    kill_at_every_instruction(0);
+}
+
+#[test]
+fn a_member_killed_while_it_sends_descriptors_leaves_all_or_nothing_too_and_no_descriptor() {
+    kill_at_every_instruction(2);
+}
+
+fn kill_at_every_instruction(descriptors: u64) {
+    let _alone = alone();
     let mut sent = 0;
-    let moments = moments();
+    let moments = moments(descriptors);
     for k in &moments {
-        let mut scene = Scene::new(AuthorityOptions::default());
+        let mut scene = Scene::new(AuthorityOptions::default(), descriptors);
         scene.victim.step(*k);
         scene.victim.kill();
         // Up to the end of the victim in the log: is its signal there?
@@ -141,19 +166,35 @@ fn a_member_killed_at_any_instruction_of_a_send_leaves_all_or_nothing_of_its_sig
         scene.survivor.emit(PATH, INTERFACE, "End", Body::default()).unwrap();
         let expected: &[&str] = if is_there { &["Victim", "End"] } else { &["End"] };
         assert_eq!(scene.seen(), expected, "killed after {k} instructions");
+        scene.ends_without_descriptors(*k);
     }
     assert!(sent > 0 && sent < moments.len(), "{sent} of {}", moments.len());
 }
 
 #[test]
 fn a_member_stopped_at_any_instruction_of_a_send_holds_nobody_up() {
-    for k in moments() {
+    stop_at_every_instruction(0);
+}
+
+#[test]
+fn a_member_stopped_while_it_sends_descriptors_holds_nobody_up() {
+    stop_at_every_instruction(2);
+}
+
+/// One test at a time: they count descriptors of the process.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn stop_at_every_instruction(descriptors: u64) {
+    let _alone = alone();
+    for k in moments(descriptors) {
         let deadline = Duration::from_millis(20);
-        let mut scene = Scene::new(AuthorityOptions {
-            order_entries: 32,
-            laggard_deadline: deadline,
-            ..AuthorityOptions::default()
-        });
+        let mut scene = Scene::new(
+            AuthorityOptions { order_entries: 32, laggard_deadline: deadline, ..AuthorityOptions::default() },
+            descriptors,
+        );
         scene.victim.step(k);
         // Others send several laps of the log. The survivor puts the victim out after 250 ms.
         for _ in 0..100 {
@@ -171,6 +212,6 @@ fn a_member_stopped_at_any_instruction_of_a_send_holds_nobody_up() {
             Some(PUT_OUT) => {}
             other => panic!("{other:?} after {k} instructions"),
         }
-        drop(scene.bus);
+        scene.ends_without_descriptors(k);
     }
 }

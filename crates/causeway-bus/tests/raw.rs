@@ -2,8 +2,12 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
 use causeway_bus::wire::{Arg, Body, Builder, Endian, FLAG_NO_REPLY_EXPECTED, Kind};
-use causeway_bus::{Connection, Message};
+use causeway_bus::{Connection, ConnectionOptions, Message};
 
 use support::{Bus, INTERFACE, LONG, PATH};
 
@@ -116,6 +120,48 @@ fn rules_that_are_added_and_removed_by_messages_are_rules_of_the_connection() {
         sender.send_message(&signal(member)).unwrap();
     }
     assert_eq!(until_answered(&mut receiver), ["One"]);
+}
+
+#[test]
+fn a_rule_brings_nothing_that_was_sent_before_it_was_added() {
+    let bus = Bus::start();
+    let (mut receiver, mut sender) = (bus.connect(), bus.connect());
+    receiver.add_match("type='signal',member='Other'").unwrap();
+    // It stands in the log, and the receiver has not looked at it.
+    sender.send_message(&signal("Early")).unwrap();
+    receiver.add_match(&format!("type='signal',interface='{INTERFACE}'")).unwrap();
+    sender.send_message(&signal("Late")).unwrap();
+    assert_eq!(until_answered(&mut receiver), ["Late"]);
+}
+
+/// A wake-up that comes just before the sleep that it is for must not be lost: nobody sends anything else here.
+#[test]
+fn a_member_that_is_just_going_to_sleep_is_woken() {
+    const MESSAGES: u32 = 100_000;
+    /// On their way at most, so that the receiver sleeps often.
+    const AHEAD: u32 = 3;
+    let bus = Bus::start();
+    let options = || ConnectionOptions { spin: Duration::ZERO, ..ConnectionOptions::default() };
+    let connect = || Connection::open_with(bus.path(), options()).unwrap();
+    let (mut sender, mut receiver) = (connect(), connect());
+    let name = receiver.unique_name().to_owned();
+    let received = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&received);
+    let receiving = std::thread::spawn(move || {
+        for _ in 0..MESSAGES {
+            receiver.next_message(None).unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    for sent in 0..MESSAGES {
+        let start = Instant::now();
+        while sent - received.load(Ordering::Relaxed) >= AHEAD {
+            assert!(start.elapsed() < LONG, "message {sent} waits: the receiver sleeps");
+            std::hint::spin_loop();
+        }
+        sender.send_message(&call(&name, "Tell").flags(FLAG_NO_REPLY_EXPECTED)).unwrap();
+    }
+    receiving.join().unwrap();
 }
 
 #[test]

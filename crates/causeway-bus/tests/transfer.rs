@@ -4,22 +4,15 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use causeway_bus::wire::{Body, Builder, Header, MAX_MESSAGE_BYTES};
+use causeway_bus::wire::{Body, Builder, MAX_MESSAGE_BYTES};
 use causeway_bus::{
-    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Event, Incoming, Monitor, Observed,
-    Payload, TransferLimits, name,
+    AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Monitor, Observed, Payload,
+    TransferLimits, name,
 };
-use support::{Bus, INTERFACE, LONG, PATH, eventually, signal};
-
-/// A file that holds a text.
-fn file(text: &str) -> OwnedFd {
-    let fd = causeway_os::memory::memfd("text", 0).unwrap();
-    rustix::io::pwrite(&fd, text.as_bytes(), 0).unwrap();
-    fd
-}
+use support::{Bus, INTERFACE, LONG, PATH, eventually, file, signal};
 
 fn text_of(fd: &OwnedFd) -> String {
     let mut bytes = [0; 64];
@@ -31,15 +24,9 @@ fn files(count: usize) -> Payload {
     (0..count).fold(Payload::default(), |payload, index| payload.descriptor(file(&index.to_string())))
 }
 
-/// Memory files of these tests that are open in this process.
+/// Files of [`file`] that are open in this process.
 fn open_texts() -> usize {
-    std::fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter(|entry| {
-            let path = entry.as_ref().unwrap().path();
-            std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("memfd:text"))
-        })
-        .count()
+    support::open_texts(std::process::id())
 }
 
 /// One test at a time: they count descriptors of the process.
@@ -287,77 +274,4 @@ fn a_monitor_sees_the_header_and_the_length_of_a_long_message() {
     assert!(long.is_header_only() && long.header().message_bytes() > 1 << 20);
     assert!(long.body().is_empty() && long.args().is_empty() && long.take_descriptors().is_empty());
     assert_eq!((short.is_header_only(), short.text()), (false, Some("first")));
-}
-
-#[test]
-fn clients_of_the_gateway_send_and_get_descriptors_and_long_messages() {
-    let _alone = alone();
-    let before = open_texts();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("bus");
-    let mut authority = Authority::create(AuthorityOptions::default()).unwrap();
-    authority.serve_at(&path).unwrap();
-    let client = authority.add_client(7, 8).unwrap();
-    authority.add_match(client, "member='Files'").unwrap();
-    let unique = format!(":1.{client}");
-    let to = unique.clone();
-    let long = || Body::default().blob(&[9; 3 << 20]);
-    let member = std::thread::spawn(move || {
-        let mut member = Connection::open(path).unwrap();
-        member.add_match("member='FromClient'").unwrap();
-        let payload = Payload::from(long()).descriptor(file("question"));
-        let reply = member.call(&to, PATH, INTERFACE, "Take", payload).unwrap();
-        assert_eq!(
-            (reply.body().len(), text_of(&reply.take_descriptors()[0])),
-            (long_bytes(), "answer".into())
-        );
-        member.emit(PATH, INTERFACE, "Files", files(2)).unwrap();
-        let message = signal(&mut member);
-        assert_eq!((message.body().len(), message.take_descriptors().len()), (long_bytes(), 3));
-        member.call_without_reply(&to, PATH, INTERFACE, "Done", Body::default()).unwrap();
-    });
-    let (mut seen, mut is_over) = (Vec::new(), false);
-    while !is_over {
-        causeway_os::process::poll(&[authority.as_fd()], Some(Duration::from_millis(5))).unwrap();
-        for event in authority.dispatch().unwrap() {
-            let Event::Message { to, sender, bytes, descriptors, .. } = event else { continue };
-            let header = Header::parse(&bytes).unwrap();
-            let member = header.member.unwrap_or_default().to_owned();
-            if member == "NameOwnerChanged" {
-                continue;
-            }
-            seen.push((member.clone(), to.is_some(), bytes.are_mapped(), descriptors.count()));
-            match member.as_str() {
-                "Take" => {
-                    assert_eq!(text_of(&descriptors.take()[0]), "question");
-                    let destination = format!(":1.{sender}");
-                    let reply = Builder::reply(header.serial).sender(&unique).destination(&destination);
-                    let reply = reply.unix_fds(1).body(long()).build(1).unwrap();
-                    let wrong = authority.send_as(client, reply.clone());
-                    assert!(matches!(wrong, Err(Error::Invalid(_))), "{wrong:?}");
-                    authority.send_with_descriptors(client, reply, vec![file("answer")]).unwrap();
-                }
-                "Files" => {
-                    let signal = Builder::signal(PATH, INTERFACE, "FromClient").sender(&unique).unix_fds(3);
-                    let signal = signal.body(long()).build(2).unwrap();
-                    let files = (0..3).map(|_| file("x")).collect();
-                    authority.send_with_descriptors(client, signal, files).unwrap();
-                }
-                "Done" => is_over = true,
-                other => panic!("{other}"),
-            }
-        }
-    }
-    let of = |member: &str, to, mapped, count| (member.to_owned(), to, mapped, count);
-    assert_eq!(seen, [of("Take", true, true, 1), of("Files", false, false, 2), of("Done", true, false, 0)]);
-    member.join().unwrap();
-    for _ in 0..100 {
-        authority.dispatch().unwrap();
-    }
-    assert_eq!((authority.in_flight(None), open_texts()), ((0, 0), before));
-}
-
-/// Bytes of the long body above.
-fn long_bytes() -> usize {
-    4 + (3 << 20)
 }

@@ -1,11 +1,14 @@
 //! `causeway`: groups for a shell user.
 //!
 //! `serve` makes a group and serves it on a socket; `publish` publishes lines of standard input, `subscribe` prints messages,
-//! `stat` shows publishers and subscribers, and how far behind each subscriber is. `bus` is about the bus.
+//! `stat` shows publishers and subscribers, and how far behind each subscriber is. `bus` is about the bus, `man` and `completions` about
+//! this program.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a command")]
 
 mod bus;
+mod help;
 
+use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +18,7 @@ use causeway::{
     Access, Error, Group, GroupOptions, Policy, Received, Report, SubscribeOptions, TryPublishError,
     TryRecvError,
 };
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 /// A message bus in shared memory.
 #[derive(Parser)]
@@ -74,8 +77,21 @@ enum Command {
         #[arg(long)]
         live: bool,
     },
-    /// Names, calls and signals of a bus.
+    /// Names, calls and signals of a bus
     Bus(bus::BusArguments),
+    /// Print a manual page
+    Man {
+        /// The command that it is about, such as `bus call`; the program where there is none
+        command: Vec<String>,
+    },
+    /// Print a script that completes commands and options
+    #[command(
+        after_help = "Example:\n  causeway completions bash > ~/.local/share/bash-completion/completions/causeway"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -98,27 +114,47 @@ enum Behind {
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // A process that closes the pipe early (`| head`) is not a failure.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(Failure::Output(error)) => fail(&format!("cannot read or print: {error}")),
-        Err(Failure::Bus(error)) => fail(&error.to_string()),
-        Err(Failure::Names(error)) => fail(&error.to_string()),
-        Err(Failure::Usage(why)) => fail(&why),
+        Err(failure) => {
+            eprintln!("causeway: {failure}");
+            ExitCode::from(2)
+        }
     }
-}
-
-fn fail(why: &str) -> ExitCode {
-    eprintln!("causeway: {why}");
-    ExitCode::from(2)
 }
 
 /// Why a command failed.
 enum Failure {
     Bus(Error),
     Names(causeway_bus::Error),
+    Gateway(weighbridge_dbus_client::Error),
     Usage(String),
     Output(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Bus(error) => error.fmt(f),
+            Failure::Names(error) => error.fmt(f),
+            Failure::Gateway(error) => error.fmt(f),
+            Failure::Usage(why) => f.write_str(why),
+            Failure::Output(error) => write!(f, "cannot read or print: {error}"),
+        }
+    }
+}
+
+impl From<causeway_os::Error> for Failure {
+    fn from(error: causeway_os::Error) -> Failure {
+        Failure::Bus(Error::Os(error))
+    }
+}
+
+impl From<weighbridge_dbus_client::Error> for Failure {
+    fn from(error: weighbridge_dbus_client::Error) -> Failure {
+        Failure::Gateway(error)
+    }
 }
 
 impl From<Error> for Failure {
@@ -139,16 +175,19 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Serve { socket, publishers, late_publishers, capacity, subscribers } => {
-            serve(socket, (!late_publishers).then_some(publishers), capacity, subscribers)
+            serve(socket, (!late_publishers).then_some(publishers), capacity, subscribers)?;
         }
-        Command::Publish { socket, drop } => publish(socket, drop),
-        Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose),
-        Command::Stat { socket, live } => stat(socket, live),
-        Command::Bus(arguments) => bus::run(arguments),
+        Command::Publish { socket, drop } => publish(socket, drop)?,
+        Command::Subscribe { socket, policy, oldest, verbose } => subscribe(socket, policy, oldest, verbose)?,
+        Command::Stat { socket, live } => stat(socket, live)?,
+        Command::Bus(arguments) => return bus::run(arguments),
+        Command::Man { command } => help::man(Arguments::command(), &command)?,
+        Command::Completions { shell } => help::completions(Arguments::command(), shell)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Serves a group for a number of publishers, or for any that come.

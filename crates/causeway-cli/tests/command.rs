@@ -1,58 +1,14 @@
 //! The command, as a shell user sees it, also from containers.
-//!
-//! # Safety
-//!
-//! What a test starts is tied to the thread of the test between `fork` and `exec`. There, in the copy of one thread of many,
-//! only what needs no lock of another thread may be done: two system calls.
-#![allow(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a test says there why it is skipped")]
 
+mod support;
+
 use std::io::Write;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command};
 
-/// Calls `done` until it returns true; fails with `what` after a minute.
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A command that is killed when the test that starts it ends, however it ends. With pipes to all three streams.
-fn tied(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let own = std::process::id();
-    // SAFETY: `die_with` makes two system calls. It does more only if no process is left to wait for this one (it
-    // ends it) or where the kernel refuses what no kernel is known to refuse.
-    unsafe { command.pre_exec(move || Ok(causeway_os::process::die_with(own)?)) };
-    command
-}
-
-fn causeway(arguments: &[&str]) -> Command {
-    let mut command = tied(env!("CARGO_BIN_EXE_causeway"));
-    command.args(arguments);
-    command
-}
-
-/// Sends a signal as a shell does: not every machine has a program for it.
-fn kill(signal: &str, pid: u32) {
-    let script = format!("kill -s {signal} {pid}");
-    assert!(tied("sh").args(["-c", &script]).status().unwrap().success(), "{script}");
-}
+use support::{Running, causeway, eventually, kill, tied};
 
 #[test]
 fn what_a_test_starts_ends_with_the_thread_of_the_test() {
@@ -279,77 +235,4 @@ fn a_server_in_a_container_serves_those_outside_whose_numbers_it_cannot_see() {
     eventually("the line is not received", || report(&path).subscribers[0].received == 1);
     publisher.0.kill().unwrap();
     assert_eq!(printed(subscriber), "from outside\n");
-}
-
-/// The whole life of a bus, from its start to the member that calls a service.
-#[test]
-fn a_bus_is_served_listed_called_monitored_and_counted() {
-    use causeway_bus::Connection;
-    use causeway_bus::wire::Body;
-
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("bus");
-    let socket = path.to_str().unwrap();
-    let _server = Running(causeway(&["bus", "--socket", socket, "serve"]).spawn().unwrap());
-    eventually("no process serves the bus", || Connection::open(&path).is_ok());
-    let mut service = Connection::open(&path).unwrap();
-    service.request_name("com.example.Echo", 0).unwrap();
-    let thread = std::thread::spawn(move || {
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        let result = service.serve(&stop, |call| match call.header().member {
-            Some("Echo") => Ok(Body::default().text(call.text().unwrap_or_default()).u32(7)),
-            _ => {
-                stop.store(true, std::sync::atomic::Ordering::Relaxed);
-                Err(("com.example.Error.No".into(), "there is no such method".into()))
-            }
-        });
-        result.unwrap();
-    });
-    let run = |arguments: &[&str]| {
-        let all: Vec<&str> = ["bus", "--socket", socket].iter().chain(arguments).copied().collect();
-        let output = causeway(&all).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.success(), text(output.stdout), text(output.stderr))
-    };
-    let monitor =
-        causeway(&["bus", "--socket", socket, "monitor", "--count", "2", "interface='com.example.Test'"]);
-    let monitor = { monitor }.spawn().unwrap();
-    let is_watched = || {
-        let comm = format!("/proc/{}/maps", monitor.id());
-        std::fs::read_to_string(comm).unwrap_or_default().contains("causeway-directory")
-    };
-    eventually("the monitor does not join", is_watched);
-    let call = ["call", "com.example.Echo", "/", "com.example.Test", "Echo", "s", "a\u{1b}b"];
-    assert_eq!(run(&call), (true, "s \"a\\u{1b}b\"\nu 7\n".into(), String::new()));
-    let (is_success, list, _) = run(&["list"]);
-    assert!(
-        is_success && list.contains("org.freedesktop.DBus") && list.contains("com.example.Echo"),
-        "{list}"
-    );
-    let (_, list, _) = run(&["list", "--json"]);
-    assert!(list.contains("\"names\":[\"com.example.Echo\"]"), "{list}");
-    let (_, stat, _) = run(&["stat", "--json"]);
-    assert!(stat.contains("\"empty_wakes\":") && stat.starts_with("{\"connections\""), "{stat}");
-    assert!(run(&["stat"]).1.contains("calls open 0"));
-    assert!(run(&["emit", "/", "com.example.Test", "Signal", "u", "5"]).0);
-    let watched = String::from_utf8(monitor.wait_with_output().unwrap().stdout).unwrap();
-    assert!(
-        watched.contains(" call ") && watched.contains(" signal ") && watched.contains("-> all"),
-        "{watched}"
-    );
-    for (arguments, expected) in [
-        (&["call", "com.example.Nobody", "/", "a.b", "M"][..], "ServiceUnknown"),
-        (&["emit", "/", "a.b", "M", "s"], "not the types of 0 arguments"),
-        (&["emit", "/", "a.b", "M", "u", "x"], "no unsigned number"),
-        (&["emit", "/", "a.b", "M", "z", "x"], "cannot be written here"),
-        (&["monitor", "x"], "no match rule"),
-        (&["call", "com.example.Echo", "/", "a.b", "Quit"], "no such method"),
-    ] {
-        let (is_success, _, error) = run(arguments);
-        assert!(!is_success && error.contains(expected), "{error}");
-    }
-    thread.join().unwrap();
-    assert!(run(&["list"]).0);
-    let nobody = causeway(&["bus", "list"]).env_remove("CAUSEWAY_BUS").output().unwrap();
-    assert!(String::from_utf8(nobody.stderr).unwrap().contains("say which bus"));
 }

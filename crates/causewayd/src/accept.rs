@@ -52,6 +52,7 @@ impl Bus {
             message: &message,
             is_requested_reply: false,
         };
+        self.open_entry(letter);
         self.capture(letter);
         match header.destination {
             Some(DRIVER) => driver::handle(self, from, letter),
@@ -61,5 +62,6 @@ impl Bus {
             }
             None => self.broadcast(letter),
         }
+        self.close_entry();
     }
 }

@@ -30,6 +30,12 @@ pub struct Args {
     /// Write the address to this descriptor, by default standard output, once clients can connect
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_address: Option<i32>,
+    /// Let processes of this user join natively, with the bus in their memory, at a socket with this path; --session does so beside its own socket
+    #[arg(long, value_name = "PATH")]
+    pub native: Option<PathBuf>,
+    /// Write the path of the native socket, which programs find in CAUSEWAY_BUS, to this descriptor, by default standard output
+    #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
+    pub print_native: Option<i32>,
     /// Write the number of the process to this descriptor, by default standard output
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_pid: Option<i32>,

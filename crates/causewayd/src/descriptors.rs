@@ -38,6 +38,14 @@ impl Descriptors {
         self.0.iter().map(AsFd::as_fd).collect()
     }
 
+    /// Copies of all of them.
+    ///
+    /// # Errors
+    /// This process has no descriptors left.
+    pub fn copies(&self) -> std::io::Result<Vec<OwnedFd>> {
+        self.0.iter().map(OwnedFd::try_clone).collect()
+    }
+
     /// Takes more.
     pub fn extend(&mut self, more: impl IntoIterator<Item = OwnedFd>) {
         self.0.extend(more);

@@ -46,6 +46,12 @@ impl Listener {
         Ok(Listener { socket, address: format!("{written},guid={guid}"), file })
     }
 
+    /// Its file, if it has one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|(path, _)| path.as_path())
+    }
+
     /// The next connection; `None` when there is none.
     ///
     /// # Errors

@@ -1,44 +1,4 @@
-//! `causewayd`: a message bus for D-Bus programs.
-//!
-//! It speaks D-Bus on Unix sockets as dbus-daemon does, in one thread, and passes messages in one order. From the bottom up:
-//!
-//! | module | what it is |
-//! |---|---|
-//! | [`names`], [`mod@matches`], [`calls`], [`quota`], [`policy`], [`activation`] | state and decisions, without sockets |
-//! | [`sasl`], [`connection`], [`descriptors`], [`listen`] | one socket each, without names |
-//! | [`bus`] | delivers a message of a member to others |
-//! | [`driver`] | the methods of `org.freedesktop.DBus` |
-//! | `accept` | a message of a member, from its connection to the driver or the bus |
-//! | [`children`] | programs that were started |
-//! | [`serve`] | the loop that joins all |
-//! | [`config`], [`config_file`], [`policy_file`], [`service_file`], [`users`] | what it is told |
-
-mod accept;
-mod activation;
-mod args;
-mod background;
-mod bus;
-mod calls;
-mod children;
-mod config;
-mod config_file;
-mod connection;
-mod descriptors;
-mod driver;
-mod error;
-mod listen;
-mod log;
-mod matches;
-mod member;
-mod message;
-mod names;
-mod policy;
-mod policy_file;
-mod quota;
-mod sasl;
-mod serve;
-mod service_file;
-mod users;
+//! `causewayd`: a message bus for D-Bus programs and native members.
 
 use std::fs::File;
 use std::io::Write;
@@ -47,13 +7,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::Args;
-use crate::bus::Bus;
-use crate::children::Children;
-use crate::config::Config;
-use crate::listen::Listener;
-use crate::log::log;
-use crate::serve::Server;
+use causeway_bus::AuthorityOptions;
+use causewayd::args::Args;
+use causewayd::bus::Bus;
+use causewayd::children::Children;
+use causewayd::config::Config;
+use causewayd::listen::Listener;
+use causewayd::log::log;
+use causewayd::serve::Server;
+use causewayd::{background, config_file, driver, listen, log};
 
 const SESSION_CONFIG: &str = "/usr/share/dbus-1/session.conf";
 const SYSTEM_CONFIG: &str = "/usr/share/dbus-1/system.conf";
@@ -94,13 +56,21 @@ fn run(args: &Args) -> Result<(), String> {
     let listeners = listen_all(args, &config, &guid)?;
     let address = listeners.iter().map(|listener| listener.address.as_str()).collect::<Vec<_>>().join(";");
     let pid_file = config.pid_file.clone().filter(|_| !args.nopidfile).map(PidFile::write).transpose()?;
+    let native = native_path(args, &listeners, &guid);
     let bus = Bus::new(config, guid, address.clone());
     for remark in bus.service_remarks() {
         log(remark);
     }
     let mut server = Server::new(bus, listeners, children, Box::new(load))?;
+    let native = serve_natively(args, &mut server, native)?;
     if let Some(descriptor) = args.print_address {
         write_line(descriptor, &address)?;
+    }
+    if let Some(descriptor) = args.print_native {
+        let Some(path) = native else {
+            return Err("there is no native socket; give it a path with --native PATH".into());
+        };
+        write_line(descriptor, &path.display().to_string())?;
     }
     if let Some(descriptor) = args.print_pid {
         write_line(descriptor, &std::process::id().to_string())?;
@@ -136,6 +106,40 @@ fn listen_all(args: &Args, config: &Config, guid: &str) -> Result<Vec<Listener>,
     match listeners.is_empty() {
         true => Err("the address is empty; write unix:path=PATH".into()),
         false => Ok(listeners),
+    }
+}
+
+/// Where native members join: where the command line says; for a session beside the first socket that has a file, or in the folder of
+/// the session.
+fn native_path(args: &Args, listeners: &[Listener], guid: &str) -> Option<PathBuf> {
+    if args.native.is_some() || !args.session {
+        return args.native.clone();
+    }
+    let beside = listeners.iter().find_map(Listener::path).map(|path| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".native");
+        PathBuf::from(name)
+    });
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    beside.or_else(|| Some(PathBuf::from(folder?).join(format!("causeway-{guid}.native"))))
+}
+
+/// Serves native members there. A session that was not told to does without if it cannot.
+fn serve_natively(
+    args: &Args,
+    server: &mut Server,
+    path: Option<PathBuf>,
+) -> Result<Option<PathBuf>, String> {
+    let Some(path) = path else { return Ok(None) };
+    let path = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let options = AuthorityOptions { clients: 3072, names: 8192, ..AuthorityOptions::default() };
+    match server.serve_natively(&path, options) {
+        Ok(()) => Ok(Some(path)),
+        Err(why) if args.native.is_some() => Err(why),
+        Err(why) => {
+            log(&why);
+            Ok(None)
+        }
     }
 }
 

@@ -152,6 +152,25 @@ impl Matches {
         found
     }
 
+    /// Members that have rules, in no order.
+    pub fn members(&self) -> impl Iterator<Item = MemberId> {
+        self.of_member.keys().copied()
+    }
+
+    /// Members with a rule for messages of the owner of this name, in no order.
+    pub fn members_that_name(&self, sender: &str) -> impl Iterator<Item = MemberId> {
+        let names = |rules: &FxHashMap<Rc<MatchRule>, u32>| {
+            rules.keys().any(|rule| rule.sender.as_deref() == Some(sender))
+        };
+        self.of_member.iter().filter(move |(_, rules)| names(rules)).map(|(member, _)| *member)
+    }
+
+    /// Does any rule ask for messages to others?
+    #[must_use]
+    pub fn has_eavesdroppers(&self) -> bool {
+        self.eavesdropping > 0
+    }
+
     /// The rules of a member with the number of their additions, in no order.
     pub fn of(&self, member: MemberId) -> impl Iterator<Item = (&MatchRule, u32)> {
         self.of_member.get(&member).into_iter().flatten().map(|(rule, count)| (&**rule, *count))

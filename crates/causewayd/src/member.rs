@@ -38,6 +38,20 @@ pub struct Identity {
     pub label: Option<String>,
 }
 
+impl Identity {
+    /// An identity with the groups that the kernel says beside the first one.
+    #[must_use]
+    pub fn new(credentials: Credentials, groups: Option<Vec<u32>>, label: Option<String>) -> Identity {
+        let groups = groups.map(|mut groups| {
+            groups.push(credentials.gid);
+            groups.sort_unstable();
+            groups.dedup();
+            groups
+        });
+        Identity { credentials, groups, label }
+    }
+}
+
 /// How far a member has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -47,6 +61,15 @@ pub enum Stage {
     Active,
     /// It sees messages and says nothing.
     Monitor,
+}
+
+/// What carries the messages of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// A socket of this process.
+    Socket,
+    /// The order log, which the member has in its memory.
+    Log,
 }
 
 /// A member.
@@ -62,6 +85,8 @@ pub struct Member {
     pub stage: Stage,
     /// What it may do.
     pub rules: Rc<Rules>,
+    /// What carries its messages.
+    pub carrier: Carrier,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use causeway_bus::Bytes;
 use weighbridge_dbus::wire::{Arg, Args, Header};
 
 use crate::descriptors::Descriptors;
@@ -9,7 +10,7 @@ use crate::descriptors::Descriptors;
 /// Bytes of one valid message, and the descriptors that travel with it.
 #[derive(Debug)]
 pub struct Message {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// As many as the header says.
     pub descriptors: Descriptors,
 }
@@ -17,8 +18,8 @@ pub struct Message {
 impl Message {
     /// A message whose header and body were checked.
     #[must_use]
-    pub fn new(bytes: Vec<u8>, descriptors: Descriptors) -> Message {
-        Message { bytes, descriptors }
+    pub fn new(bytes: impl Into<Bytes>, descriptors: Descriptors) -> Message {
+        Message { bytes: bytes.into(), descriptors }
     }
 
     /// Its header.

@@ -3,6 +3,9 @@
 //! No system call here waits but `epoll_wait`. One round reads each socket that is ready once, lets the bus pass what has arrived, and
 //! then writes to each socket what it got in this round.
 
+mod native;
+mod token;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +14,7 @@ use std::time::{Duration, Instant};
 use causeway_os::process::{block_signals, read_signal};
 use causeway_os::socket::{peer_credentials, peer_groups, peer_security_label};
 use rustc_hash::{FxHashMap, FxHashSet};
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, EventFlags};
 use rustix::time::Timespec;
 
 use crate::bus::{Action, Bus, Ended};
@@ -19,8 +22,10 @@ use crate::children::Children;
 use crate::config::Config;
 use crate::connection::{Connection, End, READ_BYTES};
 use crate::listen::Listener;
-use crate::log;
-use crate::member::{Identity, MemberId};
+use crate::log::log;
+use crate::member::{Carrier, Identity, MemberId};
+use native::Native;
+use token::Token;
 
 const EVENTS: usize = 256;
 /// How long nobody is accepted when this process has no descriptors left.
@@ -31,45 +36,23 @@ const MOST_ACCEPTED: usize = 64;
 const SIGNALS: [i32; 3] = [15, 2, 1];
 const HANGUP: i32 = 1;
 
-/// What an event is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
-    Listener(u32),
-    Signal,
-    Member(u64),
-    Child(u64),
-}
-
-impl Token {
-    const KIND_BITS: u32 = 2;
-
-    fn data(self) -> EventData {
-        let (kind, number) = match self {
-            Token::Listener(index) => (0, index.into()),
-            Token::Signal => (1, 0),
-            Token::Member(number) => (2, number),
-            Token::Child(number) => (3, number),
-        };
-        EventData::new_u64(number << Self::KIND_BITS | kind)
-    }
-
-    fn of(event: &Event) -> Token {
-        let data = event.data.u64();
-        let number = data >> Self::KIND_BITS;
-        match data & 3 {
-            0 => Token::Listener(u32::try_from(number).expect("it was one")),
-            1 => Token::Signal,
-            2 => Token::Member(number),
-            _ => Token::Child(number),
-        }
-    }
-}
-
 struct Client {
     connection: Connection,
     /// When it must have said Hello.
     deadline: Instant,
     wants_to_write: bool,
+    /// It is not read, because the order log is full.
+    is_paused: bool,
+}
+
+impl Client {
+    /// What its socket is watched for.
+    fn interest(&self) -> EventFlags {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, !self.is_paused);
+        flags.set(EventFlags::OUT, self.wants_to_write);
+        flags
+    }
 }
 
 /// Reads the configuration again.
@@ -91,6 +74,10 @@ pub struct Server {
     /// Those that got something in this round.
     dirty: Vec<MemberId>,
     children: Children,
+    /// Native members and the order log, if they can join here.
+    native: Option<Native>,
+    /// Clients that are not read, because the order log is full.
+    paused: Vec<MemberId>,
     bus: Bus,
     reload: Reload,
     scratch: Vec<u8>,
@@ -123,6 +110,8 @@ impl Server {
             half: FxHashSet::default(),
             dirty: Vec::new(),
             children,
+            native: None,
+            paused: Vec::new(),
             bus,
             reload,
             scratch: vec![0; READ_BYTES],
@@ -130,6 +119,14 @@ impl Server {
         };
         server.listen(true);
         Ok(server)
+    }
+
+    /// Ends [`Server::run`] also when this becomes readable.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn stop_with(&mut self, stop: &OwnedFd) -> Result<(), String> {
+        epoll::add(&self.epoll, stop, Token::Stop.data(), EventFlags::IN).map_err(|error| error.to_string())
     }
 
     /// Serves until a signal says that it is enough.
@@ -140,17 +137,20 @@ impl Server {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            let timeout = self.timeout();
+            let timeout = if self.may_sleep() { self.timeout() } else { Some(Timespec::default()) };
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(format!("cannot wait for events: {error}")),
             }
             self.now = Instant::now();
+            self.wake_up();
             for event in &events {
                 match Token::of(event) {
                     Token::Listener(index) => self.accept(index as usize),
                     Token::Member(number) => self.serve(MemberId(number), event.flags),
                     Token::Child(number) => self.reap(number),
+                    Token::Native => self.serve_members(),
+                    Token::Stop => return Ok(()),
                     Token::Signal => match read_signal(&self.signals) {
                         Ok(Some(HANGUP)) => self.reload(),
                         Ok(Some(_)) => return Ok(()),
@@ -159,6 +159,7 @@ impl Server {
                 }
             }
             self.pass_time();
+            self.exchange();
             self.flush();
         }
     }
@@ -169,7 +170,8 @@ impl Server {
         let half =
             self.half.iter().filter_map(|id| self.clients.get(id)?.connection.descriptors_wait_since());
         let half = half.min().map(|since| since + limit);
-        let next = [hello, half, self.bus.next_deadline(), self.paused_until].into_iter().flatten().min()?;
+        let deadlines = [hello, half, self.bus.next_deadline(), self.paused_until, self.native_deadline()];
+        let next = deadlines.into_iter().flatten().min()?;
         Timespec::try_from(next.saturating_duration_since(Instant::now())).ok()
     }
 
@@ -215,21 +217,17 @@ impl Server {
     fn admit(&mut self, socket: OwnedFd) {
         // A client that has gone already has no identity.
         let Ok(credentials) = peer_credentials(&socket) else { return };
-        let groups = peer_groups(&socket).ok().flatten().map(|mut groups| {
-            groups.push(credentials.gid);
-            groups.sort_unstable();
-            groups.dedup();
-            groups
-        });
-        let label = peer_security_label(&socket).ok().flatten();
-        let Some(id) = self.bus.admit(Identity { credentials, groups, label }) else { return };
+        let groups = peer_groups(&socket).ok().flatten();
+        let identity = Identity::new(credentials, groups, peer_security_label(&socket).ok().flatten());
+        let Some(id) = self.bus.admit(identity, Carrier::Socket) else { return };
         if epoll::add(&self.epoll, &socket, Token::Member(id.0).data(), EventFlags::IN).is_err() {
             return self.bus.leave(id);
         }
         let limits = &self.bus.config.limits;
         let deadline = self.now + limits.authentication;
         let connection = Connection::new(socket, credentials.uid, limits.message_bytes);
-        self.clients.insert(id, Client { connection, deadline, wants_to_write: false });
+        let client = Client { connection, deadline, wants_to_write: false, is_paused: false };
+        self.clients.insert(id, client);
         let most = limits.incomplete_connections;
         self.incomplete.insert((deadline, id));
         // A client that means well says Hello within milliseconds: the oldest of too many is none.
@@ -244,7 +242,11 @@ impl Server {
         if flags.contains(EventFlags::OUT) {
             self.dirty.push(id);
         }
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR)
+        let has_ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if flags.contains(EventFlags::IN) && !has_ended && self.is_log_full() {
+            return self.pause(id);
+        }
+        if (flags.contains(EventFlags::IN) || has_ended)
             && let Err(end) = self.read(id)
         {
             self.end(id, end);
@@ -282,26 +284,34 @@ impl Server {
             if actions.is_empty() {
                 return;
             }
-            for action in actions {
-                match action {
-                    Action::Deliver(id, message) => {
-                        if let Some(client) = self.clients.get_mut(&id) {
-                            if !client.connection.has_output() {
-                                self.dirty.push(id);
-                            }
-                            client.connection.push(message);
-                        }
+            if self.is_read_natively() {
+                self.hold(actions);
+                self.carry();
+            } else {
+                actions.into_iter().for_each(|action| self.do_now(action));
+            }
+        }
+    }
+
+    fn do_now(&mut self, action: Action) {
+        match action {
+            Action::Deliver(id, message) => {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    if !client.connection.has_output() {
+                        self.dirty.push(id);
                     }
-                    Action::Disconnect(id, why) => {
-                        log(&format!("{} is disconnected: {why}", id.unique_name()));
-                        self.forget(id);
-                    }
-                    Action::Start { number, command, environment } => {
-                        self.start(number, &command, environment)
-                    }
-                    Action::Reload => self.reload(),
+                    client.connection.push(message);
                 }
             }
+            Action::Append { .. } => {}
+            Action::Show(shown) => self.show(&shown),
+            Action::Disconnect(id, why) => {
+                log(&format!("{} is disconnected: {why}", id.unique_name()));
+                self.forget(id);
+                self.put_out(id, why);
+            }
+            Action::Start { number, command, environment } => self.start(number, &command, environment),
+            Action::Reload => self.reload(),
         }
     }
 
@@ -367,11 +377,16 @@ impl Server {
             let wants_to_write = client.connection.has_output();
             if wants_to_write != client.wants_to_write {
                 client.wants_to_write = wants_to_write;
-                let flags = if wants_to_write { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                let changed =
-                    epoll::modify(&self.epoll, &client.connection, Token::Member(id.0).data(), flags);
-                changed.expect("the socket is watched");
+                self.watch_again(id);
             }
+        }
+    }
+
+    /// Watches a client for what is wanted of it now.
+    fn watch_again(&self, id: MemberId) {
+        if let Some(client) = self.clients.get(&id) {
+            let (token, interest) = (Token::Member(id.0).data(), client.interest());
+            epoll::modify(&self.epoll, &client.connection, token, interest).expect("the socket is watched");
         }
     }
 

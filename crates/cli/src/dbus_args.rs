@@ -200,6 +200,9 @@ pub struct Replay {
     /// As `recorded`, a number of times as fast, or `max`: as fast as causes allow
     #[arg(long, value_name = "SPEED", default_value = "max", value_parser = speed)]
     pub speed: Speed,
+    /// Where the player of all connections and a private broker run
+    #[arg(long, value_enum, default_value_t = ReplayPlace::Free)]
+    pub place: ReplayPlace,
     /// Replay N times on each [default: 1 on one bus, 7 on several]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
@@ -212,6 +215,17 @@ pub struct Replay {
     /// What to make of it
     #[arg(long, value_enum, default_value_t = PlainFormat::Text)]
     pub format: PlainFormat,
+}
+
+/// Where the processes of a replay run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReplayPlace {
+    /// Player and broker on one CPU
+    SameCpu,
+    /// The player on one CPU, the broker on another one
+    TwoCpus,
+    /// Not pinned; the scheduler decides
+    Free,
 }
 
 /// Where a capture is replayed.

@@ -102,12 +102,9 @@ pub struct Machine {
     pub deadline: Duration,
 }
 
-/// `weighbridge guest run`
+/// A kernel, and the machine that boots it.
 #[derive(Debug, Args)]
-pub struct Run {
-    /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
-    #[arg(value_name = "GLOB")]
-    pub globs: Vec<String>,
+pub struct Booted {
     /// The kernel: a bzImage, a folder, deb:PACKAGE or host
     #[arg(long, value_name = "KERNEL", help_heading = "The machine")]
     pub kernel: String,
@@ -123,18 +120,36 @@ pub struct Run {
     pub append: String,
     #[command(flatten)]
     pub machine: Machine,
+}
+
+/// Where the answer goes. `F` is what standard output can show.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Output<F: ValueEnum + Send + Sync + 'static> {
+    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// What standard output shows
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: F,
+    /// Write only warnings to standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `weighbridge guest run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Cases to measure: globs on case ids, single words, or complete ids [default: roundtrip/*/1/same-cpu]
+    #[arg(value_name = "GLOB")]
+    pub globs: Vec<String>,
+    #[command(flatten)]
+    pub guest: Booted,
     /// Runs of a case; fewer than 6 give no interval
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=40))]
     pub runs: u16,
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
-    pub format: RunFormat,
-    /// Write only warnings to standard error
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: Output<RunFormat>,
 }
 
 /// `weighbridge guest compare`
@@ -169,18 +184,11 @@ pub struct Compare {
     /// Seed of the order of boots [default: a random one, kept in the record]
     #[arg(long, value_name = "N", help_heading = "Precision and time")]
     pub seed: Option<u64>,
-    /// The record with the verdicts, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
     /// Keep the record of every boot in this folder, as a-1.jsonl, b-1.jsonl, …
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub keep: Option<PathBuf>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = CompareFormat::Table, help_heading = "Output")]
-    pub format: CompareFormat,
-    /// Write only warnings to standard error
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: Output<CompareFormat>,
 }
 
 /// `weighbridge guest explain`
@@ -231,15 +239,8 @@ pub struct Explain {
     /// Write a page with the flame graph to this file
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
-    pub format: RunFormat,
-    /// Write only warnings to standard error
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: Output<RunFormat>,
 }
 
 /// `weighbridge guest suite`
@@ -248,33 +249,13 @@ pub struct Suite {
     /// Which tests
     #[arg(value_enum)]
     pub name: SuiteName,
-    /// The kernel: a bzImage, a folder, deb:PACKAGE or host
-    #[arg(long, value_name = "KERNEL", help_heading = "The machine")]
-    pub kernel: String,
-    /// Added to the kernel's command line
-    #[arg(
-        long,
-        value_name = "PARAMETERS",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        help_heading = "The machine"
-    )]
-    pub append: String,
     #[command(flatten)]
-    pub machine: Machine,
+    pub guest: Booted,
     /// Runs of a case of the suite ipc; the tests of the others run once in a boot [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=40))]
     pub runs: Option<u16>,
-    /// The record, a file that does not exist yet [default: a file in ~/.local/state/weighbridge]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-    /// What standard output shows
-    #[arg(long, value_enum, default_value_t = RunFormat::Table, help_heading = "Output")]
-    pub format: RunFormat,
-    /// Write only warnings to standard error
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: Output<RunFormat>,
 }
 
 /// The suites of a guest.

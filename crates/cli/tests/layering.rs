@@ -12,10 +12,26 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("import", "weighbridge-import", &["weighbridge-record", "weighbridge-stats"]),
     ("causeway", "causeway", &["causeway-os"]),
     // A measurement among its examples compares it with a log of `causeway`, whose tests it shares helpers with.
-    ("causeway-bus", "causeway-bus", &["causeway", "causeway-os", "weighbridge-dbus"]),
-    ("causeway-cli", "causeway-cli", &["causeway", "causeway-bus", "causeway-os"]),
+    // Its tests and measurements need a bus that serves, which is above it.
+    ("causeway-bus", "causeway-bus", &["causeway", "causewayd", "causeway-os", "weighbridge-dbus"]),
+    (
+        "causeway-cli",
+        "causeway-cli",
+        &[
+            "causeway",
+            "causeway-bus",
+            "causewayd",
+            "causeway-os",
+            "weighbridge-dbus",
+            "weighbridge-dbus-client",
+        ],
+    ),
     // Its tests are clients of a bus.
-    ("causewayd", "causewayd", &["weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"]),
+    (
+        "causewayd",
+        "causewayd",
+        &["causeway-bus", "weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"],
+    ),
     ("explain", "weighbridge-explain", &["weighbridge-record", "weighbridge-stats"]),
     (
         "lab",

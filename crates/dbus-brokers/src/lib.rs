@@ -19,7 +19,7 @@ use std::time::Duration;
 use causeway_os::process::Child;
 use weighbridge_dbus_client::Connection;
 
-pub use native::{clean_up, native_path};
+pub use native::clean_up;
 
 /// How long a broker may take to answer its first connection.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -103,7 +103,7 @@ impl Program {
     /// Its file.
     const fn file(self) -> &'static str {
         match self {
-            Program::CausewayBus => "causeway",
+            Program::CausewayBus => "causewayd",
             _ => self.name(),
         }
     }
@@ -117,7 +117,7 @@ impl Program {
             Program::Busd => "`cargo install busd`",
             Program::Causewayd => "`cargo build -p causewayd` puts it beside this program",
             Program::CausewayBus => {
-                "`cargo build -p causeway-cli` puts `causeway`, which serves it, beside this program"
+                "`cargo build -p causewayd` puts causewayd, which serves it, beside this program"
             }
         }
     }
@@ -189,7 +189,7 @@ impl Broker {
         }
     }
 
-    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`]).
+    /// Where it listens: an address of D-Bus, or one of a bus of native members ([`native_path`](weighbridge_dbus_client::native_path)).
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

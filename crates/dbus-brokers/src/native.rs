@@ -2,6 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use causeway_bus::Connection;
 use causeway_os::process::{Child, Spawn, Stderr};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use weighbridge_dbus::address::escaped;
 
 use super::{Broker, PATIENCE};
 
@@ -19,22 +21,10 @@ const SCHEME: &str = "causeway:path=";
 /// The beginning of the names of our directories; the number of the process that made it follows, and one of its own.
 const PREFIX: &str = "weighbridge-native-bus-";
 
-/// The path at which native members join the bus of an address; nothing for an address of D-Bus.
-///
-/// ```
-/// use weighbridge_dbus_brokers::native_path;
-///
-/// assert_eq!(native_path("causeway:path=/tmp/bus").unwrap().as_os_str(), "/tmp/bus");
-/// assert_eq!(native_path("unix:path=/tmp/bus"), None);
-/// ```
-#[must_use]
-pub fn native_path(address: &str) -> Option<PathBuf> {
-    address.strip_prefix(SCHEME).map(PathBuf::from)
-}
-
 /// The command that serves native members at a path. It is the one place that knows who serves them.
 fn serve(program: PathBuf, path: &Path) -> Spawn {
-    Spawn::new(program).args(["bus", "--socket"]).arg(path).arg("serve")
+    let address = format!("unix:path={}", path.with_extension("dbus").display());
+    Spawn::new(program).args(["--nofork", "--address"]).arg(address).arg("--native").arg(path)
 }
 
 pub fn start(program: PathBuf) -> Result<Broker, String> {
@@ -53,7 +43,7 @@ pub fn start(program: PathBuf) -> Result<Broker, String> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let address = format!("{SCHEME}{}", path.display());
+    let address = format!("{SCHEME}{}", escaped(path.as_os_str().as_bytes()));
     Ok(Broker { address, child, _controller: None, _folder: Some(folder) })
 }
 

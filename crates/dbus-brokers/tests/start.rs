@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use weighbridge_dbus::wire::Body;
-use weighbridge_dbus_brokers::{Broker, Error, Limits, Program, clean_up, native_path};
-use weighbridge_dbus_client::Connection;
+use weighbridge_dbus_brokers::{Broker, Error, Limits, Program, clean_up};
+use weighbridge_dbus_client::{Connection, native_path};
 
 /// Every socket in the abstract namespace that a private broker of this process listens on.
 fn sockets() -> Vec<String> {

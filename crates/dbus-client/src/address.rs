@@ -43,6 +43,25 @@ pub fn system() -> String {
     std::env::var("DBUS_SYSTEM_BUS_ADDRESS").unwrap_or_else(|_| standard())
 }
 
+/// The path at which native members join the bus of an address (`causeway:path=PATH`), escaped as other addresses are; nothing for one of
+/// sockets.
+///
+/// ```
+/// use weighbridge_dbus_client::native_path;
+///
+/// assert_eq!(native_path("causeway:path=/tmp/a%20bus").unwrap().as_os_str(), "/tmp/a bus");
+/// assert_eq!(native_path("unix:path=/tmp/bus"), None);
+/// ```
+#[must_use]
+pub fn native_path(addresses: &str) -> Option<PathBuf> {
+    let value = |address: &str| {
+        let keys = address.strip_prefix("causeway:")?;
+        let path = keys.split(',').find_map(|pair| pair.strip_prefix("path="))?;
+        String::from_utf8(unescaped(path)?).ok()
+    };
+    addresses.split(';').find_map(value).map(PathBuf::from)
+}
+
 impl Address {
     /// Reads a list of addresses; those that are no Unix socket are left out.
     ///

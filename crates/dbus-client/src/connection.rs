@@ -13,10 +13,10 @@ use rustix::net::{
 };
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind, message_bytes};
 
-use crate::{Address, Error};
+use crate::{Address, Error, Notes};
 
 /// For authentication and for writing. A bus that takes longer is stuck.
-const PATIENCE: Duration = Duration::from_secs(25);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 const CHUNK_BYTES: usize = 64 << 10;
 /// Most descriptors of one message, by the limit of the kernel.
 const MOST_FDS: usize = 253;
@@ -36,6 +36,8 @@ pub struct Connection {
     unique_name: String,
     /// Those that arrived, where they are kept.
     descriptors: Option<Vec<OwnedFd>>,
+    /// Where messages are noted, if they are.
+    notes: Option<Notes>,
 }
 
 impl Connection {
@@ -74,6 +76,7 @@ impl Connection {
             last_serial: 0,
             unique_name: String::new(),
             descriptors: None,
+            notes: None,
         };
         let user = rustix::process::getuid().as_raw().to_string();
         let user: String = user.bytes().map(|digit| format!("{digit:02x}")).collect();
@@ -117,6 +120,7 @@ impl Connection {
     pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         self.last_serial = self.last_serial.checked_add(1).unwrap_or(1);
         let bytes = message.build(self.last_serial).map_err(|long| Error::Io(io::Error::other(long)))?;
+        let since = Instant::now();
         let mut rest = bytes.as_slice();
         if !fds.is_empty() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
@@ -130,7 +134,8 @@ impl Connection {
             });
             rest = &rest[sent.map_err(io::Error::from)?..];
         }
-        self.send_bytes(rest)?;
+        self.stream.write_all(rest)?;
+        self.note(true, &bytes, since);
         Ok(self.last_serial)
     }
 
@@ -155,7 +160,21 @@ impl Connection {
     /// # Errors
     /// They cannot be written.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        Ok(self.stream.write_all(bytes)?)
+        let since = Instant::now();
+        self.stream.write_all(bytes)?;
+        self.note(true, bytes, since);
+        Ok(())
+    }
+
+    /// From now on each message that is sent or arrives is noted, one that is kept for later when it arrives.
+    pub fn note_messages(&mut self, notes: Notes) {
+        self.notes = Some(notes);
+    }
+
+    fn note(&self, is_sent: bool, bytes: &[u8], since: Instant) {
+        if let Some(notes) = &self.notes {
+            notes.add(&self.unique_name, is_sent, bytes, since);
+        }
     }
 
     /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`receive`](Connection::receive).
@@ -236,12 +255,14 @@ impl Connection {
     }
 
     fn next(&mut self, deadline: Instant) -> Result<Option<Vec<u8>>, Error> {
+        let since = Instant::now();
         loop {
             let there = &self.received[self.used..];
             match message_bytes(there) {
                 Ok(bytes) if bytes <= there.len() => {
                     let message = there[..bytes].to_vec();
                     self.used += bytes;
+                    self.note(false, &message, since);
                     return Ok(Some(message));
                 }
                 Ok(_) | Err(weighbridge_dbus::wire::Fault::Cut) => {}

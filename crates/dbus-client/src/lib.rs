@@ -1,14 +1,18 @@
 //! A small blocking D-Bus client over a Unix socket: authentication, calls, signals, and nothing between the caller and the
 //! bytes. What libraries add (proxies, object servers, an event loop) is not here on purpose: where a bus is measured or
-//! recorded, only the bus should show.
+//! recorded, only the bus should show. A native member of a bus in shared memory is used in the same way ([`Member`]).
 
 mod address;
 mod connection;
+mod member;
 mod monitor;
+mod notes;
 
-pub use address::{Address, session, system};
+pub use address::{Address, native_path, session, system};
 pub use connection::Connection;
+pub use member::Member;
 pub use monitor::{Monitoring, become_monitor, process_of, rules_and_processes};
+pub use notes::{Note, Notes};
 
 use std::fmt;
 use std::io;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use weighbridge_dbus::bus::Unmatched;
 use weighbridge_dbus::traffic::Work;
 use weighbridge_record::{CaseId, Line, PerOp, Run, Summary};
@@ -84,26 +85,69 @@ impl Quantity {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Price {
     pub(crate) cpu_ns: Quantity,
+    /// Voluntary and not.
     pub(crate) switches: Quantity,
+    /// Of these, those that are not voluntary.
+    pub(crate) preemptions: Quantity,
 }
 
 impl Price {
-    pub(crate) const ZERO: Price = Price { cpu_ns: Quantity::ZERO, switches: Quantity::ZERO };
+    pub(crate) const ZERO: Price =
+        Price { cpu_ns: Quantity::ZERO, switches: Quantity::ZERO, preemptions: Quantity::ZERO };
+
+    fn each(self, of: impl Fn(Quantity) -> Quantity) -> Price {
+        Price { cpu_ns: of(self.cpu_ns), switches: of(self.switches), preemptions: of(self.preemptions) }
+    }
+
+    fn with(self, other: Price, of: impl Fn(Quantity, Quantity) -> Quantity) -> Price {
+        Price {
+            cpu_ns: of(self.cpu_ns, other.cpu_ns),
+            switches: of(self.switches, other.switches),
+            preemptions: of(self.preemptions, other.preemptions),
+        }
+    }
+
+    /// Both together, as [`Quantity::plus`].
+    pub(crate) fn plus(self, other: Price) -> Price {
+        self.with(other, Quantity::plus)
+    }
 
     fn scaled(self, by: f64) -> Price {
-        Price { cpu_ns: self.cpu_ns.scaled(by), switches: self.switches.scaled(by) }
+        self.each(|of| of.scaled(by))
     }
 
     fn towards(self, other: Price, part: f64) -> Price {
-        Price {
-            cpu_ns: self.cpu_ns.towards(other.cpu_ns, part),
-            switches: self.switches.towards(other.switches, part),
-        }
+        self.with(other, |of, other| of.towards(other, part))
     }
 }
 
 /// Prices by bytes of the body.
 type Curve = BTreeMap<u64, Price>;
+
+/// Where a broker runs and where its clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The broker and its clients have one CPU: a client that the broker wakes may preempt it.
+    SameCpu,
+    /// The broker has one CPU, its clients have another one.
+    TwoCpus,
+}
+
+impl Placement {
+    /// All of them.
+    const ALL: [Placement; 2] = [Placement::SameCpu, Placement::TwoCpus];
+
+    /// Of a case whose roles have one CPU.
+    fn of(case: &CaseId) -> Option<Placement> {
+        match case.axes.get("broker").map(String::as_str) {
+            _ if case.placement != "same-cpu" => None,
+            None => Some(Placement::SameCpu),
+            Some("own") => Some(Placement::TwoCpus),
+            Some(_) => None,
+        }
+    }
+}
 
 /// Everything that a record says of one broker.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +161,7 @@ pub struct Curves {
     /// Calls to the broker, rules, names and connections: one price for each case.
     alone: BTreeMap<Work, Vec<Price>>,
     /// The same and messages, each after a while in which nothing happened.
-    at_rest: BTreeMap<Work, Price>,
+    at_rest: BTreeMap<Placement, BTreeMap<Work, Price>>,
     /// Broadcasts to one, by number of rules that do not match, with their payload: other paths, arguments, interfaces.
     beside_rules: [BTreeMap<u64, (u64, Price)>; 3],
     /// What the rules add to a broadcast, from none on.
@@ -179,12 +223,15 @@ impl Curves {
                     _ => {}
                 }
             }
-            "solo" if !others(&["call", "pause-us"]) => {
+            "solo" if !others(&["broker", "call", "pause-us"]) => {
                 let call = axis("call").unwrap_or("GetNameOwner");
                 let Some((_, work)) = ALONE.iter().find(|(name, _)| *name == call) else { return };
-                match axis("pause-us") {
-                    Some(_) => drop(self.at_rest.insert(*work, price)),
-                    None => self.alone.entry(*work).or_default().push(price),
+                match (Placement::of(case), axis("pause-us")) {
+                    (Some(placement), Some(_)) => {
+                        self.at_rest.entry(placement).or_default().insert(*work, price);
+                    }
+                    (Some(Placement::SameCpu), None) => self.alone.entry(*work).or_default().push(price),
+                    _ => {}
                 }
             }
             _ => {}
@@ -204,9 +251,21 @@ impl Curves {
             (!self.alone.contains_key(&Work::Name), "names that are requested and released"),
             (!self.alone.contains_key(&Work::Connection), "connections that come and go"),
             (self.beside_rules.iter().any(BTreeMap::is_empty), "rules that do not match"),
-            (ALONE.iter().any(|(_, work)| !self.at_rest.contains_key(work)), "messages to a broker at rest"),
+            (
+                !self.placements().contains(&Placement::SameCpu),
+                "messages to a broker at rest on the CPU of its clients",
+            ),
         ];
         lacks.into_iter().find_map(|(lacks, what)| lacks.then_some(what))
+    }
+
+    /// The placements of which the record has the prices of everything that finds a broker at rest.
+    pub(crate) fn placements(&self) -> Vec<Placement> {
+        let has_all = |placement: &Placement| {
+            let at_rest = self.at_rest.get(placement);
+            at_rest.is_some_and(|prices| ALONE.iter().all(|(_, work)| prices.contains_key(work)))
+        };
+        Placement::ALL.into_iter().filter(has_all).collect()
     }
 
     /// What one message costs in CPU time where message follows message. One that is relayed finds the broker awake; other work has its price in
@@ -239,28 +298,26 @@ impl Curves {
         }
     }
 
-    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker at rest: CPU time, and all of the switches.
-    pub(crate) fn waking(&self, work: Work, recipients: u64) -> Price {
-        let nobody = self.at_rest[&Work::Broadcast];
-        let one = self.at_rest[&Work::Relay];
+    /// What a message costs beyond [`busy`](Curves::busy) that finds the broker at rest, in one of [`placements`](Curves::placements): CPU time, and all
+    /// of the switches.
+    pub(crate) fn waking(&self, placement: Placement, work: Work, recipients: u64) -> Price {
+        let at_rest = &self.at_rest[&placement];
+        let nobody = at_rest[&Work::Broadcast];
+        let one = at_rest[&Work::Relay];
         // What a recipient adds: it is asleep too, and may wake the broker when it has read.
         let each = recipients as f64;
         let to = |base: Price| {
-            let further = Price {
-                cpu_ns: one.cpu_ns.beyond(nobody.cpu_ns),
-                switches: one.switches.beyond(nobody.switches),
-            };
-            let further = further.scaled(each);
-            Price { cpu_ns: base.cpu_ns.plus(further.cpu_ns), switches: base.switches.plus(further.switches) }
+            let further = one.with(nobody, Quantity::beyond);
+            base.plus(further.scaled(each))
         };
-        let at_rest = match work {
+        let all = match work {
             Work::Broadcast => to(nobody),
             // Nobody sends it, so it wakes only those that get it.
             Work::DriverSignal => to(Price::ZERO),
-            _ => self.at_rest[&work],
+            _ => at_rest[&work],
         };
         let busy = self.busy(work, 0, recipients, &Unmatched::default());
-        Price { cpu_ns: at_rest.cpu_ns.beyond(busy), switches: at_rest.switches }
+        Price { cpu_ns: all.cpu_ns.beyond(busy), ..all }
     }
 
     fn sent_to(&self, body_bytes: u64, recipients: u64) -> Option<Price> {
@@ -330,6 +387,7 @@ fn price(summary: &Summary, runs: &[&PerOp]) -> Option<Price> {
     Some(Price {
         cpu_ns: quantity(|of| of.cpu_ns),
         switches: quantity(|of| of.voluntary_switches + of.involuntary_switches),
+        preemptions: quantity(|of| of.involuntary_switches),
     })
 }
 

@@ -10,5 +10,5 @@ mod curves;
 mod full_speed;
 mod predict;
 
-pub use curves::{Curves, Quantity};
+pub use curves::{Curves, Placement, Quantity};
 pub use predict::{Cost, Paced, Part, Predictor};

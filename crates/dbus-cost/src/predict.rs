@@ -5,12 +5,12 @@
 //! and pays for its waking. No message arrives before its sender has received what was sent to it earlier in the capture. A replay as fast as
 //! causes allow is the same queue without the times of the capture (`full_speed`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 use weighbridge_dbus::traffic::{Handled, Work};
 
-use crate::curves::{Curves, Price, Quantity};
+use crate::curves::{Curves, Placement, Price, Quantity};
 use crate::full_speed::FullSpeed;
 
 /// What the traffic costs one broker.
@@ -26,8 +26,8 @@ pub struct Cost {
     pub cpu_ns_bounds: [f64; 2],
     /// Context switches if the broker sleeps before each message: no speed takes more.
     pub switches_at_most: f64,
-    /// The same traffic at the times of the capture.
-    pub at_recorded_speed: Paced,
+    /// The same traffic at the times of the capture, by where the broker and its clients run.
+    pub at_recorded_speed: BTreeMap<Placement, Paced>,
     /// By what the broker does.
     pub parts: Vec<Part>,
 }
@@ -43,6 +43,8 @@ pub struct Paced {
     pub switches: f64,
     /// As `cpu_ns_ci95`.
     pub switches_ci95: [f64; 2],
+    /// Of these, those that are not voluntary: another process took the CPU from the broker, above all one that it had woken.
+    pub preemptions: f64,
     /// Messages that find the broker asleep.
     pub wake_ups: u64,
 }
@@ -66,12 +68,18 @@ pub struct Predictor<'c> {
     /// What it adds if each message finds the broker asleep for a moment.
     all_asleep: Quantity,
     full_speed: FullSpeed,
-    paced: Quantity,
-    switches: Quantity,
     switches_at_most: f64,
-    wake_ups: u64,
     parts: Vec<Part>,
+    paced: Vec<PacedSum>,
+}
+
+/// What messages cost at the times of the capture, in one placement.
+#[derive(Debug)]
+struct PacedSum {
+    placement: Placement,
     queue: Queue,
+    sum: Price,
+    wake_ups: u64,
 }
 
 /// The broker as a queue with one server. Times are nanoseconds from the first message.
@@ -95,12 +103,9 @@ impl<'c> Predictor<'c> {
             busy: Quantity::ZERO,
             all_asleep: Quantity::ZERO,
             full_speed: FullSpeed::default(),
-            paced: Quantity::ZERO,
-            switches: Quantity::ZERO,
             switches_at_most: 0.0,
-            wake_ups: 0,
             parts: Vec::new(),
-            queue: Queue::default(),
+            paced: curves.placements().into_iter().map(PacedSum::new).collect(),
         }
     }
 
@@ -108,17 +113,17 @@ impl<'c> Predictor<'c> {
     pub fn add(&mut self, handled: &Handled<'_>) {
         let recipients = handled.receivers.len() as u64;
         let busy = self.curves.busy(handled.work, handled.body_bytes, recipients, &handled.unmatched);
-        let waking = self.curves.waking(handled.work, recipients);
-        self.switches_at_most += waking.switches.value;
+        let mut most: f64 = 0.0;
+        for paced in &mut self.paced {
+            let waking = self.curves.waking(paced.placement, handled.work, recipients);
+            most = most.max(waking.switches.value);
+            paced.add(handled, busy, waking);
+        }
+        self.switches_at_most += most;
         self.busy = self.busy.plus(busy);
         let after_sleep = self.curves.after_sleep(handled.work, handled.body_bytes);
         self.all_asleep = self.all_asleep.plus(after_sleep);
         self.full_speed.take(handled, after_sleep);
-        let is_woken = self.queue.take(handled, busy.value, waking.cpu_ns.value);
-        let waking = if is_woken { waking } else { Price::ZERO };
-        self.wake_ups += u64::from(is_woken && handled.work != Work::DriverSignal);
-        self.paced = self.paced.plus(busy).plus(waking.cpu_ns);
-        self.switches = self.switches.plus(waking.switches);
         let part = match self.parts.iter_mut().find(|part| part.work == handled.work) {
             Some(part) => part,
             None => {
@@ -146,15 +151,37 @@ impl<'c> Predictor<'c> {
             sleeps: sleeps.messages,
             cpu_ns_bounds: [self.busy.value, self.busy.plus(self.all_asleep).value],
             switches_at_most: self.switches_at_most,
-            at_recorded_speed: Paced {
-                cpu_ns: self.paced.value,
-                cpu_ns_ci95: [self.paced.low, self.paced.high],
-                switches: self.switches.value,
-                switches_ci95: [self.switches.low, self.switches.high],
-                wake_ups: self.wake_ups,
-            },
+            at_recorded_speed: self.paced.into_iter().map(PacedSum::finish).collect(),
             parts: self.parts,
         }
+    }
+}
+
+impl PacedSum {
+    fn new(placement: Placement) -> PacedSum {
+        PacedSum { placement, queue: Queue::default(), sum: Price::ZERO, wake_ups: 0 }
+    }
+
+    /// Adds the next message, which costs `busy_ns`, and `waking` where it finds the broker asleep.
+    fn add(&mut self, handled: &Handled<'_>, busy_ns: Quantity, waking: Price) {
+        self.sum.cpu_ns = self.sum.cpu_ns.plus(busy_ns);
+        if self.queue.take(handled, busy_ns.value, waking.cpu_ns.value) {
+            self.sum = self.sum.plus(waking);
+            self.wake_ups += u64::from(handled.work != Work::DriverSignal);
+        }
+    }
+
+    fn finish(self) -> (Placement, Paced) {
+        let Price { cpu_ns, switches, preemptions } = self.sum;
+        let paced = Paced {
+            cpu_ns: cpu_ns.value,
+            cpu_ns_ci95: [cpu_ns.low, cpu_ns.high],
+            switches: switches.value,
+            switches_ci95: [switches.low, switches.high],
+            preemptions: preemptions.value,
+            wake_ups: self.wake_ups,
+        };
+        (self.placement, paced)
     }
 }
 
@@ -185,8 +212,6 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use weighbridge_dbus::bus::Unmatched;
     use weighbridge_record::{CaseId, Line, PerOp, Summary};
 
@@ -194,15 +219,17 @@ mod tests {
 
     /// A broker that takes 2 µs and 2 ns a byte for a message, 1 µs more after a moment's sleep, 3 µs for each recipient of a broadcast besides 4 µs, 10 µs for a call to
     /// itself, 20 µs for a change of rules, 30 µs for one of names, 50 µs for a connection, and 10 ns for each rule that it compares. At
-    /// rest everything takes 5 µs more, and one switch; a recipient wakes it once more.
+    /// rest everything takes 5 µs more, and one switch; a recipient preempts it. With a CPU of its own these are 9 µs, and it is never preempted.
     fn record() -> Vec<Line> {
-        let line = |case: CaseId, cpu_ns: f64, switches: f64| {
-            let broker = PerOp { cpu_ns, voluntary_switches: switches, ..PerOp::default() };
-            Line::Summary(Summary {
-                beside: BTreeMap::from([("broker".to_owned(), broker)]),
-                ..Summary::new(case, "ns/roundtrip", 6, 1.0)
-            })
-        };
+        let with_preemptions =
+            |case: CaseId, cpu_ns: f64, voluntary_switches: f64, involuntary_switches: f64| {
+                let broker = PerOp { cpu_ns, voluntary_switches, involuntary_switches, ..PerOp::default() };
+                Line::Summary(Summary {
+                    beside: BTreeMap::from([("broker".to_owned(), broker)]),
+                    ..Summary::new(case, "ns/roundtrip", 6, 1.0)
+                })
+            };
+        let line = |case, cpu_ns, switches| with_preemptions(case, cpu_ns, switches, 0.0);
         let case = |pattern: &str, bytes| CaseId::new(pattern, "dbus-daemon", bytes, "same-cpu");
         let mut lines = Vec::new();
         for bytes in [1, 1000, 100_000] {
@@ -232,8 +259,10 @@ mod tests {
             if !matches!(call, "relay" | "signal") {
                 lines.push(line(id.clone(), cpu_ns, 1.0));
             }
-            let switches = if call == "relay" { 2.0 } else { 1.0 };
-            lines.push(line(id.with("pause-us", "1000"), cpu_ns + 5000.0, switches));
+            let preemptions = if call == "relay" { 1.0 } else { 0.0 };
+            let id = id.with("pause-us", "1000");
+            lines.push(line(id.clone().with("broker", "own"), cpu_ns + 9000.0, 1.0));
+            lines.push(with_preemptions(id, cpu_ns + 5000.0, 1.0, preemptions));
         }
         lines
     }
@@ -248,6 +277,28 @@ mod tests {
         let mut predictor = Predictor::new(&brokers["dbus-daemon"]);
         all.into_iter().for_each(|handled| predictor.add(&handled));
         predictor.finish()
+    }
+
+    /// At the times of the capture, on one CPU.
+    fn paced(cost: Cost) -> Paced {
+        cost.at_recorded_speed[&Placement::SameCpu].clone()
+    }
+
+    #[test]
+    fn each_placement_has_its_own_wake_ups_and_preemptions() {
+        let relayed = |time_ns| Handled { time_ns, ..handled(Work::Relay, 0, &[2]) };
+        // Done after 7 µs on one CPU, and after 11 µs on two.
+        let found = cost([relayed(0), relayed(8000)]).at_recorded_speed;
+        let of = |placement| {
+            let Paced { cpu_ns, switches, preemptions, wake_ups, .. } = found[&placement];
+            (cpu_ns.round(), switches, preemptions, wake_ups)
+        };
+        assert_eq!(of(Placement::SameCpu), (14_000.0, 4.0, 2.0, 2));
+        assert_eq!(of(Placement::TwoCpus), (13_002.0, 1.0, 0.0, 1));
+        let without = |line: &Line| !matches!(line, Line::Summary(of) if of.case.axes.contains_key("broker"));
+        let lines: Vec<Line> = record().into_iter().filter(without).collect();
+        let (brokers, gaps) = Curves::of_record(&lines);
+        assert_eq!((brokers["dbus-daemon"].placements(), gaps.len()), (vec![Placement::SameCpu], 0));
     }
 
     #[test]
@@ -294,7 +345,7 @@ mod tests {
             |time_ns, sender, receiver| Handled { time_ns, sender, ..handled(Work::Relay, 0, receiver) };
         let wake_ups = |times: &[u64]| {
             let to = |(number, time_ns): (usize, &u64)| relayed(*time_ns, 10 + number as u32, &[1]);
-            cost(times.iter().enumerate().map(to)).at_recorded_speed
+            paced(cost(times.iter().enumerate().map(to)))
         };
         assert_eq!(wake_ups(&[0, 1_000_000, 2_000_000]).wake_ups, 3);
         let together = wake_ups(&[0, 100, 200]);
@@ -302,7 +353,7 @@ mod tests {
         assert!((together.cpu_ns - 11_004.0).abs() < 1.0, "{together:?}");
         assert_eq!(wake_ups(&[0, 6900, 8900, 20_000]).wake_ups, 2, "the third waits for the second");
         // A reply cannot arrive before its call, however close to it the capture has it.
-        let call_and_reply = cost([relayed(0, 1, &[2]), relayed(100, 2, &[1])]).at_recorded_speed;
+        let call_and_reply = paced(cost([relayed(0, 1, &[2]), relayed(100, 2, &[1])]));
         assert_eq!(call_and_reply.wake_ups, 2);
     }
 
@@ -323,7 +374,7 @@ mod tests {
     fn what_the_driver_tells_wakes_only_those_that_want_it() {
         let call = handled(Work::Name, 0, &[1]);
         let told = Handled { sender: 0, ..handled(Work::DriverSignal, 0, &[2, 3, 4]) };
-        let found = cost([call, told]).at_recorded_speed;
+        let found = paced(cost([call, told]));
         assert_eq!(
             (found.wake_ups, found.switches),
             (1, 4.0),
@@ -347,7 +398,7 @@ mod tests {
             (&|case| has(case, "call", "connect"), "connections that come and go"),
             (&|case| has(case, "call", "name"), "names"),
             (&|case| has(case, "rules-by", "arg0"), "rules that do not match"),
-            (&|case| has(case, "pause-us", "1000"), "at rest"),
+            (&|case| has(case, "pause-us", "1000") && !case.axes.contains_key("broker"), "at rest"),
         ];
         for (is_left_out, gap) in cases {
             let (brokers, gaps) = without(is_left_out);

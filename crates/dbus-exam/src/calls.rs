@@ -239,7 +239,7 @@ fn equal_serials(bus: &Bus<'_>) -> Result<Seen, Error> {
     let caller_name = caller.name();
     let bytes = call(&callee.name(), "Same").build(SERIAL).expect("a short message");
     for _ in 0..2 {
-        caller.connection.send_bytes(&bytes)?;
+        caller.socket().send_bytes(&bytes)?;
     }
     let is_connected = unless_closed(caller.is_connected())? == Some(true);
     let calls = callee.collect_ours()?.into_iter().filter(is_call).count();

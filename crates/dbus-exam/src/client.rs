@@ -1,11 +1,14 @@
 //! A connection in an experiment.
 
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind};
 use weighbridge_dbus_client::{Connection, Error};
 
+use crate::link::Link;
 use crate::property::Bus;
 
 /// The interface of all messages of experiments.
@@ -20,8 +23,9 @@ const SETTLE: Duration = Duration::from_millis(40);
 /// A connection with words for what experiments do.
 #[derive(Debug)]
 pub struct Client {
-    /// For everything that has no word here.
-    pub connection: Connection,
+    link: Box<dyn Link>,
+    /// Messages that came while a reply was awaited.
+    kept: VecDeque<Vec<u8>>,
 }
 
 /// A message that arrived. It has been parsed once.
@@ -99,7 +103,11 @@ pub fn rule(sender: &str) -> String {
 impl Client {
     /// A new connection.
     pub fn open(bus: &Bus<'_>) -> Result<Client, Error> {
-        Ok(Client { connection: Connection::open(bus.address)? })
+        let mut link = (bus.connect)(bus.address)?;
+        if let Some(notes) = bus.notes {
+            link.note_messages(notes.clone());
+        }
+        Ok(Client { link, kept: VecDeque::new() })
     }
 
     /// A new connection that gets the broadcasts of experiments from all of `senders`.
@@ -113,12 +121,36 @@ impl Client {
 
     /// Its unique name.
     pub fn name(&self) -> String {
-        self.connection.unique_name().to_owned()
+        self.link.unique_name().to_owned()
     }
 
     /// Asks the driver.
     pub fn driver(&mut self, member: &str, body: Body) -> Result<Message, Error> {
-        self.connection.call(&driver_call(member, body), PATIENCE).map(Message)
+        self.call(&driver_call(member, body), PATIENCE)
+    }
+
+    /// Calls and waits for the reply. Other messages that come meanwhile are kept for [`next`](Client::next).
+    pub fn call(&mut self, message: &Builder<'_>, patience: Duration) -> Result<Message, Error> {
+        let deadline = Instant::now() + patience;
+        let serial = self.send(message)?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(bytes) = self.link.receive(left)? else { return Err(Error::TimedOut) };
+            let header = Header::parse(&bytes).map_err(Error::Protocol)?;
+            if header.reply_serial != Some(serial) {
+                self.kept.push_back(bytes);
+                continue;
+            }
+            let error = header.error_name.map(str::to_owned);
+            let reply = Message(bytes);
+            return match error {
+                Some(name) => {
+                    let message = reply.texts().first().copied().unwrap_or_default().into();
+                    Err(Error::Refused { name, message })
+                }
+                None => Ok(reply),
+            };
+        }
     }
 
     /// Adds a match rule.
@@ -144,7 +176,22 @@ impl Client {
 
     /// Sends.
     pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
-        self.connection.send(message)
+        self.send_with_fds(message, &[])
+    }
+
+    /// Sends with copies of descriptors, whose number the message says itself.
+    pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
+        self.link.send(message, fds)
+    }
+
+    /// Sees every message of the bus from now on; false where the bus does not do that.
+    pub fn become_monitor(&mut self) -> Result<bool, Error> {
+        self.link.become_monitor()
+    }
+
+    /// The socket, for bytes and descriptors of an experiment's own, which is not made with native members.
+    pub fn socket(&mut self) -> &mut Connection {
+        self.link.socket().expect("such an experiment is made over sockets")
     }
 
     /// Returns when the driver has answered, and so has dealt with everything that was sent before.
@@ -154,7 +201,8 @@ impl Client {
 
     /// The next message, or nothing within `patience`.
     pub fn next(&mut self, patience: Duration) -> Result<Option<Message>, Error> {
-        let Some(bytes) = self.connection.receive(patience)? else { return Ok(None) };
+        let next = self.kept.pop_front().map_or_else(|| self.link.receive(patience), |kept| Ok(Some(kept)));
+        let Some(bytes) = next? else { return Ok(None) };
         Header::parse(&bytes).map_err(Error::Protocol)?;
         Ok(Some(Message(bytes)))
     }
@@ -200,7 +248,7 @@ impl Client {
 
     /// What the bus did with what was sent before: is this connection still there?
     pub fn is_connected(&mut self) -> Result<bool, Error> {
-        match self.connection.call(&driver_call("GetId", Body::default()), PATIENCE) {
+        match self.driver("GetId", Body::default()) {
             Ok(_) | Err(Error::Refused { .. }) => Ok(true),
             Err(Error::Closed) => Ok(false),
             Err(other) => Err(other),

@@ -97,9 +97,8 @@ fn content(bus: &Bus<'_>) -> Result<Seen, Error> {
             let message = message
                 .flags(weighbridge_dbus::wire::FLAG_NO_REPLY_EXPECTED)
                 .body(blob(endian, number, *size));
-            let serial = sender.connection.next_serial();
+            let serial = sender.send(&message)?;
             let bytes = message.build(serial).expect("a message of 4 MiB is not too long");
-            sender.connection.send(&message)?;
             let sent = weighbridge_dbus::wire::Header::parse(&bytes).map_err(Error::Protocol)?;
             let Some(got) = receiver.wait_for(PATIENCE, |message| message.is_ours())? else {
                 changed.push(format!("{size} bytes did not arrive"));

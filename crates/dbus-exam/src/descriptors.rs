@@ -50,16 +50,16 @@ pub const PROPERTIES: &[Property] = &[
 fn pass(bus: &Bus<'_>) -> Result<Seen, Error> {
     let mut sender = Client::open(bus)?;
     let mut receiver = Client::open(bus)?;
-    receiver.connection.keep_descriptors();
+    receiver.socket().keep_descriptors();
     let (mut read, write) = std::io::pipe().map_err(Error::Io)?;
     let to = receiver.name();
     let message = call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(1);
-    sender.connection.send_with_fds(&message, &[write.as_fd()])?;
+    sender.send_with_fds(&message, &[write.as_fd()])?;
     drop(write);
     let Some(got) = receiver.wait_for(PATIENCE / 4, |message| message.is_ours())? else {
         return Ok(Seen::broken("broken", "the message did not arrive"));
     };
-    let mut arrived = receiver.connection.take_descriptors();
+    let mut arrived = receiver.socket().take_descriptors();
     let said = got.header().unix_fds;
     let (1, Some(fd)) = (arrived.len(), arrived.pop()) else {
         return Ok(Seen::broken("broken", format!("the message says {said}, and {} arrived", arrived.len())));
@@ -80,16 +80,16 @@ fn most(bus: &Bus<'_>) -> Result<Seen, Error> {
     for count in [1, 16, 17, 64, 253] {
         let mut sender = Client::open(bus)?;
         let mut receiver = Client::open(bus)?;
-        receiver.connection.keep_descriptors();
+        receiver.socket().keep_descriptors();
         let (_read, write) = std::io::pipe().map_err(Error::Io)?;
         let to = receiver.name();
         let fds = vec![write.as_fd(); count];
         let message = call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED);
         let message = message.unix_fds(u32::try_from(count).expect("few"));
-        let sent = unless_closed(sender.connection.send_with_fds(&message, &fds))?.is_some();
+        let sent = unless_closed(sender.send_with_fds(&message, &fds))?.is_some();
         let is_connected = sent && unless_closed(sender.is_connected())?.unwrap_or(false);
         let got = receiver.collect_ours()?.len();
-        let arrived = receiver.connection.take_descriptors().len();
+        let arrived = receiver.socket().take_descriptors().len();
         let fate = match (got, is_connected) {
             (1, _) if arrived == count => {
                 most = count;
@@ -109,14 +109,12 @@ fn missing(bus: &Bus<'_>) -> Result<Seen, Error> {
     let mut receiver = Client::open(bus)?;
     let to = receiver.name();
     sender.send(&call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(2))?;
-    let is_connected = match sender
-        .connection
-        .call(&crate::client::driver_call("GetId", Body::default()), Duration::from_secs(2))
-    {
-        Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
-        Err(Error::Closed) => false,
-        Err(other) => return Err(other),
-    };
+    let is_connected =
+        match sender.call(&crate::client::driver_call("GetId", Body::default()), Duration::from_secs(2)) {
+            Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
+            Err(Error::Closed) => false,
+            Err(other) => return Err(other),
+        };
     let got = receiver.collect_ours()?.len();
     let evidence = "a message that says 2 descriptors and has none";
     Ok(match (got, is_connected) {
@@ -137,7 +135,7 @@ fn flood(bus: &Bus<'_>) -> Result<Seen, Error> {
     let mut sent = 0;
     let message = call(&to, "Take").unix_fds(16);
     while sent < MESSAGES {
-        match sender.connection.send_with_fds(&message, &fds) {
+        match sender.send_with_fds(&message, &fds) {
             Ok(_) => sent += 1,
             Err(Error::Closed) => break,
             // The kernel limits how many may be on their way (ETOOMANYREFS) until the bus has read some.

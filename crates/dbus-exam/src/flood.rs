@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weighbridge_dbus::wire::Body;
-use weighbridge_dbus_client::{Error, Monitoring, become_monitor};
+use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, broadcast};
 use crate::perturb::{Disturbed, Mode, join_cpu};
@@ -66,7 +66,7 @@ impl Flood {
         for at in 0..self.receivers {
             let is_monitor = self.has_monitor && at + 1 == self.receivers;
             let mut client = Client::listening(bus, if is_monitor { &[] } else { &of })?;
-            if is_monitor && become_monitor(&mut client.connection)? != Monitoring::Everything {
+            if is_monitor && !client.become_monitor()? {
                 return Err(Error::Authentication("the bus makes no connection a monitor".into()));
             }
             receivers.push((client, is_monitor));

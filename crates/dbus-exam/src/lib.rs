@@ -5,6 +5,8 @@
 //! which must be the same in every examination of the same bus, and with evidence, in which figures may differ. A bus that
 //! the caller started for the examination is also stopped for moments and put on one CPU, because two CPUs that are
 //! idle find few interleavings.
+//!
+//! Experiments are connected by sockets, or as native members of a bus in shared memory, by the address ([`connect`]).
 
 mod bodies;
 mod calls;
@@ -13,9 +15,11 @@ mod delivery;
 mod descriptors;
 mod flood;
 mod limits;
+mod link;
 mod matching;
 mod messages;
 mod names;
+mod native;
 mod order;
 mod perturb;
 mod property;
@@ -28,6 +32,8 @@ use weighbridge_dbus_client::Error;
 
 use client::{Client, call};
 
+pub use link::{Link, connect};
+pub use native::NOT_EXAMINED;
 pub use property::{Basis, Bus, MATCH_RULES, Outcome, Property, QUEUED_BYTES, QUIET, Seen};
 
 /// All questions, in the order of a report.

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
+use weighbridge_dbus::random::Random;
 use weighbridge_dbus::rule::{MatchRule, Owners};
-use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header};
+use weighbridge_dbus::wire::{Arg, Args, Header};
 use weighbridge_dbus_client::Error;
 
-use crate::bodies::Random;
 use crate::client::{Client, INTERFACE, Message, PATH, broadcast, rule, short};
 use crate::property::{Basis, Bus, Property, Seen};
 
@@ -86,10 +86,6 @@ const SIGNALS: u32 = 500;
 /// Signals between two moments at which all receivers read.
 const BATCH: u32 = 50;
 
-const MEMBERS: &[&str] = &["M", "N", "O"];
-const PATHS: &[&str] = &["/", "/a", "/a/b", "/ab", "/x/y/z"];
-const TEXTS: &[&str] = &["org.a", "org.a.b", "org.ab", "/a/", "/a/b", "/", "", "it's, so"];
-
 /// Deliveries that differ from what the rules say.
 struct Compared {
     missed: Vec<String>,
@@ -137,7 +133,8 @@ fn compare(bus: &Bus<'_>) -> Result<Compared, Error> {
     let mut rules: Vec<Vec<(String, MatchRule)>> = vec![Vec::new(); CLIENTS];
     let mut refused = 0;
     for at in 0..RULES {
-        let text = random_rule(&mut random, &names);
+        // Signals of others on the same bus have no business here.
+        let text = random.rule(Some(INTERFACE), &names);
         let parsed: MatchRule = text.parse().expect("a rule of the words above is valid");
         match clients[at % CLIENTS].add_rule(&text) {
             Ok(()) => rules[at % CLIENTS].push((text, parsed)),
@@ -148,7 +145,7 @@ fn compare(bus: &Bus<'_>) -> Result<Compared, Error> {
     let mut sent: HashMap<u32, Vec<u8>> = HashMap::new();
     for number in 0..SIGNALS {
         let sender = random.below(senders.len());
-        let signal = random_signal(&mut random, number);
+        let signal = random.signal(Some(INTERFACE), number);
         let name = senders[sender].name();
         senders[sender].send(&signal)?;
         sent.insert(number, signal.sender(&name).build(1).expect("a short message"));
@@ -233,39 +230,6 @@ fn described(signal: &[u8]) -> String {
 
 fn signal_number(message: &Message) -> Option<u32> {
     message.number(2)
-}
-
-fn random_rule(random: &mut Random, names: &[&str]) -> String {
-    // Signals of others on the same bus have no business here.
-    let mut parts = vec![format!("interface='{INTERFACE}'")];
-    let mut maybe = |random: &mut Random, key: &str, words: &[&str]| {
-        if random.below(3) == 0 {
-            parts.push(format!("{key}='{}'", random.one_of(words).replace('\'', r"'\''")));
-        }
-    };
-    maybe(random, "type", &["signal", "signal", "signal", "method_call"]);
-    maybe(random, "sender", names);
-    maybe(random, "member", MEMBERS);
-    let path = random.one_of(&["path", "path_namespace"]);
-    maybe(random, path, PATHS);
-    match random.below(4) {
-        0 => maybe(random, "arg0", TEXTS),
-        1 => maybe(random, "arg0path", TEXTS),
-        2 => maybe(random, "arg0namespace", &["org.a", "org", "org.a.b"]),
-        _ => {}
-    }
-    let second = random.one_of(&["arg1", "arg1path"]);
-    maybe(random, second, &["/a/", "/a/b", "two"]);
-    parts.join(",")
-}
-
-fn random_signal<'a>(random: &mut Random, number: u32) -> Builder<'a> {
-    let body = Body::default().text(random.one_of(TEXTS));
-    let body = match random.below(2) {
-        0 => body.object(random.one_of(&["/a", "/a/b", "/a/b/c"])),
-        _ => body.text("two"),
-    };
-    Builder::signal(random.one_of(PATHS), INTERFACE, random.one_of(MEMBERS)).body(body.u32(number))
 }
 
 fn overlapping(bus: &Bus<'_>) -> Result<Seen, Error> {

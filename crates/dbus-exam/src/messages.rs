@@ -65,8 +65,8 @@ enum Fate {
 fn fate(bus: &Bus<'_>, receiver: &mut Client, bytes: &[u8]) -> Result<Fate, Error> {
     let mut sender = Client::open(bus)?;
     // A message that a broken length has made longer swallows what follows; the connection is then looked at only for its end.
-    sender.connection.send_bytes(bytes)?;
-    let answer = sender.connection.call(&driver_call("GetId", Body::default()), Duration::from_secs(2));
+    sender.socket().send_bytes(bytes)?;
+    let answer = sender.call(&driver_call("GetId", Body::default()), Duration::from_secs(2));
     let is_connected = match answer {
         Ok(_) | Err(Error::Refused { .. } | Error::TimedOut) => true,
         Err(Error::Closed) => false,

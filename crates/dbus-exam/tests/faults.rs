@@ -44,11 +44,7 @@ fn property(id: &str) -> &'static Property {
 
 fn examined(fault: Fault, id: &str) -> Outcome {
     let shim = Shim::start(fault);
-    property(id).examine(&Bus {
-        address: &shim.address,
-        private_pid: None,
-        quiet: Duration::from_millis(500),
-    })
+    property(id).examine(&Bus { quiet: Duration::from_millis(500), ..Bus::new(&shim.address, None) })
 }
 
 #[test]
@@ -92,7 +88,7 @@ fn a_fault_is_not_blamed_on_another_property() {
 #[test]
 fn a_bus_of_others_is_not_harmed() {
     for property in properties().filter(|property| property.needs_private) {
-        let bus = Bus { address: "unix:path=/nonexistent", private_pid: None, quiet: Duration::ZERO };
+        let bus = Bus::new("unix:path=/nonexistent", None);
         assert!(matches!(property.examine(&bus), Outcome::Skipped(_)), "{}", property.id);
     }
 }

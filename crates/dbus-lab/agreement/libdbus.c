@@ -2,6 +2,9 @@
  * roundtrip/dbus-daemon/…/client=libdbus. Shares no code with the laboratory.
  *
  * libdbus ADDRESS BYTES CPU BROKER: the address of the broker, and its process id. See blocks.h.
+ *
+ * The server is this program started anew, with the pipe for its name as a fifth argument. After a mere fork both would have the library at the
+ * same addresses, as no two programs have; calls then take 4 % less time, and the roles 8 % less CPU time.
  */
 #define _GNU_SOURCE
 #include "blocks.h"
@@ -66,24 +69,34 @@ static DBusHandlerResult serve(DBusConnection *connection, DBusMessage *message,
     return DBUS_HANDLER_RESULT_HANDLED;
 }
 
+static int serve_calls(const char *address, int names) {
+    die_with(getppid());
+    join(address);
+    static const DBusObjectPathVTable object = {.message_function = serve};
+    dbus_connection_register_object_path(bus, "/agreement", &object, NULL);
+    strncpy(server, dbus_bus_get_unique_name(bus), sizeof server - 1);
+    if (write(names, server, sizeof server) != sizeof server) fail("write");
+    while (dbus_connection_read_write_dispatch(bus, -1)) {}
+    return 1;
+}
+
 int main(int count, char **arguments) {
-    if (count != 5) { fprintf(stderr, "libdbus ADDRESS BYTES CPU BROKER\n"); return 2; }
+    int is_server = count == 6;
+    if (count != 5 && !is_server) { fprintf(stderr, "libdbus ADDRESS BYTES CPU BROKER\n"); return 2; }
     bytes = atoi(arguments[2]);
     payload = malloc(bytes + 1);
     pin(atoi(arguments[3]));
+    if (is_server) return serve_calls(arguments[1], atoi(arguments[5]));
     int names[2];
     if (pipe(names)) fail("pipe");
-    pid_t parent = getpid(), child = fork();
+    pid_t child = fork();
     if (child == 0) {
-        die_with(parent);
-        join(arguments[1]);
-        static const DBusObjectPathVTable object = {.message_function = serve};
-        dbus_connection_register_object_path(bus, "/agreement", &object, NULL);
-        strncpy(server, dbus_bus_get_unique_name(bus), sizeof server - 1);
-        if (write(names[1], server, sizeof server) != sizeof server) fail("write");
-        while (dbus_connection_read_write_dispatch(bus, -1)) {}
-        return 1;
+        char name[16];
+        snprintf(name, sizeof name, "%d", names[1]);
+        execl("/proc/self/exe", arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], name, (char *)NULL);
+        fail("exec");
     }
+    close(names[1]);
     if (read(names[0], server, sizeof server) != sizeof server) fail("read");
     join(arguments[1]);
     make_blocks(call, child, atoi(arguments[4]));

@@ -17,7 +17,7 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::params::CaseParams;
 
 use crate::handed::Handed;
-use crate::libraries;
+use crate::libraries::{self, Client, Connected, Role};
 
 /// Which broker, as a type: a mechanism is one.
 pub trait Kind: 'static {
@@ -25,6 +25,19 @@ pub trait Kind: 'static {
     const PROGRAM: Program;
     /// What a reader should know, in one sentence.
     const ABOUT: &'static str;
+
+    /// Connects an end that does not write and read the bytes of messages itself, in the process of its role.
+    ///
+    /// # Errors
+    /// What its library says.
+    fn connect(
+        params: &CaseParams,
+        address: &str,
+        role: Role,
+        partner: &str,
+    ) -> io::Result<Box<dyn Connected>> {
+        Client::of(params).connect(address, role, partner)
+    }
 }
 
 /// The reference implementation.

@@ -35,7 +35,8 @@ pub const fn target<K: Kind>() -> Target {
     through_a_broker!(inner::<K>(), by_library::<K>())
 }
 
-const SOLO: PatternInfo = PatternInfo {
+/// The pattern of one role.
+pub const SOLO: PatternInfo = PatternInfo {
     id: "solo",
     about: "one role does an operation over and over: what one costs",
     needs: Caps::NONE,
@@ -62,7 +63,8 @@ const fn inner<K: Kind>() -> Target {
     }
 }
 
-const PAUSE: Axis = Axis {
+/// See its sentence for users.
+pub const PAUSE: Axis = Axis {
     name: "pause-us",
     default: "0",
     values: Values::AtLeast(0),
@@ -97,11 +99,11 @@ fn fit<K: Kind>(host: &Host, params: &CaseParams) -> Result<(), Unsupported> {
 }
 
 /// Operations before anything is timed.
-const VERIFIED: usize = 16;
+pub const VERIFIED: usize = 16;
 
 choice! {
     /// What is done.
-    enum Method {
+    pub enum Method {
         GetId = "GetId",
         NameHasOwner = "NameHasOwner",
         GetNameOwner = "GetNameOwner",
@@ -117,7 +119,7 @@ choice! {
 }
 
 /// A method of the broker, and its argument.
-type Call = (&'static CStr, Option<&'static CStr>);
+pub type Call = (&'static CStr, Option<&'static CStr>);
 
 /// What the broker is called in calls that ask for a name.
 const BROKER: &CStr = c"org.freedesktop.DBus";
@@ -125,7 +127,7 @@ const RULE: &CStr = c"type='signal',interface='org.weighbridge.Lab',path='/org/w
 
 impl Method {
     /// The calls that a library makes in turn: those with at most one text as their argument, of which each has an answer.
-    fn calls(self) -> Option<&'static [Call]> {
+    pub fn calls(self) -> Option<&'static [Call]> {
         match self {
             Method::GetId => Some(&[(c"GetId", None)]),
             Method::NameHasOwner => Some(&[(c"NameHasOwner", Some(BROKER))]),

@@ -23,11 +23,12 @@ use weighbridge_lab::shared_counters::{Counter, SharedCounters};
 use weighbridge_lab::touch;
 
 use crate::broker::{self, Kind, Place, Running, through_a_broker};
-use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES};
+use crate::client::{self, INTERFACE, Incoming, MEMBER, Outgoing, PATH, READ_BYTES, Received};
 use crate::credit::{Credit, DEPTH, depth};
 use crate::handed::Handed;
 
-const WRITERS: Axis = Axis {
+/// See its sentence for users.
+pub const WRITERS: Axis = Axis {
     name: fan_in::WRITERS.name,
     default: "4",
     values: Values::AtLeast(1),
@@ -40,6 +41,70 @@ const VERIFIED: u64 = 4;
 const CHUNK: u64 = 16;
 /// Different writers put different words for the same number; there are fewer writers than this.
 const WRITERS_BELOW: u64 = 1 << 16;
+
+/// The reader's end: messages of all writers, in one stream.
+pub trait Intake {
+    /// Takes the next message, waiting for it or not; `false` where none was there. The one before is released.
+    fn take(&mut self, waits: bool) -> io::Result<bool>;
+    /// The payload of the message that was taken last.
+    fn payload(&self) -> io::Result<&[u8]>;
+    /// The message that was taken last, as it came.
+    fn whole(&self) -> &[u8];
+}
+
+/// A writer's end.
+pub trait Outlet {
+    /// Where the payload of the next message is written.
+    fn payload(&mut self) -> &mut [u8];
+    /// Sends it.
+    fn send(&mut self) -> io::Result<()>;
+}
+
+/// A socket to a broker that is read from.
+struct SocketIntake {
+    socket: OwnedFd,
+    incoming: Incoming,
+    taken: Option<Received>,
+}
+
+impl Intake for SocketIntake {
+    #[inline]
+    fn take(&mut self, waits: bool) -> io::Result<bool> {
+        self.taken = match waits {
+            true => Some(self.incoming.next(&self.socket)?),
+            false => self.incoming.try_next(&self.socket)?,
+        };
+        Ok(self.taken.is_some())
+    }
+
+    #[inline]
+    fn payload(&self) -> io::Result<&[u8]> {
+        Ok(self.taken.as_ref().map_or(&[], |message| self.incoming.payload(message)))
+    }
+
+    fn whole(&self) -> &[u8] {
+        self.incoming.whole()
+    }
+}
+
+/// A socket to a broker that is written to.
+struct SocketOutlet {
+    socket: OwnedFd,
+    outgoing: Outgoing,
+    payload_bytes: usize,
+}
+
+impl Outlet for SocketOutlet {
+    #[inline]
+    fn payload(&mut self) -> &mut [u8] {
+        self.outgoing.payload(self.payload_bytes)
+    }
+
+    #[inline]
+    fn send(&mut self) -> io::Result<()> {
+        self.outgoing.send(&self.socket, self.payload_bytes, 0)
+    }
+}
 
 /// The entry of a broker between many writers and one reader in the catalogue.
 pub const fn target<K: Kind>() -> Target {
@@ -93,23 +158,59 @@ fn drive(mut resources: EndResources, params: &CaseParams, cx: &mut Ctx<'_>) -> 
     let counters = SharedCounters::open(resources.take_fd(), writers(params) + 1)?;
     let socket = resources.take_fd();
     let facts = client::facts(&socket, &handed.version)?;
-    match cx.role {
-        0 => match cx.marker() {
-            None => read(Unmarked, (socket, resources.fds), &counters, params, cx, facts),
-            Some(marker) => read(marker, (socket, resources.fds), &counters, params, cx, facts),
-        },
-        _ => {
-            let ends = (socket, resources.take_fd(), handed.partner.as_str());
-            match cx.marker() {
-                None => write(Unmarked, ends, &counters, params, cx, facts),
-                Some(marker) => write(marker, ends, &counters, params, cx, facts),
-            }
-        }
+    cx.set_step(Step::Prefault);
+    if cx.role == 0 {
+        let mut incoming = Incoming::new(MessageKind::MethodCall, params)?;
+        incoming.prefault()?;
+        let intake = SocketIntake { socket, incoming, taken: None };
+        return drive_reader(intake, resources.fds, &counters, params, cx, facts);
+    }
+    let path = path(cx.role - 1);
+    let message = Builder::call(&path, MEMBER).interface(INTERFACE).destination(&handed.partner);
+    let mut outgoing = Outgoing::new(&message.flags(FLAG_NO_REPLY_EXPECTED), params.payload_bytes)?;
+    outgoing.prefault()?;
+    let outlet = SocketOutlet { socket, outgoing, payload_bytes: params.payload_bytes };
+    drive_writer(outlet, resources.take_fd(), &counters, params, cx, facts)
+}
+
+/// The reader, over its end and the sockets for credit.
+///
+/// # Errors
+/// That of the end, a message that is lost, damaged or out of order, or a writer that is gone.
+pub fn drive_reader(
+    intake: impl Intake,
+    credits: Vec<OwnedFd>,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+    facts: Facts,
+) -> io::Result<Facts> {
+    match cx.marker() {
+        None => read(Unmarked, (intake, credits), counters, params, cx, facts),
+        Some(marker) => read(marker, (intake, credits), counters, params, cx, facts),
+    }
+}
+
+/// A writer, over its end and the socket for credit.
+///
+/// # Errors
+/// That of the end, or the reader is gone.
+pub fn drive_writer(
+    outlet: impl Outlet,
+    pays: OwnedFd,
+    counters: &SharedCounters,
+    params: &CaseParams,
+    cx: &mut Ctx<'_>,
+    facts: Facts,
+) -> io::Result<Facts> {
+    match cx.marker() {
+        None => write(Unmarked, (outlet, pays), counters, params, cx, facts),
+        Some(marker) => write(marker, (outlet, pays), counters, params, cx, facts),
     }
 }
 
 /// The object of a writer.
-fn path(writer: usize) -> String {
+pub fn path(writer: usize) -> String {
     format!("{PATH}/{writer}")
 }
 
@@ -123,9 +224,9 @@ fn number(writer: usize, sequence: u64, writers: usize) -> u64 {
     sequence * writers as u64 + writer as u64
 }
 
-fn read<N: Notes>(
+fn read<N: Notes, I: Intake>(
     notes: N,
-    (socket, credits): (OwnedFd, Vec<OwnedFd>),
+    (intake, credits): (I, Vec<OwnedFd>),
     counters: &SharedCounters,
     params: &CaseParams,
     cx: &mut Ctx<'_>,
@@ -133,8 +234,7 @@ fn read<N: Notes>(
 ) -> io::Result<Facts> {
     let depth = depth(params);
     let mut reader = Reader {
-        socket,
-        incoming: Incoming::new(MessageKind::MethodCall, params)?,
+        intake,
         credits: credits.into_iter().map(|credit| Credit::new(Side::Far, credit, depth)).collect(),
         next: vec![0; writers(params)],
         counters,
@@ -148,8 +248,6 @@ fn read<N: Notes>(
         edges: Vec::with_capacity(1024),
         notes,
     };
-    cx.set_step(Step::Prefault);
-    reader.incoming.prefault()?;
     cx.set_step(Step::Verify);
     for _ in 0..VERIFIED * writers(params) as u64 {
         reader.verify()?;
@@ -163,9 +261,8 @@ fn read<N: Notes>(
     Ok(facts)
 }
 
-struct Reader<'a, N> {
-    socket: OwnedFd,
-    incoming: Incoming,
+struct Reader<'a, N, I> {
+    intake: I,
     credits: Vec<Credit>,
     /// The number that the next message of each writer has.
     next: Vec<u64>,
@@ -181,11 +278,11 @@ struct Reader<'a, N> {
     notes: N,
 }
 
-impl<N: Notes> Reader<'_, N> {
+impl<N: Notes, I: Intake> Reader<'_, N, I> {
     /// Which writer the message that was taken last is from, which must be its next; then credit goes back to that.
     #[inline]
     fn account(&mut self, payload_bytes: usize) -> io::Result<(usize, u64)> {
-        let writer = sender(self.incoming.whole(), self.next.len())?;
+        let writer = sender(self.intake.whole(), self.next.len())?;
         if payload_bytes != self.payload_bytes {
             return Err(io::Error::other(format!(
                 "a message of writer {} has {payload_bytes} bytes, sent were {}",
@@ -201,9 +298,9 @@ impl<N: Notes> Reader<'_, N> {
 
     /// A message before anything is timed, byte by byte.
     fn verify(&mut self) -> io::Result<()> {
-        let message = self.incoming.next(&self.socket)?;
-        let (writer, sequence) = self.account(self.incoming.payload(&message).len())?;
-        match touch::is_filled_with(self.incoming.payload(&message), word(writer, sequence)) {
+        self.intake.take(true)?;
+        let (writer, sequence) = self.account(self.intake.payload()?.len())?;
+        match touch::is_filled_with(self.intake.payload()?, word(writer, sequence)) {
             true => Ok(()),
             false => {
                 Err(io::Error::other(format!("message {sequence} of writer {} arrived damaged", writer + 1)))
@@ -215,12 +312,10 @@ impl<N: Notes> Reader<'_, N> {
     #[inline]
     fn take(&mut self, waits: bool) -> io::Result<bool> {
         self.notes.note(Point::WaitBegins, None);
-        let message = match waits {
-            true => Some(self.incoming.next(&self.socket)?),
-            false => self.incoming.try_next(&self.socket)?,
-        };
-        let Some(message) = message else { return Ok(false) };
-        let payload = self.incoming.payload(&message);
+        if !self.intake.take(waits)? {
+            return Ok(false);
+        }
+        let payload = self.intake.payload()?;
         let (len, sum) = (payload.len(), touch::read(payload, self.touch));
         let (writer, sequence) = self.account(len)?;
         self.notes.note(Point::Read, Some(number(writer, sequence, self.next.len())));
@@ -254,7 +349,7 @@ fn sender(message: &[u8], writers: usize) -> io::Result<usize> {
         .ok_or_else(|| io::Error::other(format!("a call to {:?} is from no writer", header.path)))
 }
 
-impl<N: Notes> Leader for Reader<'_, N> {
+impl<N: Notes, I: Intake> Leader for Reader<'_, N, I> {
     #[inline]
     fn step(&mut self) -> io::Result<u64> {
         self.calls += 1;
@@ -293,21 +388,17 @@ impl<N: Notes> Leader for Reader<'_, N> {
     }
 }
 
-fn write<N: Notes>(
+fn write<N: Notes, O: Outlet>(
     notes: N,
-    (socket, pays, reader): (OwnedFd, OwnedFd, &str),
+    (outlet, pays): (O, OwnedFd),
     counters: &SharedCounters,
     params: &CaseParams,
     cx: &mut Ctx<'_>,
     facts: Facts,
 ) -> io::Result<Facts> {
     let writer = cx.role - 1;
-    let path = path(writer);
-    let message =
-        Builder::call(&path, MEMBER).interface(INTERFACE).destination(reader).flags(FLAG_NO_REPLY_EXPECTED);
     let mut writer = Writer {
-        socket,
-        outgoing: Outgoing::new(&message, params.payload_bytes)?,
+        outlet,
         credit: Credit::new(Side::Near, pays, depth(params)),
         counters,
         role: cx.role,
@@ -319,8 +410,6 @@ fn write<N: Notes>(
         writers: writers(params),
         notes,
     };
-    cx.set_step(Step::Prefault);
-    writer.outgoing.prefault()?;
     cx.set_step(Step::Verify);
     for sequence in 0..VERIFIED {
         writer.send(sequence, Touch::All)?;
@@ -329,9 +418,8 @@ fn write<N: Notes>(
     Ok(facts)
 }
 
-struct Writer<'a, N> {
-    socket: OwnedFd,
-    outgoing: Outgoing,
+struct Writer<'a, N, O> {
+    outlet: O,
     credit: Credit,
     counters: &'a SharedCounters,
     role: usize,
@@ -345,21 +433,21 @@ struct Writer<'a, N> {
     notes: N,
 }
 
-impl<N: Notes> Writer<'_, N> {
+impl<N: Notes, O: Outlet> Writer<'_, N, O> {
     #[inline]
     fn send(&mut self, sequence: u64, touch: Touch) -> io::Result<u64> {
         let number = Some(number(self.writer, sequence, self.writers));
         self.notes.note(Point::WriteBegins, number);
         self.credit.spend()?;
         let word = word(self.writer, sequence);
-        touch::write(self.outgoing.payload(self.payload_bytes), word, touch);
-        self.outgoing.send(&self.socket, self.payload_bytes, 0)?;
+        touch::write(self.outlet.payload(), word, touch);
+        self.outlet.send()?;
         self.notes.note(Point::Written, number);
         Ok(word)
     }
 }
 
-impl<N: Notes> Follower for Writer<'_, N> {
+impl<N: Notes, O: Outlet> Follower for Writer<'_, N, O> {
     fn step(&mut self) -> io::Result<()> {
         for _ in 0..CHUNK {
             let word = self.send(VERIFIED + self.sent, self.touch)?;

@@ -6,6 +6,9 @@
 //! (`libraries` module). What the broker does for each operation is
 //! counted beside the roles, under the name `broker`.
 //!
+//! A bus of native members (`native` module) stands among the brokers: its roles share memory, and what is counted as `broker` is the process that
+//! serves the bus.
+//!
 //! The program hands [`FAMILIES`] and [`SUITES`] to the laboratory at its start.
 
 mod broker;
@@ -16,6 +19,7 @@ mod fan_in;
 mod fan_out;
 mod handed;
 mod libraries;
+mod native;
 mod pair;
 mod suites;
 
@@ -30,19 +34,23 @@ pub const FAMILIES: &[Family] = &[Family {
         pair::target::<broker::DbusBroker>(),
         pair::target::<broker::Busd>(),
         pair::target::<broker::Causewayd>(),
+        native::pair::target(),
         fan_out::target::<broker::DbusDaemon>(),
         fan_out::target::<broker::DbusBroker>(),
         fan_out::target::<broker::Busd>(),
         fan_out::target::<broker::Causewayd>(),
+        native::signals::target(),
         fan_in::target::<broker::DbusDaemon>(),
         fan_in::target::<broker::DbusBroker>(),
         fan_in::target::<broker::Busd>(),
         fan_in::target::<broker::Causewayd>(),
+        native::fan_in::target(),
         driver::target::<broker::DbusDaemon>(),
         driver::target::<broker::DbusBroker>(),
         driver::target::<broker::Busd>(),
         driver::target::<broker::Causewayd>(),
+        native::solo::target(),
     ],
-    // A broker has no name in the file system and ends with the thread that started it.
-    cleanup: || {},
+    // A broker has no name in the file system and ends with the thread that started it. A bus of native members has one.
+    cleanup: weighbridge_dbus_brokers::clean_up,
 }];

@@ -1,4 +1,5 @@
-//! Suites that repeat what was published of dbus-daemon in 2010 and 2011, with other brokers beside it, and the curves of a cost model.
+//! Suites that repeat what was published of dbus-daemon in 2010 and 2011, with other brokers and native members beside it, and the curves of
+//! a cost model.
 //!
 //! The published experiments ran on a machine with one processor, so most cases run on one CPU.
 
@@ -10,7 +11,10 @@ use weighbridge_lab::planner::Timing;
 /// What the laboratory is handed.
 pub const SUITES: &[Suite] = &[PING_PONG, SIGNAL_FAN_OUT, TRACKER, CURVES];
 
-const BROKERS: &[&str] = &["dbus-daemon", "dbus-broker", "busd"];
+/// Those with a process in the path of a message.
+const BROKERS: &[&str] = &["dbus-daemon", "dbus-broker", "busd", "causewayd"];
+/// And native members, which share memory.
+const BUSES: &[&str] = &["dbus-daemon", "dbus-broker", "busd", "causewayd", "causeway-bus"];
 const DAEMON: &[&str] = &["dbus-daemon"];
 const ONE_CPU: &[&str] = &["same-cpu"];
 const TIMING: Timing = Timing { sample_ns: 4_700_000, samples: 20, least_samples: 5, run_ns: 120_000_000 };
@@ -23,12 +27,12 @@ const PING_PONG: Suite = Suite {
     name: "dbus-ping-pong",
     about: "calls through each broker by size, with reads of 2 KiB, and by library, as dbus-ping-pong was published in 2010 and 2011",
     timing: TIMING,
-    budget: Duration::from_secs(240),
+    budget: Duration::from_secs(400),
     precision: 0.05,
     crossover: None,
     in_turn: true,
     groups: &[
-        Group::of(&["roundtrip"], BROKERS, Sizes::These(HALF_DECADES), ONE_CPU),
+        Group::of(&["roundtrip"], BUSES, Sizes::These(HALF_DECADES), ONE_CPU),
         Group::of(&["roundtrip"], DAEMON, Sizes::These(&[1]), &["two-cpus"]),
         Group::of(&["roundtrip"], DAEMON, Sizes::These(HALF_DECADES), ONE_CPU)
             .with(&[("read-bytes", &["2048"])]),
@@ -49,18 +53,18 @@ const SIGNAL_FAN_OUT: Suite = Suite {
     name: "signal-fan-out",
     about: "signals to 1 to 20 subscribers: context switches of each, with nice values of broker and sender, on one CPU and two",
     timing: TIMING,
-    budget: Duration::from_secs(240),
+    budget: Duration::from_secs(400),
     precision: 0.05,
     crossover: None,
     in_turn: true,
     groups: &[
-        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), &["same-cpu", "two-cpus"])
+        Group::of(&["fan-out"], BUSES, Sizes::These(SIGNAL_BYTES), &["same-cpu", "two-cpus"])
             .with(&[("receivers", &["1", "2", "5", "10", "20"])]),
-        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU)
+        Group::of(&["fan-out"], BUSES, Sizes::These(SIGNAL_BYTES), ONE_CPU)
             .with(&[("burst", &["1", "10"]), ("broker-nice", &["0", "-15", "15"])]),
-        Group::of(&["fan-out"], BROKERS, Sizes::These(SIGNAL_BYTES), ONE_CPU)
+        Group::of(&["fan-out"], BUSES, Sizes::These(SIGNAL_BYTES), ONE_CPU)
             .with(&[("burst", &["1", "10"]), ("nice", &["-15:0", "15:0"])]),
-        Group::of(&["fan-out"], BROKERS, Sizes::These(LARGE_SIGNAL_BYTES), ONE_CPU),
+        Group::of(&["fan-out"], BUSES, Sizes::These(LARGE_SIGNAL_BYTES), ONE_CPU),
     ],
 };
 
@@ -71,14 +75,14 @@ const TRACKER: Suite = Suite {
     name: "tracker",
     about: "300,000 rows of a query in chunks of 1 to 100,000 rows: a call for each chunk, or chunks pushed one after the other",
     timing: TIMING,
-    budget: Duration::from_secs(240),
+    budget: Duration::from_secs(400),
     precision: 0.05,
     crossover: None,
     in_turn: true,
     groups: &[
-        Group::of(&["roundtrip"], BROKERS, Sizes::These(CHUNKS), &["same-cpu", "two-cpus"])
+        Group::of(&["roundtrip"], BUSES, Sizes::These(CHUNKS), &["same-cpu", "two-cpus"])
             .with(&[("direction", &["request"])]),
-        Group::of(&["stream"], BROKERS, Sizes::These(CHUNKS), &["same-cpu", "two-cpus"]),
+        Group::of(&["stream"], BUSES, Sizes::These(CHUNKS), &["same-cpu", "two-cpus"]),
     ],
 };
 
@@ -89,7 +93,7 @@ const CURVES: Suite = Suite {
     about: "what a broker spends on calls, streams and signals by size, on calls to itself, connections, names and match rules, busy and at rest: the \
             curves of a cost model",
     timing: TIMING,
-    budget: Duration::from_secs(480),
+    budget: Duration::from_secs(640),
     precision: 0.05,
     crossover: None,
     in_turn: true,
@@ -100,8 +104,9 @@ const CURVES: Suite = Suite {
         Group::of(&["fan-out"], BROKERS, Sizes::These(CURVE), ONE_CPU).with(&[("receivers", &["1", "10"])]),
         Group::of(&["solo"], BROKERS, Sizes::These(&[0]), ONE_CPU)
             .with(&[("call", &["GetId", "NameHasOwner", "GetNameOwner", "match", "name", "connect"])]),
-        // A bus that has nothing to do before each message, and no CPU of its own.
-        Group::of(&["solo"], BROKERS, Sizes::These(&[0]), &["free"]).with(&[
+        // A bus that has nothing to do before each message: on the CPU of the client, which preempts it, and on one of its own.
+        Group::of(&["solo"], BROKERS, Sizes::These(&[0]), ONE_CPU).with(&[
+            ("broker", &["first", "own"]),
             ("call", &["GetNameOwner", "match", "name", "connect", "relay", "signal"]),
             ("pause-us", &["1000"]),
         ]),

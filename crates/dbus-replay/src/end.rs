@@ -1,13 +1,48 @@
-//! One connection of a replay: a socket that never blocks, and what it has sent and received.
+//! One connection of a replay: a socket that never blocks or a native member, and what it has sent and received.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use weighbridge_dbus::wire::{Fault, message_bytes};
-use weighbridge_dbus_client::{Connection, Error};
+use weighbridge_dbus::wire::{Body, Builder, Fault, Header, message_bytes};
+use weighbridge_dbus_client::{Connection, Error, Member, native_path};
 
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// A connection before it takes part.
+#[derive(Debug)]
+pub enum Joined {
+    /// Bytes on a socket.
+    Socket(Connection),
+    /// Memory that all members share.
+    Native(Member),
+}
+
+impl Joined {
+    /// Connects to the bus at an address: as a native member where it is one of a bus of those, else by a socket.
+    pub fn open(address: &str) -> Result<Joined, Error> {
+        Ok(match native_path(address) {
+            Some(path) => Joined::Native(Member::join(&path)?),
+            None => Joined::Socket(Connection::open(address)?),
+        })
+    }
+
+    pub fn unique_name(&self) -> &str {
+        match self {
+            Joined::Socket(connection) => connection.unique_name(),
+            Joined::Native(member) => member.unique_name(),
+        }
+    }
+
+    /// Calls a method of the driver and waits for the reply; what comes meanwhile is kept.
+    pub fn ask_driver(&mut self, member: &str, body: Body) -> Result<Vec<u8>, Error> {
+        match self {
+            Joined::Socket(connection) => connection.ask_driver(member, body),
+            Joined::Native(native) => native.ask_driver(member, body),
+        }
+    }
+}
 
 /// Whether an item of an inbox is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +56,10 @@ pub enum Settled {
 /// A connection.
 #[derive(Debug)]
 pub struct End {
-    /// Nothing before it begins and after it has left.
+    /// The socket; nothing before it begins and after it has left.
     stream: Option<UnixStream>,
+    /// The same of a native member.
+    member: Option<Member>,
     /// Its name on this bus; kept when it has left.
     pub unique: String,
     received: Vec<u8>,
@@ -48,6 +85,7 @@ impl End {
     pub fn new(inbox: usize) -> End {
         End {
             stream: None,
+            member: None,
             unique: String::new(),
             received: Vec::new(),
             used: 0,
@@ -64,16 +102,34 @@ impl End {
     }
 
     /// From now on it is this connection.
-    pub fn begin(&mut self, connection: Connection) -> Result<(), Error> {
-        self.unique = connection.unique_name().to_owned();
-        let (stream, unread, serial) = connection.into_parts();
-        stream.set_nonblocking(true)?;
-        (self.stream, self.received, self.base) = (Some(stream), unread, serial);
+    pub fn begin(&mut self, joined: Joined) -> Result<(), Error> {
+        self.unique = joined.unique_name().to_owned();
+        match joined {
+            Joined::Socket(connection) => {
+                let (stream, unread, serial) = connection.into_parts();
+                stream.set_nonblocking(true)?;
+                (self.stream, self.received, self.base) = (Some(stream), unread, serial);
+            }
+            Joined::Native(mut member) => {
+                member.use_descriptor()?;
+                self.base = member.last_serial();
+                self.member = Some(member);
+            }
+        }
         Ok(())
     }
 
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.stream.as_ref().map(AsFd::as_fd)
+        self.stream.as_ref().map(AsFd::as_fd).or_else(|| self.member.as_ref().map(AsFd::as_fd))
+    }
+
+    pub fn is_native(&self) -> bool {
+        self.member.is_some()
+    }
+
+    /// Before its descriptor is waited for: false if there is something to read already.
+    pub fn prepare_to_wait(&mut self) -> bool {
+        self.member.as_mut().is_none_or(Member::prepare_to_wait)
     }
 
     /// Bytes that the socket has not taken yet.
@@ -86,10 +142,18 @@ impl End {
         self.base + sent + 1
     }
 
-    /// Puts the message of a step behind those that are to be written. Its serial is the next one.
-    pub fn post(&mut self, step: usize, message: &[u8]) {
+    /// Puts the message of a step behind those that are to be written; a native member sends it. Its serial is the next one.
+    pub fn post(&mut self, step: usize, message: &[u8]) -> Result<(), Error> {
+        if let Some(member) = &mut self.member {
+            let header = Header::parse(message).map_err(Error::Protocol)?;
+            let body = Body::marshalled(header.endian, header.signature, &message[header.header_bytes..]);
+            let serial = member.send(&Builder::like(&header).body(body))?;
+            assert_eq!(serial, header.serial, "a member counts its messages as its end does");
+        } else {
+            self.out.extend_from_slice(message);
+        }
         self.sent.push(step);
-        self.out.extend_from_slice(message);
+        Ok(())
     }
 
     /// The step of a message with this serial.
@@ -120,10 +184,15 @@ impl End {
         Ok(())
     }
 
-    /// Says that nothing more comes; the bus closes its end when it has seen that.
-    pub fn leave(&mut self) -> io::Result<()> {
+    /// Says that nothing more comes; the bus closes its end of a socket when it has seen that. A native member is gone at once, and
+    /// the bus sees it later.
+    pub fn leave(&mut self) -> Result<(), Error> {
         self.is_leaving = true;
-        self.stream.as_ref().map_or(Ok(()), |stream| stream.shutdown(std::net::Shutdown::Write))
+        self.member = None;
+        if let Some(stream) = &self.stream {
+            stream.shutdown(std::net::Shutdown::Write)?;
+        }
+        Ok(())
     }
 
     /// Reads what is there. False when the bus has closed the connection.
@@ -156,6 +225,9 @@ impl End {
 
     /// The next whole message that was read.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(member) = &mut self.member {
+            return member.receive(Duration::ZERO);
+        }
         let there = &self.received[self.used..];
         match message_bytes(there) {
             Ok(bytes) if bytes <= there.len() => {

@@ -11,6 +11,8 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// Context switches, voluntary and not (`status`).
     pub switches: u64,
+    /// Of these, those that are not voluntary: another process took the CPU.
+    pub preemptions: u64,
 }
 
 impl Usage {
@@ -27,7 +29,9 @@ impl Usage {
                 if let Some((key, number)) = line.split_once(':')
                     && key.ends_with("voluntary_ctxt_switches")
                 {
-                    all.switches += number.trim().parse::<u64>().ok()?;
+                    let switches = number.trim().parse::<u64>().ok()?;
+                    all.switches += switches;
+                    all.preemptions += if key.starts_with("non") { switches } else { 0 };
                 }
             }
         }
@@ -40,6 +44,7 @@ impl Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             switches: self.switches.saturating_sub(earlier.switches),
+            preemptions: self.preemptions.saturating_sub(earlier.preemptions),
         }
     }
 }

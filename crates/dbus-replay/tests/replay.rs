@@ -6,14 +6,16 @@ mod common;
 mod trace;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::time::Duration;
 
+use causeway_bus::{Monitor, Observed};
 use trace::{Stage, busy};
 use weighbridge_dbus::bus::{Bus, DRIVER};
 use weighbridge_dbus::capture::{Packet, Reader};
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header, Kind};
 use weighbridge_dbus_brokers::{Broker, Error as BrokerError, Limits, Program};
-use weighbridge_dbus_client::{Connection, Monitoring, become_monitor, rules_and_processes};
+use weighbridge_dbus_client::{Connection, Monitoring, become_monitor, native_path, rules_and_processes};
 use weighbridge_dbus_replay::Error;
 use weighbridge_dbus_replay::plan::{LeftOut, Plan, Planner};
 use weighbridge_dbus_replay::player::{Options, Run, Speed, play};
@@ -55,8 +57,13 @@ fn start(program: Program) -> Option<Broker> {
     }
 }
 
+const END: &str = "EndOfTest";
+
 /// Replays while a monitor records; what the monitor saw.
 fn recorded_again(plan: &Plan, broker: &Broker) -> (Run, Vec<Vec<u8>>) {
+    if let Some(path) = native_path(broker.address()) {
+        return recorded_natively(plan, broker, &path);
+    }
     let mut monitor = Connection::open(broker.address()).unwrap();
     assert_eq!(become_monitor(&mut monitor).unwrap(), Monitoring::Everything);
     std::thread::scope(|scope| {
@@ -64,7 +71,7 @@ fn recorded_again(plan: &Plan, broker: &Broker) -> (Run, Vec<Vec<u8>>) {
             let mut seen = Vec::new();
             loop {
                 let message = monitor.receive(PATIENCE).unwrap().expect("the marker at the end");
-                if Header::parse(&message).unwrap().member == Some("EndOfTest") {
+                if Header::parse(&message).unwrap().member == Some(END) {
                     return seen;
                 }
                 seen.push(message);
@@ -72,7 +79,39 @@ fn recorded_again(plan: &Plan, broker: &Broker) -> (Run, Vec<Vec<u8>>) {
         });
         let run = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..FAST });
         let mut last = Connection::open(broker.address()).unwrap();
-        last.send(&Builder::signal("/end", "com.example.Test", "EndOfTest")).unwrap();
+        last.send(&Builder::signal("/end", "com.example.Test", END)).unwrap();
+        (run.unwrap(), recording.join().unwrap())
+    })
+}
+
+/// The same with native members. Their arrival is told as the reply to a Hello, which they do not say.
+fn recorded_natively(plan: &Plan, broker: &Broker, path: &Path) -> (Run, Vec<Vec<u8>>) {
+    let mut monitor = Monitor::open(path).unwrap();
+    std::thread::scope(|scope| {
+        let recording = scope.spawn(move || {
+            let mut seen = Vec::new();
+            loop {
+                let message = match monitor.next(Some(PATIENCE)).unwrap().expect("the marker at the end") {
+                    Observed::Message(message) => message,
+                    lost => panic!("{lost:?}"),
+                };
+                match (message.header().member, &message.args()[..]) {
+                    (Some(END), _) => return seen,
+                    (Some("NameOwnerChanged"), [Arg::Text(name), Arg::Text(""), Arg::Text(new)])
+                        if name == new =>
+                    {
+                        let hello = Builder::reply(1).sender(DRIVER).destination(name);
+                        seen.push(hello.body(Body::default().text(name)).build(1).unwrap());
+                    }
+                    _ => seen.push(message.bytes().to_vec()),
+                }
+            }
+        });
+        let run = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..FAST });
+        causeway_bus::Connection::open(path)
+            .unwrap()
+            .emit("/end", "com.example.Test", END, Body::default())
+            .unwrap();
         (run.unwrap(), recording.join().unwrap())
     })
 }
@@ -142,7 +181,7 @@ fn a_replay_has_the_same_messages_each_time_and_keeps_their_causes() {
     let counts = plan.counts();
     assert!(counts.left_out.is_empty(), "{counts:?}");
     assert!(counts.sent > 3_000 && counts.broadcast_deliveries > 500 && counts.confirmed > 100, "{counts:?}");
-    for program in [Program::DbusDaemon, Program::DbusBroker] {
+    for program in [Program::DbusDaemon, Program::DbusBroker, Program::CausewayBus] {
         let Some(broker) = start(program) else { continue };
         for _ in 0..2 {
             let (run, again) = recorded_again(&plan, &broker);
@@ -183,7 +222,9 @@ fn cut_messages_are_sent_with_bodies_of_their_size_or_counted() {
 fn connections_from_before_the_capture_are_there_at_its_start() {
     let plan = plan(&common::mixed(Vec::new(), 3_000));
     assert!(plan.connections().iter().all(|connection| connection.is_from_before));
-    for broker in [Program::DbusDaemon, Program::DbusBroker].into_iter().filter_map(start) {
+    for broker in
+        [Program::DbusDaemon, Program::DbusBroker, Program::CausewayBus].into_iter().filter_map(start)
+    {
         let run = play(&plan, broker.address(), &FAST).unwrap();
         let counts = plan.counts();
         assert_eq!((run.sent, run.lost, run.refused), (counts.captured, 0, 0), "{run:?}");

@@ -9,6 +9,7 @@
 //! | [`capture`] | pcap, pcapng, text of `dbus-monitor --profile` | messages with their times |
 //! | [`traffic`] | messages with their times | counts, latencies, recipients, habits |
 //! | [`lint`] | rules and what they matched | findings |
+//! | [`random`] | a seed | match rules and signals to try a bus with |
 //! | [`anonymise`] | a message | a message of the same shape without its strings |
 
 pub mod address;
@@ -16,6 +17,7 @@ pub mod anonymise;
 pub mod bus;
 pub mod capture;
 pub mod lint;
+pub mod random;
 pub mod rule;
 mod symbols;
 pub mod traffic;

@@ -7,6 +7,7 @@
 pub mod chrome;
 mod format;
 pub mod lanes;
+pub mod markup;
 mod pages;
 pub mod phases;
 pub mod picture;

@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use weighbridge_record::{Picture, PictureArrow, PictureSpan};
 
+use crate::markup::escaped;
+
 /// Sizes in the units of the drawing, which are pixels at its full width.
 const WIDTH: f64 = 1100.0;
 const LABELS: f64 = 118.0;
@@ -227,22 +229,6 @@ fn shortened(name: &str) -> String {
         true => name.chars().take(MOST_LABEL - 1).chain(['…']).collect(),
         false => name.into(),
     }
-}
-
-/// Text for an element or an attribute. Control characters have no place in either.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use causeway::{Group, GroupOptions, Policy, Received, SubscribeOptions};
 use causeway_bus::wire::Body;
-use causeway_bus::{Authority, AuthorityOptions, Connection, ConnectionOptions, Incoming};
+use causeway_bus::{AuthorityOptions, Connection, ConnectionOptions, Incoming};
 use causeway_os::memory::{Access, Mapping};
 use causeway_os::sched;
 
@@ -79,9 +79,8 @@ pub fn play(role: &str, dir: &Path, number: usize) {
 }
 
 fn serve(dir: &Path) {
-    let mut authority = Authority::create(AuthorityOptions::default()).expect("memory");
-    authority.serve_at(dir.join("bus")).expect("a path");
-    authority.run(std::io::stdin().as_fd()).expect("a whole bus");
+    let stop = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
+    causewayd::serve_alone(&dir.join("bus"), AuthorityOptions::default(), &stop, || ()).expect("a whole bus");
 }
 
 /// Answers each message of one log through another.

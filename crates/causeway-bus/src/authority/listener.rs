@@ -61,8 +61,15 @@ impl Listener {
     }
 
     /// The next process that connects, if one does.
-    pub fn accept(&self) -> Option<OwnedFd> {
-        rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
+    ///
+    /// # Errors
+    /// There are no descriptors or no memory left.
+    pub fn accept(&self) -> rustix::io::Result<Option<OwnedFd>> {
+        match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

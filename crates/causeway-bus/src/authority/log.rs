@@ -1,211 +1,146 @@
-//! What the authority reads from the log, and what it writes there: in the order in which it happened, as soon as there is space.
+//! What the authority reads from the order log, and what it appends to it.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use weighbridge_dbus::wire::{Body, Builder, Header, Kind};
+use weighbridge_dbus::wire::Header;
 
-use super::driver::{self, Answer};
-use super::names::Change;
-use super::{
-    Authority, Connection, DRIVER, DRIVER_PATH, Event, MESSAGES_PER_TURN, PeerId, Work, unique_name,
-};
+use super::{Authority, PeerId};
+use crate::content::Bytes;
 use crate::error::{Error, Result};
-use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Received, To};
-use crate::shared::directory::{Owner, State};
-use crate::shared::filter::Filter;
-use crate::shared::ring;
+use crate::port::{AUTHORITY, AUTHORITY_ID, NotSent, Parcel, To};
+use crate::shared::ring::{self, Sleep};
+
+/// A message of a member, as it stands in the order log.
+#[derive(Debug)]
+pub struct Carried {
+    /// Position in the order log.
+    pub position: u64,
+    /// Number of the sender.
+    pub sender: PeerId,
+    /// Number of the destination, that of the bus itself included; `None` for all who want it.
+    pub to: Option<PeerId>,
+    /// The D-Bus message; only its place and length were checked. A long one is mapped.
+    pub bytes: Bytes,
+    /// The descriptors that came with it, as many as it names.
+    pub descriptors: Vec<OwnedFd>,
+    /// Why something that belongs to it is not here; of a long message there is only the header then. Nothing where all is here.
+    pub missing: Option<String>,
+}
+
+impl Carried {
+    /// Is it for the bus itself?
+    #[must_use]
+    pub fn is_for_bus(&self) -> bool {
+        self.to == Some(AUTHORITY_ID)
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It stands at this position of the order log.
+    At(u64),
+    /// Not yet: there is no space before the log has been read further, by the authority itself or by a member. Try again after
+    /// reading; a member that stands in the way for longer than the laggard deadline is put out by that.
+    Full,
+    /// Never: it is longer than a quarter of the outbox, and has no parcel.
+    TooLong,
+}
 
 impl Authority {
-    pub(super) fn publish_filter(&mut self, id: PeerId) {
-        let Some(connection) = self.connections.get(&id) else { return };
-        let filter = match connection.wants_everything {
-            true => Filter::all(),
-            false => Filter::new(&connection.rules, |name| self.owner_of(name)),
+    /// The position behind the last entry of the log, as of now.
+    #[must_use]
+    pub fn end(&mut self) -> u64 {
+        self.port.find_end()
+    }
+
+    /// The next message of a member for the host, if its entry is before `end`. Own messages are not read. When it returns nothing, the
+    /// log has been read up to `end`, or there is no further entry.
+    ///
+    /// # Errors
+    /// The bus is broken: it has ended, and all members get the same error.
+    pub fn next(&mut self, end: u64) -> Result<Option<Carried>> {
+        if self.read_ahead.is_none() {
+            if self.port.cursor() >= end {
+                return Ok(None);
+            }
+            while self.read_ahead.is_none() {
+                let Some(received) = self.port.next(&mut self.fds)? else { break };
+                self.read_ahead = self.complete(received);
+            }
+        }
+        Ok(self.read_ahead.take_if(|carried| carried.position < end))
+    }
+
+    /// Appends a message of a client, of a member or of the bus itself (sender `None`), whose sender is filled in, and wakes those
+    /// it is for: `to`, or all who want it. The parcel is that of [`Authority::deposit_for`], or the default.
+    ///
+    /// # Errors
+    /// The bus is broken.
+    pub fn append(
+        &mut self,
+        sender: Option<PeerId>,
+        to: Option<PeerId>,
+        bytes: &[u8],
+        parcel: Parcel,
+    ) -> Result<Appended> {
+        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let (sender, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
+        let slot = match self.port.send(&mut self.fds, to, sender, &header, bytes, parcel) {
+            Ok(position) => {
+                self.blocked = None;
+                self.note_sent(parcel, to, sender, position, bytes);
+                return Ok(Appended::At(position));
+            }
+            Err(NotSent::Failed(Error::TooLong { .. })) => return Ok(Appended::TooLong),
+            Err(NotSent::Failed(error)) => return Err(error),
+            Err(NotSent::Full(slot)) => slot,
         };
-        self.port.directory().set_filter(connection.index, &filter);
-        let has_clients = |connection: &Connection| {
-            connection.link.is_none() && (connection.wants_everything || !connection.rules.is_empty())
-        };
-        self.port.wants_signals = self.connections.values().any(has_clients);
+        if slot != AUTHORITY {
+            self.press(slot);
+        }
+        Ok(Appended::Full)
     }
 
-    /// Writes a name into the directory, and its change into the log.
-    pub(super) fn publish_name(&mut self, name: &str, change: Option<Change>) {
-        let claims = self.names.claims(name);
-        let owner = claims.first().and_then(|id| {
-            let peer = self.connections.get(id)?.index;
-            Some(Owner { peer, id: *id, queue: claims[1..].to_vec() })
-        });
-        // The table has as many entries as there may be names.
-        let has_space = self.port.directory().set_owner(name, owner.as_ref());
-        debug_assert!(has_space, "names are counted before");
-        let Some(Change { name, old, new }) = change else { return };
-        let concerned: Vec<PeerId> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.rules.iter().any(|rule| rule.sender.as_ref() == Some(&name)))
-            .map(|(id, _)| *id)
-            .collect();
-        concerned.into_iter().for_each(|id| self.publish_filter(id));
-        if let Some(old) = old {
-            self.tell(old, "NameLost", &name);
-        }
-        self.announce(&name, old, new);
-        if let Some(new) = new {
-            self.tell(new, "NameAcquired", &name);
-        }
+    /// Where the messages of a connection go, or of all.
+    pub(super) fn address(&self, to: Option<PeerId>) -> To {
+        let Some(id) = to else { return To::All };
+        let connection = self.connections.get(&id).filter(|connection| connection.link.is_some());
+        // The authority carries what is for clients, shown or not, and for the bus.
+        To::Peer { slot: connection.map_or(AUTHORITY, |connection| connection.index), id }
     }
 
-    /// A signal of the bus to one connection.
-    pub(super) fn tell(&mut self, id: PeerId, member: &str, name: &str) {
-        let destination = unique_name(id);
-        let signal = Builder::signal(DRIVER_PATH, DRIVER, member).destination(&destination);
-        self.send_own(signal.body(Body::default().text(name)), Some(id));
-    }
-
-    /// `NameOwnerChanged`.
-    pub(super) fn announce(&mut self, name: &str, old: Option<PeerId>, new: Option<PeerId>) {
-        let text = |id: Option<PeerId>| id.map_or_else(String::new, unique_name);
-        let body = Body::default().text(name).text(&text(old)).text(&text(new));
-        self.send_own(Builder::signal(DRIVER_PATH, DRIVER, "NameOwnerChanged").body(body), None);
-    }
-
-    /// A message of the bus itself, to a connection or to all.
-    pub(super) fn send_own(&mut self, message: Builder<'_>, to: Option<PeerId>) {
-        let to = match to {
-            None => To::All,
-            Some(id) => {
-                let Some(connection) = self.connections.get(&id) else { return };
-                To::Peer { slot: self.port.directory().carrier(connection.index), id }
-            }
-        };
-        self.serial = self.serial.wrapping_add(1).max(1);
-        if let Ok(bytes) = message.sender(DRIVER).build(self.serial) {
-            // Only a long one needs a place among the deposits. Without one it is not sent, as one that nobody can read.
-            if let Ok(parcel) = self.deposit_own(AUTHORITY_ID, to, &bytes, Vec::new()) {
-                self.work.push_back(Work::Send { sender: AUTHORITY_ID, to, bytes, parcel });
-            }
-        }
-    }
-
-    pub(super) fn read_log(&mut self, events: &mut Vec<Event>) -> Result<()> {
-        for _ in 0..MESSAGES_PER_TURN {
-            let Some(received) = self.port.next(&mut self.fds)? else { break };
-            self.handle(received, events);
-        }
-        Ok(())
-    }
-
-    pub(super) fn handle(&mut self, received: Received, events: &mut Vec<Event>) {
-        let Some(received) = self.complete(received, events) else { return };
-        let Received { position, header, bytes, descriptors, .. } = received;
-        if header.destination != AUTHORITY_ID {
-            let to = (header.destination != 0).then_some(header.destination);
-            // A client that has left, and signals while no client wants any, concern nobody.
-            let is_wanted = to.map_or(self.port.wants_signals, |to| self.connections.contains_key(&to));
-            if is_wanted {
-                events.push(Event::Message { position, to, sender: header.sender, bytes, descriptors });
-            }
-            return;
-        }
-        let Ok(call) = Header::parse(&bytes) else { return };
-        if call.kind != Kind::MethodCall || !self.connections.contains_key(&header.sender) {
-            return;
-        }
-        let caller = header.sender;
-        match driver::answer(self, caller, &call, &bytes[call.header_bytes..]) {
-            Answer::Reply(body) => self.reply_as_driver(caller, &bytes, body),
-            Answer::Error(Error::Method { name, message }) => {
-                self.error_as_driver(caller, &bytes, &name, &message)
-            }
-            Answer::Error(error) => {
-                self.error_as_driver(caller, &bytes, "org.freedesktop.DBus.Error.Failed", &error.to_string());
-            }
-            Answer::Unknown => events.push(Event::DriverCall { caller, bytes: bytes.to_vec() }),
-        }
-    }
-
-    /// Sends what waits, as far as there is space. A member that stands in the way for too long is put out.
-    pub(super) fn flush(&mut self) -> Result<()> {
-        while let Some(work) = self.work.front() {
-            let (sender, to, bytes, parcel) = match work {
-                Work::Send { sender, to, bytes, parcel } => (*sender, *to, bytes, *parcel),
-                Work::Left { index, id, is_member } => {
-                    let (index, id, is_member) = (*index, *id, *is_member);
-                    self.after_end(index, id, is_member);
-                    self.work.pop_front();
-                    continue;
-                }
-            };
-            let Ok(header) = Header::parse(bytes) else {
-                self.work.pop_front();
-                continue;
-            };
-            match self.port.send(&mut self.fds, to, sender, &header, bytes, parcel) {
-                Ok(position) => {
+    /// Wakes a member that stands in the way, and puts it out if it has not moved for the laggard deadline.
+    fn press(&mut self, slot: u16) {
+        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
+        self.port.ring(&mut self.fds, slot);
+        match self.blocked {
+            Some((who, at, since)) if (who, at) == (slot, cursor) => {
+                if since.elapsed() >= self.options.laggard_deadline {
+                    self.port.evict(&mut self.fds, slot);
                     self.blocked = None;
-                    if let Some(Work::Send { bytes, .. }) = self.work.pop_front() {
-                        self.note_sent(parcel, to, sender, position, &bytes);
-                    }
-                }
-                Err(NotSent::Failed(Error::TooLong { .. })) => drop(self.work.pop_front()),
-                Err(NotSent::Failed(error)) => return Err(error),
-                Err(NotSent::Full(slot)) if slot == AUTHORITY => {
-                    // The next dispatch reads first.
-                    return Ok(());
-                }
-                Err(NotSent::Full(slot)) => {
-                    let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-                    self.port.ring(&mut self.fds, slot);
-                    match self.blocked {
-                        Some((who, at, since)) if (who, at) == (slot, cursor) => {
-                            if since.elapsed() < self.options.laggard_deadline {
-                                return Ok(());
-                            }
-                            self.port.evict(&mut self.fds, slot);
-                            self.blocked = None;
-                        }
-                        _ => {
-                            self.blocked = Some((slot, cursor, Instant::now()));
-                            return Ok(());
-                        }
-                    }
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// After the end of a connection was announced: wakes those who wait for its replies, and those whom it may have left asleep
-    /// because it ended between an entry and a wake-up.
-    pub(super) fn after_end(&mut self, index: u16, id: PeerId, is_member: bool) {
-        let order = Arc::clone(self.port.order());
-        ring::fence_after_append();
-        let was_sending = is_member && order.sending(index).load(Ordering::Acquire) != 0;
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
-            let waits_for = order.waiting_for(slot).load(Ordering::Acquire);
-            if was_sending || waits_for == id || waits_for == u64::MAX {
-                self.port.ring(&mut self.fds, slot);
-            }
-        }
-        if !is_member {
-            // What it sent is in the outbox of the authority.
-            return self.port.directory().set_state(index, State::Free);
-        }
-        let end = self.port.find_end();
-        self.end_deposits_of(id, end);
-        self.leaving.push((index, end));
-        if self.leaving.len() > self.options.members / 4 {
-            self.ring_behind();
+            _ => self.blocked = Some((slot, cursor, Instant::now())),
         }
     }
 
-    /// Wakes all members: the bus has ended.
-    pub(super) fn wake_all(&mut self) {
-        for slot in self.port.directory().present().collect::<Vec<_>>() {
-            self.port.ring(&mut self.fds, slot);
+    /// Announces that this thread sleeps until the descriptor is readable; false if there is something to do instead.
+    #[must_use]
+    pub fn prepare_to_wait(&mut self) -> bool {
+        self.port.publish_cursor();
+        ring::arm(self.port.order().armed(AUTHORITY), Sleep::Doorbell);
+        let is_idle = self.read_ahead.is_none() && !self.port.is_ready() && !self.has_evictions();
+        if !is_idle {
+            self.wake_up();
         }
+        is_idle
+    }
+
+    /// After sleeping: nobody needs to ring any more.
+    pub fn wake_up(&mut self) {
+        ring::disarm(self.port.order().armed(AUTHORITY));
     }
 }

@@ -8,8 +8,9 @@ use std::time::Instant;
 use causeway_os::socket;
 use rustix::event::epoll;
 
-use super::listener::Listener;
-use super::{Authority, Connection, Event, Link, PeerId, STRANGERS_MAX, Work, unique_name, watch};
+use super::{
+    ACCEPT_PAUSE, Authority, Connection, Event, LISTENER, Link, PeerId, Process, STRANGERS_MAX, Ticket, watch,
+};
 use crate::control::{self, Packet};
 use crate::error::{Error, Result};
 use crate::port::{AUTHORITY, Descriptors};
@@ -20,7 +21,17 @@ use crate::shared::ring;
 
 impl Authority {
     pub(super) fn accept(&mut self) {
-        let Some(socket) = self.listener.as_ref().and_then(Listener::accept) else { return };
+        let Some(listener) = &self.listener else { return };
+        let socket = match listener.accept() {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return,
+            Err(_) => {
+                // No descriptors left: those that want to connect wait a moment, and this does not turn in circles.
+                let _ = epoll::delete(&self.epoll, listener);
+                self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+                return;
+            }
+        };
         let Ok(credentials) = socket::peer_credentials(&socket) else { return };
         let own = rustix::process::geteuid().as_raw();
         if credentials.uid != own {
@@ -45,8 +56,23 @@ impl Authority {
             let _ = watch(&self.epoll, pidfd, link * 2 + 1);
         }
         self.next_link += 1;
-        self.links
-            .insert(link, Link { socket, pidfd, credentials, member: None, has_joined: false, holds: None });
+        let groups = socket::peer_groups(&socket).ok().flatten();
+        let label = socket::peer_security_label(&socket).ok().flatten();
+        let process = Process { credentials, groups, label };
+        let link_of =
+            Link { socket, pidfd, process, outbox: None, member: None, has_joined: false, holds: None };
+        self.links.insert(link, link_of);
+    }
+
+    /// Accepts again, after a pause.
+    pub(super) fn listen_again(&mut self) -> Result<()> {
+        if self.paused_until.is_some_and(|until| until <= Instant::now())
+            && let Some(listener) = &self.listener
+        {
+            watch(&self.epoll, listener, LISTENER)?;
+            self.paused_until = None;
+        }
+        Ok(())
     }
 
     pub(super) fn serve_link(&mut self, link: u64, events: &mut Vec<Event>) {
@@ -55,17 +81,11 @@ impl Authority {
             Ok(Some((packet, fds))) => match self.request(link, &packet, fds, events) {
                 Ok(()) => return,
                 Err(error) => {
-                    if let Some(link) = self.links.get(&link) {
-                        let why = match self.leaving.is_empty() {
-                            true => control::Refusal::Final,
-                            false => control::Refusal::Limit,
-                        };
-                        let _ = control::send(&link.socket, &Packet::refused(why, error.to_string()), &[]);
-                    }
-                    error.to_string()
+                    self.say_refused(link, &error.to_string());
+                    Some(error.to_string())
                 }
             },
-            Ok(None) => "it left".to_owned(),
+            Ok(None) => None,
             Err(Error::Os(error))
                 if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
             {
@@ -73,18 +93,24 @@ impl Authority {
                 let text = "the process that serves the bus has no descriptors left";
                 let refusal = Packet::refused(control::Refusal::Limit, text);
                 match self.links.get(&link).map(|link| control::send(&link.socket, &refusal, &[])) {
-                    Some(Err(error)) => error.to_string(),
+                    Some(Err(error)) => Some(error.to_string()),
                     _ => return,
                 }
+            }
+            // Killed, it may leave what it has not read: that is an end like others.
+            Err(Error::Os(error))
+                if error.raw_os_error() == Some(rustix::io::Errno::CONNRESET.raw_os_error()) =>
+            {
+                None
             }
             Err(Error::Os(error))
                 if error.raw_os_error() == Some(rustix::io::Errno::AGAIN.raw_os_error()) =>
             {
                 return;
             }
-            Err(error) => error.to_string(),
+            Err(error) => Some(error.to_string()),
         };
-        self.close(link, &why, events);
+        self.close(link, why, events);
     }
 
     pub(super) fn request(
@@ -103,8 +129,12 @@ impl Authority {
                 "this bus has version {ABI} of the shared memory, the program version {first}"
             ))),
             control::Kind::Join if !has_joined && second == 0 => {
-                let id = self.join(link, fds.next().ok_or_else(unexpected)?)?;
-                events.push(Event::Joined(id));
+                let outbox = fds.next().ok_or_else(unexpected)?;
+                ForeignOutbox::open(&outbox)?;
+                let Some(found) = self.links.get_mut(&link) else { return Ok(()) };
+                if found.outbox.replace(outbox).is_none() {
+                    events.push(Event::Joining(Ticket(link), found.process.clone()));
+                }
                 Ok(())
             }
             control::Kind::Join if !has_joined => self.welcome_monitor(link),
@@ -149,16 +179,52 @@ impl Authority {
     pub(super) fn welcome_monitor(&mut self, link: u64) -> Result<()> {
         let Some(link) = self.links.get_mut(&link) else { return Ok(()) };
         link.has_joined = true;
+        self.readers += 1;
         let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd()];
         control::send(&link.socket, &Packet::new(control::Kind::Welcome, [0; 4]), &fds)
     }
 
-    /// Gives a process a slot, and announces it.
-    pub(super) fn join(&mut self, link: u64, outbox: OwnedFd) -> Result<PeerId> {
-        ForeignOutbox::open(&outbox)?;
-        let Some(found) = self.links.get(&link) else { return Err(Error::AuthorityGone) };
-        let credentials = found.credentials;
-        let label = socket::peer_security_label(&found.socket).ok().flatten().unwrap_or_default();
+    /// Lets a process join under a number that was never used on this bus. From now on it can read; announce it.
+    ///
+    /// # Errors
+    /// All places are taken, or the process is gone. It was told, and is no member.
+    pub fn admit(&mut self, ticket: Ticket, id: PeerId) -> Result<()> {
+        let joined = self.join(ticket.0, id);
+        if let Err(error) = &joined {
+            self.refuse(ticket, &error.to_string());
+        }
+        joined
+    }
+
+    /// Does not let a process join, and tells it why.
+    pub fn refuse(&mut self, ticket: Ticket, why: &str) {
+        self.say_refused(ticket.0, why);
+        self.close(ticket.0, None, &mut Vec::new());
+    }
+
+    fn say_refused(&self, link: u64, why: &str) {
+        let Some(link) = self.links.get(&link) else { return };
+        let refusal = match self.leaving.is_empty() {
+            true => control::Refusal::Final,
+            false => control::Refusal::Limit,
+        };
+        let _ = control::send(&link.socket, &Packet::refused(refusal, why), &[]);
+    }
+
+    /// Puts a member out, and tells it why. Announce its end and call [`Authority::remove`].
+    pub fn put_out(&mut self, id: PeerId, why: &str) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let (index, Some(link)) = (connection.index, connection.link) else { return };
+        self.port.evict(&mut self.fds, index);
+        self.detach(id, link, index, why);
+    }
+
+    /// Gives a process a slot.
+    fn join(&mut self, link: u64, id: PeerId) -> Result<()> {
+        let Some(found) = self.links.get_mut(&link) else { return Err(Error::AuthorityGone) };
+        let Some(outbox) = found.outbox.take() else { return Err(Error::AuthorityGone) };
+        let credentials = found.process.credentials;
+        let label = found.process.label.clone().unwrap_or_default();
         self.free_slots();
         let slots = self.options.members as u16;
         let is_free = |slot: &u16| self.port.directory().id_and_state(*slot).1 == State::Free;
@@ -168,8 +234,6 @@ impl Authority {
             return Err(Error::Refused(format!("all {slots} places of this bus are taken")));
         };
         self.place_wanted = None;
-        let id = self.next_id;
-        self.next_id += 1;
         // Present first, and only then where it begins: senders that did not see it have let nothing be overwritten from there on.
         let end = self.port.find_end();
         self.port.order().reset_line(slot, end);
@@ -182,24 +246,17 @@ impl Authority {
         self.port.forget(slot);
         self.fds.outboxes.insert(slot, (id, outbox));
         self.fds.doorbells.remove(&slot);
-        let connection = Connection {
-            index: slot,
-            link: Some(link),
-            uid,
-            pid,
-            rules: Vec::new(),
-            wants_everything: false,
-        };
-        self.connections.insert(id, connection);
+        self.connections.insert(id, Connection { index: slot, link: Some(link), wants_signals: false });
         let place = self.port.next_place(slot);
         if let Some(link) = self.links.get_mut(&link) {
             (link.member, link.has_joined) = (Some(id), true);
+            self.readers += 1;
             let words = [u64::from(slot), id, cursor, u64::from(place)];
             let fds = [self.order_fd.as_fd(), self.directory_fd.as_fd(), self.doorbell.as_fd()];
-            control::send(&link.socket, &Packet::new(control::Kind::Welcome, words), &fds)?;
+            // One that does not take its welcome is gone, and its end comes as that of a member.
+            let _ = control::send(&link.socket, &Packet::new(control::Kind::Welcome, words), &fds);
         }
-        self.announce(&unique_name(id), None, Some(id));
-        Ok(id)
+        Ok(())
     }
 
     /// A process waits for a place: wakes members that must read first, and puts those out that have not for the deadline.
@@ -269,42 +326,44 @@ impl Authority {
             .collect();
         for (id, link, index) in out {
             let why = "it did not read for longer than the bus allows";
-            if let Some(link) = self.links.get_mut(&link) {
-                (link.member, link.holds) = (None, Some(index));
-                let _ = control::send(&link.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
-                // It sees the end; its own end of the connection says when it has noticed.
-                let _ = rustix::net::shutdown(&link.socket, rustix::net::Shutdown::Write);
+            if self.detach(id, link, index, why) {
+                events.push(Event::Left { peer: id, why: Some(why.into()) });
             }
-            self.remove(id);
-            events.push(Event::Left { peer: id, why: why.into() });
         }
     }
 
+    /// A member is none any more, and is told why. False if that was so before.
+    fn detach(&mut self, id: PeerId, link: u64, index: u16, why: &str) -> bool {
+        let Some(link) = self.links.get_mut(&link).filter(|link| link.member == Some(id)) else {
+            return false;
+        };
+        (link.member, link.holds) = (None, Some(index));
+        let _ = control::send(&link.socket, &Packet::text(control::Kind::Disconnected, why), &[]);
+        // It sees the end; its own end of the connection says when it has noticed.
+        let _ = rustix::net::shutdown(&link.socket, rustix::net::Shutdown::Write);
+        self.leave(id, index);
+        true
+    }
+
+    /// A member is none any more: nobody waits for it, and what was for it alone goes.
+    fn leave(&mut self, id: PeerId, slot: u16) {
+        self.port.directory().set_state(slot, State::Leaving);
+        self.tokens.receiver_left(id, Some(slot));
+    }
+
     /// The end of a process at the control socket.
-    pub(super) fn close(&mut self, link: u64, why: &str, events: &mut Vec<Event>) {
+    pub(super) fn close(&mut self, link: u64, why: Option<String>, events: &mut Vec<Event>) {
         let Some(link) = self.links.remove(&link) else { return };
         let _ = epoll::delete(&self.epoll, &link.socket);
         if let Some(pidfd) = &link.pidfd {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
-        if let Some(id) = link.member {
-            self.remove(id);
-            events.push(Event::Left { peer: id, why: why.into() });
+        self.readers -= usize::from(link.has_joined);
+        if let Some(id) = link.member
+            && let Some(connection) = self.connections.get(&id)
+        {
+            self.leave(id, connection.index);
+            events.push(Event::Left { peer: id, why });
         }
-    }
-
-    /// Takes a connection off the bus: its names pass on, then its end is announced.
-    pub(super) fn remove(&mut self, id: PeerId) {
-        let Some(connection) = self.connections.get(&id) else { return };
-        let (index, is_member) = (connection.index, connection.link.is_some());
-        self.port.directory().set_state(index, State::Leaving);
-        self.tokens.receiver_left(id, is_member.then_some(index));
-        for name in self.names.of(id) {
-            let (_, change) = self.names.release(&name, id);
-            self.publish_name(&name, change);
-        }
-        self.connections.remove(&id);
-        self.announce(&unique_name(id), Some(id), None);
-        self.work.push_back(Work::Left { index, id, is_member });
     }
 }

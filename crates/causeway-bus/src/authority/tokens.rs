@@ -130,6 +130,13 @@ impl Tokens {
         is_for.then_some(deposit)
     }
 
+    /// Is a deposit held that the member in `slot` may still take, as far as its sender has said for whom it is?
+    pub fn may_be_for(&self, owner: PeerId, token: u32, slot: u16) -> bool {
+        self.held.get(&(owner, token)).is_some_and(|deposit| {
+            deposit.waits_for.as_ref().is_none_or(|waits_for| waits_for.slots.contains(&slot))
+        })
+    }
+
     /// The member in `slot` has taken a deposit. Returned if nobody else is to take it.
     pub fn taken(&mut self, owner: PeerId, token: u32, slot: u16) -> Option<Deposit> {
         let deposit = self.held.get_mut(&(owner, token))?;
@@ -258,7 +265,9 @@ mod tests {
         // One was faster than the note of its sender.
         assert!(tokens.taken(SENDER, 1, 4).is_none());
         assert!(tokens.find(SENDER, 1, 4, 9).is_none(), "taken twice");
+        assert!(tokens.may_be_for(SENDER, 1, 5), "not known yet");
         tokens.sent(SENDER, 1, 10, vec![2, 3, 4, 6]);
+        assert_eq!([2, 4, 5].map(|slot| tokens.may_be_for(SENDER, 1, slot)), [true, false, false]);
         assert!(tokens.taken(SENDER, 1, 2).is_none());
         tokens.sweep(|slot| if slot == 3 { 11 } else { 10 });
         assert!(tokens.has_waiting());

@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weighbridge_dbus::wire::{
-    Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind, MAX_MESSAGE_BYTES,
-};
+use weighbridge_dbus::wire::{Header, MAX_MESSAGE_BYTES};
 
 use super::tokens::Deposit;
-use super::{Authority, Event, PeerId, Work, name_of, unique_name};
+use super::{Authority, Carried, PeerId};
+use crate::content::FileDescriptors;
 use crate::control::{self, FDS_MAX, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Parcel, Received, To};
 use crate::shared::body;
-use crate::shared::header::BusHeader;
 use crate::shared::order::Statistic;
 
 /// How often deposits are looked at that end when members have read on. A member that reads does not tell.
@@ -94,17 +92,19 @@ impl Authority {
         }
     }
 
-    /// Prepares a message that goes into the outbox of the authority: deposits its descriptors, and the message if it is long.
+    /// Prepares a message for [`Authority::append`] to receivers that are members: deposits its descriptors, and the message itself if
+    /// it is long, on account of its sender.
     ///
     /// # Errors
     /// `LimitsExceeded`; the kernel lacks memory or descriptors.
-    pub(super) fn deposit_own(
+    pub fn deposit_for(
         &mut self,
-        charged: PeerId,
-        to: To,
+        sender: Option<PeerId>,
+        to: Option<PeerId>,
         bytes: &[u8],
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<Parcel> {
+        let (charged, to) = (sender.unwrap_or(AUTHORITY_ID), self.address(to));
         let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
         let (longest, named) = (self.port.longest_message(), header.unix_fds as usize);
         if named != descriptors.len() {
@@ -133,20 +133,38 @@ impl Authority {
         self.tokens.sent(AUTHORITY_ID, parcel.token, position, slots);
     }
 
-    /// Adds to a message for a client, or for the bus itself, what is held for it. `None` if that is not there: the message is then
-    /// counted, and answered with an error where an answer is expected.
-    pub(super) fn complete(&mut self, received: Received, events: &mut Vec<Event>) -> Option<Received> {
+    /// Adds to a message for a client, or for the bus itself, what is held for it; says where that is not there. `None` for a signal
+    /// that is not held for the authority, so that no client wants it.
+    pub(super) fn complete(&mut self, received: Received) -> Option<Carried> {
         let (header, position) = (received.header, received.position);
-        if header.token == 0 || header.destination == 0 && !self.port.wants_signals {
-            return (header.token == 0).then_some(received);
+        let to = (header.destination != 0).then_some(header.destination);
+        let carried = |received: Received, missing| Carried {
+            position,
+            sender: header.sender,
+            to,
+            descriptors: received.descriptors.take(),
+            bytes: received.bytes,
+            missing,
+        };
+        if header.token == 0 {
+            return Some(carried(received, None));
         }
-        let descriptors = self.take_own(received.owner(), header.token, header.destination);
-        match descriptors.and_then(|descriptors| received.complete(descriptors)) {
-            Ok(received) => Some(received),
+        if to.is_none() && !self.tokens.may_be_for(received.owner(), header.token, AUTHORITY) {
+            return None;
+        }
+        let is_for_member =
+            to.is_some_and(|to| matches!(self.address(Some(to)), To::Peer { slot, .. } if slot != AUTHORITY));
+        if is_for_member {
+            // Only its receiver gets what belongs to it.
+            return Some(carried(received, Some("it is for another".into())));
+        }
+        let inline = Received { descriptors: FileDescriptors::default(), ..received.clone() };
+        let held = self.take_own(received.owner(), header.token, header.destination);
+        match held.and_then(|held| received.complete(held)) {
+            Ok(received) => Some(carried(received, None)),
             Err(error) => {
                 self.port.order().count(AUTHORITY, Statistic::Incomplete, 1);
-                self.answer_incomplete(&header, position, &error.to_string(), events);
-                None
+                Some(carried(inline, Some(error.to_string())))
             }
         }
     }
@@ -166,36 +184,6 @@ impl Authority {
         }
     }
 
-    /// What a client was called with, or was answered, cannot be delivered.
-    fn answer_incomplete(&mut self, header: &BusHeader, position: u64, why: &str, events: &mut Vec<Event>) {
-        let (sender, receiver) = (name_of(header.sender), name_of(header.destination));
-        let text = Body::default().text(&format!("the message could not be delivered: {why}"));
-        let error = |serial| Builder::error(serial, name::LIMITS_EXCEEDED).body(text.clone());
-        const CALL: u8 = MessageKind::MethodCall.number();
-        const RETURN: u8 = MessageKind::MethodReturn.number();
-        const ERROR: u8 = MessageKind::Error.number();
-        match header.kind {
-            CALL if header.flags & FLAG_NO_REPLY_EXPECTED == 0 => {
-                let Some(to) = self.resolve(&unique_name(header.sender)) else { return };
-                self.serial = self.serial.wrapping_add(1).max(1);
-                let answer = error(header.serial).sender(&receiver).destination(&sender);
-                if let Ok(bytes) = answer.build(self.serial) {
-                    let sender = header.destination;
-                    self.work.push_back(Work::Send { sender, to, bytes, parcel: Parcel::default() });
-                }
-            }
-            RETURN | ERROR => {
-                let answer = error(header.reply_serial).sender(&sender).destination(&receiver);
-                if let Ok(bytes) = answer.build(header.serial.max(1)) {
-                    let (to, sender) = (Some(header.destination), header.sender);
-                    let descriptors = Vec::new().into();
-                    events.push(Event::Message { position, to, sender, bytes: bytes.into(), descriptors });
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// After the last message of a member: those who may still take what it deposited read on.
     pub(super) fn end_deposits_of(&mut self, id: PeerId, end: u64) {
         let present: Vec<u16> = self.port.directory().present().collect();
@@ -206,8 +194,8 @@ impl Authority {
         }
     }
 
-    /// Ends the deposits that those they are for have passed.
-    pub(super) fn sweep_deposits(&mut self) {
+    /// Ends the deposits that those they are for have passed. Members that read on do not tell: call it now and then.
+    pub fn sweep_deposits(&mut self) {
         if self.tokens.has_waiting() {
             let (order, own) = (Arc::clone(self.port.order()), self.port.cursor());
             self.tokens.sweep(|slot| match slot {

@@ -8,20 +8,20 @@ use causeway_os::clock;
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::sending::check;
+use super::sending::{Outgoing, check};
 use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Pending, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY_ID, To};
+use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::order::Statistic;
 
 impl Connection {
     /// Calls a method and waits for the reply.
     ///
     /// # Errors
-    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if nobody has the name; `NoReply` after the
-    /// timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
+    /// [`Error::Method`]: the callee answered with an error; `ServiceUnknown` if no connection has the name and no service provides it;
+    /// `NoReply` after the timeout, or at once when the callee is gone. Otherwise the bus or this connection has ended.
     pub fn call(
         &mut self,
         destination: &str,
@@ -49,7 +49,8 @@ impl Connection {
         self.call(destination, path, interface, member, body_of(signature, body)?)
     }
 
-    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way.
+    /// Begins a call; returns its serial for [`Connection::finish_call`]. Several can be under way. Where no connection has the name,
+    /// the bus gets the call: it may start a service that takes the name, and passes the call on then.
     ///
     /// # Errors
     /// As [`Connection::call`], as far as it is known at once.
@@ -61,7 +62,7 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<u32> {
-        self.send_call(FLAG_NO_AUTO_START, destination, path, (interface, member), body.into())
+        self.send_call(0, destination, path, (interface, member), body.into())
     }
 
     /// Calls a method and wants no reply.
@@ -76,7 +77,7 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
+        let flags = FLAG_NO_REPLY_EXPECTED;
         self.send_call(flags, destination, path, (interface, member), body.into()).map(drop)
     }
 
@@ -86,12 +87,32 @@ impl Connection {
         destination: &str,
         path: &str,
         (interface, member): (&str, &str),
-        Payload { body, descriptors }: Payload,
+        payload: Payload,
     ) -> Result<u32> {
+        let call = self.prepare_call(flags, destination, path, (interface, member), payload)?;
+        let serial = call.serial;
+        if let Err(error) = self.send(call) {
+            self.drop_call(serial);
+            return Err(error);
+        }
+        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
+        Ok(serial)
+    }
+
+    /// A call, ready to be sent. Its reply, if it wants one, is waited for from here on, until [`Connection::drop_call`].
+    pub(crate) fn prepare_call(
+        &mut self,
+        flags: u8,
+        destination: &str,
+        path: &str,
+        (interface, member): (&str, &str),
+        Payload { body, descriptors }: Payload,
+    ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
-        let to = self.resolve(destination)?;
+        let flags = if self.options.auto_start { flags } else { flags | FLAG_NO_AUTO_START };
+        let to = self.resolve_call(destination, flags)?;
         let expects_reply = flags & FLAG_NO_REPLY_EXPECTED == 0;
         if expects_reply {
             self.check_pending()?;
@@ -99,18 +120,20 @@ impl Connection {
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
         let name = Arc::clone(&self.name);
-        let call = call.sender(&name).unix_fds(descriptors.len() as u32).body(body);
-        if let (true, To::Peer { id, .. }) = (expects_reply, to) {
+        let call = self.prepare(to, call.sender(&name).body(body), descriptors, serial)?;
+        if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending { callee: id });
+            self.expect_reply(serial, to, destination);
+        }
+        Ok(call)
+    }
+
+    /// The reply to the message with this serial counts if it comes from where that message goes.
+    pub(super) fn expect_reply(&mut self, serial: u32, to: To, destination: &str) {
+        if let To::Peer { id, .. } = to {
+            self.pending.insert(serial, Pending::new(id, destination));
             self.show_pending();
         }
-        if let Err(error) = self.build_and_send(to, &call, serial, &descriptors) {
-            self.drop_call(serial);
-            return Err(error);
-        }
-        // If the callee has left meanwhile, its end stands in the log behind what this member has read, and ends the call.
-        Ok(serial)
     }
 
     /// Fails if as many calls are under way as may be; replies that nobody has asked for yet count, too.
@@ -134,16 +157,16 @@ impl Connection {
         let end = end_after(start_ns, timeout);
         loop {
             if let Some(reply) = self.replies.remove(&serial) {
-                return reply;
+                return reply.and_then(outcome);
             }
-            let Some(pending) = self.pending.get(&serial).copied() else {
+            let Some(callee) = self.pending.get(&serial).map(|pending| pending.callee) else {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
             if self.take_all()? > 0 && (self.replies.contains_key(&serial) || !has_passed(end)) {
                 continue;
             }
-            if self.has_ended() && pending.callee == AUTHORITY_ID {
+            if self.has_ended() && callee == AUTHORITY_ID {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
@@ -165,8 +188,10 @@ impl Connection {
         Ok(self.replies.contains_key(&serial) || !self.pending.contains_key(&serial))
     }
 
-    pub(super) fn drop_call(&mut self, serial: u32) {
+    /// Forgets a call: its reply is nobody's.
+    pub(crate) fn drop_call(&mut self, serial: u32) {
         self.pending.remove(&serial);
+        self.replies.remove(&serial);
         self.show_pending();
     }
 
@@ -183,7 +208,6 @@ impl Connection {
     /// # Errors
     /// As [`Connection::reply`]; [`Error::Invalid`] for what is no error name.
     pub fn reply_error(&mut self, call: &Call, error: &str, text: &str) -> Result<()> {
-        check(error, names::is_interface, "error name")?;
         self.answer(call, Err((error, text)))
     }
 
@@ -192,12 +216,28 @@ impl Connection {
         call: &Call,
         outcome: std::result::Result<Payload, (&str, &str)>,
     ) -> Result<()> {
+        match self.prepare_answer(call, outcome)? {
+            Some(answer) => self.send(answer),
+            None => Ok(()),
+        }
+    }
+
+    /// An answer, ready to be sent; `None` if the caller wants none or is gone.
+    pub(crate) fn prepare_answer(
+        &mut self,
+        call: &Call,
+        outcome: std::result::Result<Payload, (&str, &str)>,
+    ) -> Result<Option<Outgoing>> {
+        if let Err((error, _)) = outcome {
+            check(error, names::is_interface, "error name")?;
+        }
         if call.bus_header().flags & FLAG_NO_REPLY_EXPECTED != 0 {
-            return Ok(());
+            return Ok(None);
         }
         let answered = call.bus_header().serial;
         let caller = call.sender_id();
-        let Ok(to) = self.resolve_id(caller) else { return Ok(()) };
+        // One that the directory does not show has left, or is a client that the bus knows.
+        let to = self.resolve_id(caller).unwrap_or(TO_BUS);
         let serial = self.next_serial();
         let (reply, descriptors) = match outcome {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
@@ -205,9 +245,9 @@ impl Connection {
                 (Builder::error(answered, error).body(Body::default().text(text)), Vec::new())
             }
         };
-        let reply = reply.unix_fds(descriptors.len() as u32);
         let name = Arc::clone(&self.name);
-        self.build_and_send(to, &reply.sender(&name).destination(call.sender_name()), serial, &descriptors)
+        let reply = reply.sender(&name).destination(call.sender_name());
+        self.prepare(to, reply, descriptors, serial).map(Some)
     }
 
     /// Shows the authority whose end ends a call of this connection.
@@ -224,10 +264,13 @@ impl Connection {
         order.count(self.port.slot(), Statistic::CallsOpen, (self.pending.len() as u64).wrapping_sub(open));
     }
 
-    /// A reply counts only with the serial of a call that waits, from the one that was called.
+    /// A reply counts only with the serial of a call that waits, from the one that was called, or from whom the bus has passed it on
+    /// to. The bus itself says with an error that a call ends without a reply.
     pub(super) fn handle_reply(&mut self, message: Message) {
-        let serial = message.bus_header().reply_serial;
-        if self.pending.get(&serial).is_none_or(|pending| pending.callee != message.sender_id()) {
+        let (serial, sender) = (message.bus_header().reply_serial, message.sender_id());
+        let Some(pending) = self.pending.get(&serial) else { return };
+        let is_refusal = sender == AUTHORITY_ID && message.bus_header().kind == Kind::Error.number();
+        if pending.callee != sender && pending.awaited.is_none() && !is_refusal {
             return;
         }
         if let Some(change) = self.raw.remove(&serial) {
@@ -235,17 +278,10 @@ impl Connection {
             self.show_pending();
             return self.put_reply(&change, message);
         }
-        let reply = match message.bus_header().kind == Kind::Error.number() {
-            true => {
-                let name = message.header().error_name.unwrap_or_default();
-                Err(Error::method(name, message.text().unwrap_or_default()))
-            }
-            false => Ok(message),
-        };
         self.pending.remove(&serial);
         self.show_pending();
         self.delivered += 1;
-        self.replies.insert(serial, reply);
+        self.replies.insert(serial, Ok(message));
     }
 
     /// Ends a call of the one that was called, because its reply cannot be had.
@@ -281,4 +317,13 @@ impl Connection {
         }
         self.show_pending();
     }
+}
+
+/// What an answer means to the caller: an error is one.
+pub(crate) fn outcome(answer: Message) -> Result<Reply> {
+    if answer.bus_header().kind != Kind::Error.number() {
+        return Ok(answer);
+    }
+    let name = answer.header().error_name.unwrap_or_default();
+    Err(Error::method(name, answer.text().unwrap_or_default()))
 }

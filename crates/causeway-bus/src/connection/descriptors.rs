@@ -135,7 +135,9 @@ impl Connection {
             let text = Body::default().text(&format!("the callee could not take the call: {why}"));
             let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
             let name = Arc::clone(&self.name);
-            self.build_and_send(to, &answer.sender(&name).destination(&destination), own, &[])?;
+            let answer = answer.sender(&name).destination(&destination);
+            let answer = self.prepare(to, answer, Vec::new(), own)?;
+            self.send(answer)?;
         }
         Ok(())
     }

@@ -138,6 +138,18 @@ impl std::ops::Deref for Call {
     }
 }
 
+impl AsRef<Message> for Call {
+    fn as_ref(&self) -> &Message {
+        &self.0
+    }
+}
+
+impl AsRef<Message> for Message {
+    fn as_ref(&self) -> &Message {
+        self
+    }
+}
+
 /// What a connection receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -155,7 +167,8 @@ pub enum Incoming {
 
 impl Incoming {
     /// The message, if it is one.
-    pub(super) fn message(&self) -> Option<&Message> {
+    #[must_use]
+    pub fn message(&self) -> Option<&Message> {
         match self {
             Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message) => {
                 Some(message)

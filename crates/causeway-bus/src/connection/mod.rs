@@ -28,7 +28,15 @@ mod watcher;
 pub use message::{Call, Incoming, Message, Reply};
 pub use options::{ConnectionOptions, Statistics};
 
+#[cfg(feature = "tokio")]
+pub(crate) use calls::outcome;
 pub(crate) use link::Link;
+#[cfg(feature = "tokio")]
+pub(crate) use names::{name_reply, release_reply};
+#[cfg(feature = "tokio")]
+pub(crate) use receiving::Taken;
+#[cfg(feature = "tokio")]
+pub(crate) use sending::Outgoing;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,9 +63,11 @@ use watcher::Watched;
 pub const ADDRESS_VARIABLE: &str = "CAUSEWAY_BUS";
 
 /// A call without a reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     callee: u64,
+    /// The name whose next owner gets the call from the bus.
+    awaited: Option<String>,
 }
 
 /// A member of a bus.
@@ -79,6 +89,7 @@ pub struct Connection {
     name: Arc<str>,
     serial: u32,
     rules: Vec<Rule>,
+    next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
     /// Headers of received messages.
@@ -88,7 +99,8 @@ pub struct Connection {
     pending: FxHashMap<u32, Pending>,
     /// Of these, calls whose replies the program takes as messages.
     raw: FxHashMap<u32, raw::Change>,
-    replies: FxHashMap<u32, Result<Reply>>,
+    /// Answers, errors among them, and calls that ended without one.
+    replies: FxHashMap<u32, Result<Message>>,
     known: FxHashMap<u64, u16>,
     undeliverable: Vec<Undeliverable>,
     last_token: u32,
@@ -151,6 +163,7 @@ impl Connection {
             name: unique_name(id).into(),
             serial: 0,
             rules: Vec::new(),
+            next_rule: 0,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             headers: KnownHeaders::default(),

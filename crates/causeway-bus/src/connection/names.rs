@@ -1,14 +1,22 @@
 //! Names: asked for, given up, listed, and where messages for them go.
 
-use weighbridge_dbus::wire::{Arg, Body, names};
+use weighbridge_dbus::wire::{Arg, Body, FLAG_NO_AUTO_START, names};
 
 use super::sending::check;
-use super::{Connection, Reply};
+use super::{Connection, Pending, Reply};
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply, unique_name};
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, To};
+use crate::port::{AUTHORITY_ID, TO_BUS, To};
 use crate::shared::directory::State;
 use crate::shared::filter::unique_number;
+
+impl Pending {
+    /// A call of `destination` that goes to the connection with this number.
+    pub(super) fn new(callee: u64, destination: &str) -> Pending {
+        let is_passed_on = callee == AUTHORITY_ID && destination != DRIVER;
+        Pending { callee, awaited: is_passed_on.then(|| destination.into()) }
+    }
+}
 
 impl Connection {
     /// Asks for a name, with the flags of D-Bus (1 allow replacement, 2 replace the owner, 4 do not wait).
@@ -17,12 +25,7 @@ impl Connection {
     /// As [`Connection::call`].
     pub fn request_name(&mut self, name: &str, flags: u32) -> Result<NameReply> {
         let reply = self.call_driver("RequestName", Body::default().text(name).u32(flags))?;
-        Ok(match reply.args().first() {
-            Some(Arg::U32(1)) => NameReply::PrimaryOwner,
-            Some(Arg::U32(2)) => NameReply::InQueue,
-            Some(Arg::U32(4)) => NameReply::AlreadyOwner,
-            _ => NameReply::Exists,
-        })
+        Ok(name_reply(&reply))
     }
 
     /// Gives a name up.
@@ -31,11 +34,7 @@ impl Connection {
     /// As [`Connection::call`].
     pub fn release_name(&mut self, name: &str) -> Result<ReleaseReply> {
         let reply = self.call_driver("ReleaseName", Body::default().text(name))?;
-        Ok(match reply.args().first() {
-            Some(Arg::U32(1)) => ReleaseReply::Released,
-            Some(Arg::U32(2)) => ReleaseReply::NonExistent,
-            _ => ReleaseReply::NotOwner,
-        })
+        Ok(release_reply(&reply))
     }
 
     /// All names of the bus, from the directory: no message is sent.
@@ -50,20 +49,38 @@ impl Connection {
         all
     }
 
-    /// The unique name of the owner of a name, from the directory.
+    /// The unique name of the owner of a name, from the directory; a unique name, and the name of the bus, own themselves.
     #[must_use]
     pub fn name_owner(&self, name: &str) -> Option<String> {
-        self.port.directory().owner(name).map(|owner| unique_name(owner.id))
+        let directory = self.port.directory();
+        match unique_number(name) {
+            Some(id) => directory.find(id).map(|_| name.to_owned()),
+            None if name == DRIVER => Some(DRIVER.to_owned()),
+            None => directory.owner(name).map(|owner| unique_name(owner.id)),
+        }
     }
 
     pub(super) fn call_driver(&mut self, member: &str, body: Body) -> Result<Reply> {
         self.call(DRIVER, DRIVER_PATH, DRIVER, member, body)
     }
 
+    /// The GUID of this bus, 32 hexadecimal digits.
+    #[must_use]
+    pub fn bus_id(&self) -> String {
+        let [first, second] = self.port.directory().bus();
+        format!("{first:016x}{second:016x}")
+    }
+
+    /// User and process that serve the bus.
+    #[cfg(feature = "zbus")]
+    pub(crate) fn credentials_of_bus(&self) -> Option<(u32, u32)> {
+        self.port.directory().peer(crate::port::AUTHORITY).map(|authority| (authority.uid, authority.pid))
+    }
+
     /// Where messages for a name go, without a system call.
     pub(super) fn resolve(&mut self, name: &str) -> Result<To> {
         if name == DRIVER {
-            return Ok(To::Peer { slot: AUTHORITY, id: AUTHORITY_ID });
+            return Ok(TO_BUS);
         }
         check(name, names::is_bus_name, "bus name")?;
         let unknown = || Error::method(name::SERVICE_UNKNOWN, format!("no connection has the name {name}"));
@@ -75,9 +92,18 @@ impl Connection {
         self.resolve_id(id).map_err(|_| unknown())
     }
 
+    /// Where a call with these flags goes. The bus gets one for a name that the directory does not show: it may start a service, and
+    /// knows all connections.
+    pub(super) fn resolve_call(&mut self, name: &str, flags: u8) -> Result<To> {
+        match self.resolve(name) {
+            Err(Error::Method { .. }) if flags & FLAG_NO_AUTO_START == 0 => Ok(TO_BUS),
+            other => other,
+        }
+    }
+
     pub(super) fn resolve_id(&mut self, id: u64) -> Result<To> {
         if id == AUTHORITY_ID {
-            return Ok(To::Peer { slot: AUTHORITY, id });
+            return Ok(TO_BUS);
         }
         let directory = self.port.directory();
         let known = self.known.get(&id).copied().filter(|peer| directory.is_active(*peer, id));
@@ -90,5 +116,24 @@ impl Connection {
             self.known.insert(id, peer);
         }
         Ok(to)
+    }
+}
+
+/// What the reply to `RequestName` says.
+pub(crate) fn name_reply(reply: &Reply) -> NameReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => NameReply::PrimaryOwner,
+        Some(Arg::U32(2)) => NameReply::InQueue,
+        Some(Arg::U32(4)) => NameReply::AlreadyOwner,
+        _ => NameReply::Exists,
+    }
+}
+
+/// What the reply to `ReleaseName` says.
+pub(crate) fn release_reply(reply: &Reply) -> ReleaseReply {
+    match reply.args().first() {
+        Some(Arg::U32(1)) => ReleaseReply::Released,
+        Some(Arg::U32(2)) => ReleaseReply::NonExistent,
+        _ => ReleaseReply::NotOwner,
     }
 }

@@ -19,6 +19,8 @@ pub struct ConnectionOptions {
     /// Bytes of messages that may wait in this process until the program takes them; beyond, the connection fails. One message may
     /// always wait, however long.
     pub inbox_bytes: usize,
+    /// May the bus start a service for a call to a name without owner? Otherwise such a call fails without a system call.
+    pub auto_start: bool,
     /// Calls without a reply that may be under way; one more fails with `LimitsExceeded`.
     pub pending_calls: usize,
 }
@@ -31,6 +33,7 @@ impl Default for ConnectionOptions {
             laggard_deadline: Duration::from_millis(250),
             spin: Duration::from_micros(30),
             inbox_bytes: 256 << 20,
+            auto_start: true,
             pending_calls: 4096,
         }
     }

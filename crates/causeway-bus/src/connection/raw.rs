@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use weighbridge_dbus::rule::MatchRule;
-use weighbridge_dbus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind};
+use weighbridge_dbus::wire::{
+    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, Layout,
+};
 
-use super::sending::build;
+use super::sending::Outgoing;
 use super::{Call, Connection, Incoming, Message, Pending};
 use crate::authority::DRIVER;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Received, To};
 use crate::shared::header::BusHeader;
 
@@ -37,23 +39,27 @@ impl Connection {
     /// As [`Builder::build`], for names that are none.
     pub fn send_message(&mut self, message: &Builder<'_>) -> Result<u32> {
         let serial = self.next_serial();
-        let bytes = build(message.clone().sender(&self.name), serial)?;
+        let bytes = message.clone().sender(&self.name).build(serial);
+        let bytes = bytes.map_err(|long| Error::method(name::LIMITS_EXCEEDED, long.to_string()))?;
         let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let layout = Layout::of(&header, &bytes);
         let expects_reply = header.kind == Kind::MethodCall && header.flags & FLAG_NO_REPLY_EXPECTED == 0;
         let to = match header.destination {
             None if header.kind == Kind::Signal => To::All,
             None => return Err(Error::Invalid("a message that is no signal needs a destination".into())),
-            Some(name) => match self.resolve(name) {
-                Ok(to) => to,
-                Err(Error::Method { name, message }) => {
-                    if expects_reply {
-                        let position = self.port.cursor();
-                        self.put_error(serial, &name, &message, position);
+            Some(name) => {
+                match self.resolve_call(name, if expects_reply { header.flags } else { FLAG_NO_AUTO_START }) {
+                    Ok(to) => to,
+                    Err(Error::Method { name, message }) => {
+                        if expects_reply {
+                            let position = self.port.cursor();
+                            self.put_error(serial, &name, &message, position);
+                        }
+                        return Ok(serial);
                     }
-                    return Ok(serial);
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
         };
         let change = self.change_of(&header, &bytes);
         if let Change::Added(rule) = &change {
@@ -61,11 +67,11 @@ impl Connection {
         }
         if let (true, To::Peer { id, .. }) = (expects_reply, to) {
             // Before it is sent: the reply may come while this thread waits for space.
-            self.pending.insert(serial, Pending { callee: id });
+            self.pending.insert(serial, Pending::new(id, header.destination.unwrap_or_default()));
             self.raw.insert(serial, change);
             self.show_pending();
         }
-        if let Err(error) = self.send(to, &header, &bytes, &[]) {
+        if let Err(error) = self.send(Outgoing::parsed(to, layout, bytes, serial)) {
             self.raw.remove(&serial);
             self.drop_call(serial);
             return Err(error);
@@ -123,7 +129,7 @@ impl Connection {
         const SERIAL: u32 = u32::MAX;
         let error = Builder::error(serial, name).sender(DRIVER).destination(&self.name);
         let error = error.flags(FLAG_NO_REPLY_EXPECTED).body(Body::default().text(text));
-        let Ok(bytes) = build(error, SERIAL) else { unreachable!("a short message") };
+        let Ok(bytes) = error.build(SERIAL) else { unreachable!("a short message") };
         let header = BusHeader {
             sender: AUTHORITY_ID,
             destination: self.port.id(),

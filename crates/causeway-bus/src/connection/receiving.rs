@@ -9,6 +9,8 @@ use weighbridge_dbus::wire::{Body, Kind};
 use super::sleep::end_after;
 use super::{Call, Connection, Incoming, Message};
 use crate::error::{Error, Result};
+#[cfg(feature = "tokio")]
+use crate::port::To;
 use crate::port::{AUTHORITY_ID, Received};
 
 impl Connection {
@@ -38,18 +40,30 @@ impl Connection {
             self.take_all()?;
             self.answer_undeliverable()?;
         }
-        if self.inbox.is_empty() && self.has_ended() && !self.has_told_end {
-            self.has_told_end = true;
-            return match self.link.end() {
-                Error::AuthorityGone => Ok(Some(Incoming::AuthorityGone)),
-                why => Err(why),
-            };
+        match self.take_from_inbox() {
+            Some(incoming) => Ok(Some(incoming)),
+            None => self.take_end(),
         }
+    }
+
+    fn take_from_inbox(&mut self) -> Option<Incoming> {
         let incoming = self.inbox.pop_front();
         if let Some(message) = incoming.as_ref().and_then(Incoming::message) {
             self.inbox_bytes -= message.bytes().len();
         }
-        Ok(incoming)
+        incoming
+    }
+
+    /// The end of the authority or of this connection, if it was not told yet.
+    fn take_end(&mut self) -> Result<Option<Incoming>> {
+        if !self.has_ended() || self.has_told_end {
+            return Ok(None);
+        }
+        (self.has_told_end, self.has_noticed_end) = (true, true);
+        match self.link.end() {
+            Error::AuthorityGone => Ok(Some(Incoming::AuthorityGone)),
+            why => Err(why),
+        }
     }
 
     /// Answers calls, with what `handle` returns for each, until `stop` is set, which is looked at after each message. Signals
@@ -87,18 +101,22 @@ impl Connection {
     pub(super) fn take_all(&mut self) -> Result<usize> {
         let mut count = 0;
         while let Some(received) = self.port.next(&mut self.link)? {
+            self.check_inbox(self.inbox_bytes)?;
             self.handle(received);
             count += 1;
-            if self.inbox_bytes > self.options.inbox_bytes && self.inbox.len() > 1 {
-                let bytes = self.options.inbox_bytes;
-                let slot = self.port.slot();
-                self.port.evict(&mut self.link, slot);
-                return Err(Error::Disconnected(format!(
-                    "more than {bytes} bytes of messages were not taken"
-                )));
-            }
         }
         Ok(count)
+    }
+
+    /// Ends this connection if the program leaves more bytes of messages than it may, when one more comes: that may have any length.
+    pub(crate) fn check_inbox(&mut self, bytes: usize) -> Result<()> {
+        let most = self.options.inbox_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let slot = self.port.slot();
+        self.port.evict(&mut self.link, slot);
+        Err(Error::Disconnected(format!("more than {most} bytes of messages were not taken")))
     }
 
     fn handle(&mut self, received: Received) {
@@ -140,4 +158,56 @@ impl Connection {
         self.delivered += 1;
         self.inbox.push_back(incoming);
     }
+}
+
+/// For the tasks of a runtime, which take one message after the other.
+#[cfg(feature = "tokio")]
+impl Connection {
+    /// How long a call waits for its reply.
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.options.call_timeout
+    }
+
+    /// The next thing, in the order of the bus. It does not end an announced sleep: one that is over already costs an empty wake-up.
+    pub(crate) fn take_next(&mut self) -> Result<Option<Taken>> {
+        loop {
+            if let Some(incoming) = self.take_from_inbox() {
+                return Ok(Some(Taken::Incoming(incoming)));
+            }
+            if let Some(serial) = self.replies.keys().next().copied() {
+                return Ok(self.replies.remove(&serial).map(|answer| Taken::Answer(serial, answer)));
+            }
+            match self.port.next(&mut self.link)? {
+                Some(received) => {
+                    self.handle(received);
+                    self.answer_undeliverable()?;
+                }
+                None => return Ok(self.take_end()?.map(Taken::Incoming)),
+            }
+        }
+    }
+
+    /// Fails for a call of the bus itself that nobody will answer.
+    pub(crate) fn check_callee(&mut self, to: To) -> Result<()> {
+        match to {
+            To::Peer { id: AUTHORITY_ID, .. } if self.has_ended() => Err(self.link.end()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Serials of the calls that only the authority can answer.
+    pub(crate) fn calls_of_the_bus(&self) -> Vec<u32> {
+        let of_bus = self.pending.iter().filter(|(_, pending)| pending.callee == AUTHORITY_ID);
+        of_bus.map(|(serial, _)| *serial).collect()
+    }
+}
+
+/// What was taken from the bus.
+#[cfg(feature = "tokio")]
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// A call, a signal, or the end of the authority.
+    Incoming(Incoming),
+    /// The end of the call with this serial: a reply or an error reply, or neither.
+    Answer(u32, Result<Message>),
 }

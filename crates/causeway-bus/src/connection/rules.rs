@@ -3,7 +3,7 @@
 use weighbridge_dbus::rule::{MatchRule, Owners};
 use weighbridge_dbus::wire::{Arg, Body, Header};
 
-use super::{Connection, Message};
+use super::{Connection, Message, Pending};
 use crate::authority::{DRIVER, unique_name};
 use crate::error::{Error, Result, name};
 use crate::port::AUTHORITY_ID;
@@ -12,8 +12,12 @@ use crate::shared::filter::unique_number;
 /// A rule of this connection, and who owns the name of its sender, as the log says up to here.
 #[derive(Debug)]
 pub(super) struct Rule {
+    /// Tells it from others of this connection, also equal ones.
+    pub(super) key: u64,
     pub(super) rule: MatchRule,
     owner: Option<u64>,
+    /// It matches nothing that stood in the log before it was added.
+    from: u64,
 }
 
 impl Owners for Rule {
@@ -24,9 +28,11 @@ impl Owners for Rule {
 }
 
 impl Rule {
-    /// The bus itself owns its name, whatever the directory says.
-    fn is_of_driver(&self, header: &Header<'_>, args: &[Arg<'_>]) -> bool {
-        self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &())
+    fn matches(&self, header: &Header<'_>, args: &[Arg<'_>]) -> bool {
+        // The bus itself owns its name, whatever the directory says.
+        let is_of_driver =
+            || self.rule.sender.as_deref() == Some(DRIVER) && self.rule.matches(header, args, &());
+        self.rule.matches(header, args, self) || is_of_driver()
     }
 }
 
@@ -36,15 +42,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::call`], with `MatchRuleInvalid`.
     pub fn add_match(&mut self, rule: &str) -> Result<()> {
-        let parsed: MatchRule = rule.parse().map_err(|error| {
-            Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
-        })?;
         // First the rule, then its registration: a signal between both is received.
-        self.keep_rule(parsed);
+        let key = self.insert_rule(rule)?;
         let added = self.call_driver("AddMatch", Body::default().text(rule));
         if added.is_err() {
-            self.rules.pop();
-            self.port.wants_signals = !self.rules.is_empty();
+            self.remove_rule(key);
         }
         added.map(drop)
     }
@@ -55,33 +57,59 @@ impl Connection {
     /// As [`Connection::call`], with `MatchRuleNotFound`.
     pub fn remove_match(&mut self, rule: &str) -> Result<()> {
         self.call_driver("RemoveMatch", Body::default().text(rule))?;
-        let parsed: Option<MatchRule> = rule.parse().ok();
-        if let Some(at) = self.rules.iter().position(|known| Some(&known.rule) == parsed.as_ref()) {
-            self.rules.remove(at);
-        }
-        self.port.wants_signals = !self.rules.is_empty();
+        self.remove_equal_rule(rule);
         Ok(())
     }
 
-    /// Matches signals against this rule from now on. The owner of its sender is what the directory says now.
-    pub(super) fn keep_rule(&mut self, rule: MatchRule) {
-        let owner = match rule.sender.as_deref() {
-            None => None,
-            Some(DRIVER) => Some(AUTHORITY_ID),
-            Some(name) => {
-                unique_number(name).or_else(|| self.port.directory().owner(name).map(|owner| owner.id))
-            }
-        };
-        self.rules.push(Rule { rule, owner });
+    /// Adds a rule to those that this connection matches itself; returns its key. The authority does not know it yet.
+    pub(crate) fn insert_rule(&mut self, rule: &str) -> Result<u64> {
+        let rule: MatchRule = rule.parse().map_err(|error| {
+            Error::method(name::MATCH_RULE_INVALID, format!("{rule:?} is no match rule: {error}"))
+        })?;
+        Ok(self.keep_rule(rule))
+    }
+
+    /// Matches signals that come into the log from now on against this rule; returns its key. The owner of its sender is what the directory says now.
+    pub(super) fn keep_rule(&mut self, rule: MatchRule) -> u64 {
+        let owner = rule.sender.as_deref().and_then(|wanted| match wanted {
+            DRIVER => Some(AUTHORITY_ID),
+            _ => unique_number(wanted).or_else(|| self.port.directory().owner(wanted).map(|owner| owner.id)),
+        });
+        let key = self.next_rule;
+        self.next_rule += 1;
+        let from = self.port.find_end();
+        self.rules.push(Rule { key, rule, owner, from });
         self.port.wants_signals = true;
+        key
+    }
+
+    /// Removes a rule from those that this connection matches itself.
+    pub(crate) fn remove_rule(&mut self, key: u64) {
+        self.rules.retain(|rule| rule.key != key);
+        self.port.wants_signals = !self.rules.is_empty();
+    }
+
+    /// The same for one that is equal.
+    pub(crate) fn remove_equal_rule(&mut self, rule: &str) {
+        let parsed: Option<MatchRule> = rule.parse().ok();
+        if let Some(rule) = self.rules.iter().find(|known| Some(&known.rule) == parsed.as_ref()) {
+            self.remove_rule(rule.key);
+        }
+    }
+
+    /// Keys of the rules that a signal matches which was taken just now.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn matching_rules(&self, signal: &Message) -> Vec<u64> {
+        let (header, args) = (signal.header(), signal.args());
+        let rules = self.rules.iter().filter(|rule| rule.from <= signal.position());
+        rules.filter(|rule| rule.matches(&header, &args)).map(|rule| rule.key).collect()
     }
 
     pub(super) fn wants(&self, message: &Message) -> bool {
         let args = message.args();
         let header = message.header();
-        self.rules
-            .iter()
-            .any(|rule| rule.rule.matches(&header, &args, rule) || rule.is_of_driver(&header, &args))
+        let mut rules = self.rules.iter().filter(|rule| rule.from <= message.position());
+        rules.any(|rule| rule.matches(&header, &args))
     }
 
     /// As [`Connection::wants`], as far as the header tells, without its sender.
@@ -99,6 +127,15 @@ impl Connection {
         for rule in &mut self.rules {
             if rule.rule.sender.as_deref() == Some(name) {
                 rule.owner = unique_number(new);
+            }
+        }
+        if let Some(owner) = unique_number(new) {
+            // The bus passes calls that wait for the name on to this owner, behind this message.
+            let awaits = |pending: &&mut Pending| pending.awaited.as_deref() == Some(name);
+            let mut waiting = self.pending.values_mut().filter(awaits).peekable();
+            if waiting.peek().is_some() {
+                waiting.for_each(|pending| *pending = Pending { callee: owner, awaited: None });
+                self.show_pending();
             }
         }
         if let (Some(id), true) = (unique_number(name), new.is_empty()) {

@@ -5,15 +5,41 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weighbridge_dbus::wire::{Builder, Header, names};
+#[cfg(feature = "zbus")]
+use weighbridge_dbus::wire::Header;
+use weighbridge_dbus::wire::{Builder, Layout, names};
 
 use super::Connection;
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
-use crate::port::{NotSent, To};
+use crate::port::{NotSent, Parcel, To};
 
 /// A buffer of more bytes is given back after its message.
 const BUFFER_BYTES_KEPT: usize = 1 << 16;
+
+/// A message that is ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// For whom it is.
+    pub to: To,
+    /// Its serial.
+    pub serial: u32,
+    bytes: Vec<u8>,
+    /// Where in `bytes` the fields of its header lie.
+    layout: Layout,
+    descriptors: Vec<OwnedFd>,
+    /// What of it lies with the authority, once that was asked to keep it.
+    parcel: Option<Parcel>,
+    /// Who stands in the way: a member, at which cursor, since when.
+    blocked: Option<(u16, u64, Instant)>,
+}
+
+impl Outgoing {
+    /// A message whose header was parsed from its bytes.
+    pub(super) fn parsed(to: To, layout: Layout, bytes: Vec<u8>, serial: u32) -> Outgoing {
+        Outgoing { to, serial, bytes, layout, descriptors: Vec::new(), parcel: None, blocked: None }
+    }
+}
 
 impl Connection {
     /// Emits a signal to all who want it.
@@ -28,77 +54,119 @@ impl Connection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let Payload { body, descriptors } = body.into();
+        let signal = self.prepare_signal(path, interface, member, body.into())?;
+        self.send(signal)
+    }
+
+    /// A signal, ready to be sent.
+    pub(crate) fn prepare_signal(
+        &mut self,
+        path: &str,
+        interface: &str,
+        member: &str,
+        Payload { body, descriptors }: Payload,
+    ) -> Result<Outgoing> {
         check(path, names::is_path, "object path")?;
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let serial = self.next_serial();
         let name = Arc::clone(&self.name);
-        let signal = Builder::signal(path, interface, member).sender(&name).body(body);
-        self.build_and_send(To::All, &signal.unix_fds(descriptors.len() as u32), serial, &descriptors)
+        self.prepare(
+            To::All,
+            Builder::signal(path, interface, member).sender(&name).body(body),
+            descriptors,
+            serial,
+        )
     }
 
-    /// Sends a message whose names were checked.
-    pub(super) fn build_and_send(
+    /// A message whose names were checked, ready to be sent.
+    pub(super) fn prepare(
         &mut self,
         to: To,
-        message: &Builder<'_>,
+        message: Builder<'_>,
+        descriptors: Vec<OwnedFd>,
         serial: u32,
-        descriptors: &[OwnedFd],
-    ) -> Result<()> {
+    ) -> Result<Outgoing> {
         let mut bytes = std::mem::take(&mut self.buffer);
-        let sent = match message.build_into(serial, &mut bytes) {
-            Ok(header) => match header.check() {
-                Ok(()) => self.send(to, &header, &bytes, descriptors),
-                Err(fault) => Err(Error::Invalid(format!("no message: {fault}"))),
-            },
-            Err(too_long) => Err(Error::method(name::LIMITS_EXCEEDED, too_long.to_string())),
+        let layout = build(&message.unix_fds(descriptors.len() as u32), serial, &mut bytes)?;
+        Ok(Outgoing { descriptors, ..Outgoing::parsed(to, layout, bytes, serial) })
+    }
+
+    /// A message that was built elsewhere, with a serial of its own, ready to be sent: its sender is this connection, whatever it says. A
+    /// reply that it wants is waited for from here on, until [`Connection::drop_call`].
+    #[cfg(feature = "zbus")]
+    pub(crate) fn prepare_message(&mut self, header: &Header<'_>, bytes: &[u8]) -> Result<Outgoing> {
+        use weighbridge_dbus::wire::{Kind, stamped};
+
+        let to = match (header.destination, header.kind) {
+            (Some(name), _) => self.resolve(name)?,
+            (None, Kind::Signal) => To::All,
+            (None, Kind::MethodCall) => self.resolve(crate::authority::DRIVER)?,
+            (None, _) => return Err(Error::Invalid("a reply has no destination".into())),
         };
-        if bytes.capacity() <= BUFFER_BYTES_KEPT {
-            self.buffer = bytes;
+        let bytes = match header.sender {
+            Some(sender) if *sender == *self.name => bytes.to_vec(),
+            _ => stamped(bytes, header, &self.name).ok_or_else(|| {
+                Error::Invalid("the message is too long with the name of its sender".into())
+            })?,
+        };
+        if header.expects_reply() {
+            self.expect_reply(header.serial, to, header.destination.unwrap_or(crate::authority::DRIVER));
         }
-        sent
+        let stamped =
+            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        Ok(Outgoing::parsed(to, Layout::of(&stamped, &bytes), bytes, header.serial))
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
     /// get on; a member that does not is put out.
-    pub(super) fn send(
-        &mut self,
-        to: To,
-        header: &Header<'_>,
-        bytes: &[u8],
-        descriptors: &[OwnedFd],
-    ) -> Result<()> {
-        let parcel = self.deposit(to, header, bytes, descriptors)?;
-        let id = self.port.id();
-        let mut blocked: Option<(u16, u64, Instant)> = None;
-        loop {
-            let slot = match self.port.send(&mut self.link, to, id, header, bytes, parcel) {
-                Ok(position) => {
-                    self.note_sent(parcel, to, position, header, bytes);
-                    return Ok(());
-                }
-                Err(NotSent::Failed(error)) => return Err(error),
-                Err(NotSent::Full(slot)) => slot,
-            };
+    pub(super) fn send(&mut self, mut message: Outgoing) -> Result<()> {
+        while !self.try_send(&mut message)? {
             self.take_all()?;
-            if slot == self.port.slot() {
-                continue;
+            if message.blocked.is_some() {
+                std::thread::sleep(Duration::from_micros(200));
             }
-            self.port.ring(&mut self.link, slot);
-            let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
-            match blocked {
-                Some((who, at, since)) if (who, at) == (slot, cursor) => {
-                    if since.elapsed() >= self.options.laggard_deadline {
-                        self.port.evict(&mut self.link, slot);
-                        blocked = None;
-                        continue;
-                    }
-                }
-                _ => blocked = Some((slot, cursor, Instant::now())),
-            }
-            std::thread::sleep(Duration::from_micros(200));
         }
+        if message.bytes.capacity() <= BUFFER_BYTES_KEPT {
+            self.buffer = message.bytes;
+        }
+        Ok(())
+    }
+
+    /// Sends if there is space. Otherwise wakes the member that is in the way, and puts it out after the deadline; the caller takes what
+    /// has come, and tries again.
+    pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
+        let Outgoing { to, bytes, layout, descriptors, parcel, .. } = message;
+        let (to, header) = (*to, layout.header(bytes));
+        let id = self.port.id();
+        let parcel = match *parcel {
+            Some(parcel) => parcel,
+            None => *parcel.insert(self.deposit(to, &header, bytes, descriptors)?),
+        };
+        let slot = match self.port.send(&mut self.link, to, id, &header, bytes, parcel) {
+            Ok(position) => {
+                self.note_sent(parcel, to, position, &header, bytes);
+                return Ok(true);
+            }
+            Err(NotSent::Failed(error)) => return Err(error),
+            Err(NotSent::Full(slot)) => slot,
+        };
+        if slot == self.port.slot() {
+            message.blocked = None;
+            return Ok(false);
+        }
+        self.port.ring(&mut self.link, slot);
+        let cursor = self.port.order().cursor(slot).load(Ordering::Acquire);
+        match message.blocked {
+            Some((who, at, since)) if (who, at) == (slot, cursor) => {
+                if since.elapsed() >= self.options.laggard_deadline {
+                    self.port.evict(&mut self.link, slot);
+                    message.blocked = None;
+                }
+            }
+            _ => message.blocked = Some((slot, cursor, Instant::now())),
+        }
+        Ok(false)
     }
 
     pub(super) fn next_serial(&mut self) -> u32 {
@@ -107,8 +175,15 @@ impl Connection {
     }
 }
 
-pub(super) fn build(message: Builder<'_>, serial: u32) -> Result<Vec<u8>> {
-    message.build(serial).map_err(|too_long| Error::method(name::LIMITS_EXCEEDED, too_long.to_string()))
+/// Builds a message whose names were checked.
+pub(super) fn build(message: &Builder<'_>, serial: u32, bytes: &mut Vec<u8>) -> Result<Layout> {
+    let layout = message
+        .build_into(serial, bytes)
+        .map_err(|too_long| Error::method(name::LIMITS_EXCEEDED, too_long.to_string()))?;
+    match layout.header(bytes).check() {
+        Ok(()) => Ok(layout),
+        Err(fault) => Err(Error::Invalid(format!("no message: {fault}"))),
+    }
 }
 
 pub(super) fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<()> {

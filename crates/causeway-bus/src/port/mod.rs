@@ -64,6 +64,9 @@ pub enum To {
     },
 }
 
+/// To the bus itself.
+pub const TO_BUS: To = To::Peer { slot: AUTHORITY, id: AUTHORITY_ID };
+
 /// Why a message was not sent. Nothing of it can be seen by others then.
 #[derive(Debug)]
 pub enum NotSent {
@@ -115,6 +118,10 @@ pub struct Port {
     places: Vec<Option<u32>>,
     /// Does it want signals of members at all?
     pub wants_signals: bool,
+    /// Does it want messages between others?
+    pub wants_everything: bool,
+    /// Does it know its own messages, so that it need not read them?
+    pub skips_own: bool,
 }
 
 impl Port {
@@ -146,6 +153,8 @@ impl Port {
             sent_ns: 0,
             others,
             wants_signals: false,
+            wants_everything: false,
+            skips_own: false,
         }
     }
 

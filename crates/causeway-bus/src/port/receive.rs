@@ -101,7 +101,11 @@ impl Port {
         }
         *last = Some(place);
         let is_signal = destination == BROADCAST;
-        if !is_signal && destination != self.slot || is_signal && slot != AUTHORITY && !self.wants_signals {
+        let is_wanted = match is_signal {
+            true => slot == AUTHORITY || self.wants_signals,
+            false => destination == self.slot || self.wants_everything,
+        };
+        if !is_wanted || self.skips_own && slot == self.slot {
             return Ok(None);
         }
         let found = match self.open_outbox(descriptors, slot) {
@@ -119,8 +123,8 @@ impl Port {
                 let (bytes, descriptors) = (bytes.into(), FileDescriptors::default());
                 Ok(Some(Received { position, slot, header, bytes, descriptors }))
             }
-            // Its space was free, because the filter of this member did not ask for it.
-            Found::Gone if is_signal && !self.is_evicted() => {
+            // Its space was free, because it was not for this member, or the filter of this member did not ask for it.
+            Found::Gone if destination != self.slot && !self.is_evicted() => {
                 self.order.count(self.slot, Statistic::Gone, 1);
                 Ok(None)
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use causeway_os::clock;
 use weighbridge_dbus::wire::Header;
 
-use super::{Descriptors, NotSent, Parcel, Port, To, is_member};
+use super::{AUTHORITY, Descriptors, NotSent, Parcel, Port, To, is_member};
 use crate::error::Error;
 use crate::shared::filter::SignalTexts;
 use crate::shared::header::{BusHeader, HEADER_BYTES};
@@ -107,7 +107,12 @@ impl Port {
                 To::Peer { slot, .. } => {
                     self.ring(descriptors, slot);
                     self.holders.push_back(slot);
-                    Some(1)
+                    let is_watched = slot != AUTHORITY && self.directory.is_watched();
+                    if is_watched {
+                        self.ring(descriptors, AUTHORITY);
+                        self.holders.push_back(AUTHORITY);
+                    }
+                    Some(1 + usize::from(is_watched))
                 }
             };
             self.outstanding.push_back(Outstanding { end: self.outbox.head(), entry: position, holders });

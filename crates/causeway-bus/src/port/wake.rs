@@ -11,11 +11,19 @@ impl Port {
     /// Wakes a member if it sleeps. Returns whether it did.
     pub fn ring(&mut self, descriptors: &mut dyn Descriptors, slot: u16) -> bool {
         let Some((value, how)) = ring::asleep(self.order.armed(slot)) else { return false };
-        match how {
-            Sleep::Futex => drop(futex::wake(self.order.armed(slot), u32::MAX)),
-            Sleep::Doorbell => self.ring_doorbell(descriptors, slot),
+        let is_awake = match how {
+            Sleep::Futex => futex::wake(self.order.armed(slot), u32::MAX).is_ok_and(|woken| woken > 0),
+            Sleep::Doorbell => {
+                self.ring_doorbell(descriptors, slot);
+                true
+            }
+        };
+        let is_marked = ring::mark_woken(self.order.armed(slot), value);
+        if is_marked && !is_awake {
+            // It had announced its sleep, and may have gone to sleep between the wake-up and the mark.
+            let _ = futex::wake(self.order.armed(slot), u32::MAX);
         }
-        ring::mark_woken(self.order.armed(slot), value)
+        is_marked
     }
 
     fn ring_doorbell(&mut self, descriptors: &mut dyn Descriptors, slot: u16) {

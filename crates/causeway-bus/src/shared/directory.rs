@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBDIR");
 /// Offset of the number of changes of filters.
 pub const FILTER_VERSION: usize = 128;
+/// Offset of the word that says whether the authority must see messages between members.
+pub const WATCHED: usize = 56;
 /// Offset of the bits of peers that want signals.
 pub const LISTENERS: usize = 1024;
 /// Offset of the bits of slots in use.
@@ -161,6 +163,18 @@ impl Directory {
     #[must_use]
     pub fn bus(&self) -> [u64; 2] {
         [40, 48].map(|offset| self.memory.load_u64(offset).load(Ordering::Relaxed))
+    }
+
+    /// Must the authority see messages between two members too, because somebody monitors the bus through it?
+    #[inline]
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.memory.load_u64(WATCHED).load(Ordering::Relaxed) != 0
+    }
+
+    /// Says so, or that it need not any more.
+    pub fn set_watched(&self, is_watched: bool) {
+        self.memory.atomic_u64(WATCHED).store(is_watched.into(), Ordering::Relaxed);
     }
 
     #[inline]
@@ -431,10 +445,8 @@ impl Directory {
             if found == 0 {
                 return None;
             }
-            if found == wanted {
-                if self.read(at, || self.is_named(entry, self.load(at + 16), name))? {
-                    return Some(entry);
-                }
+            if found == wanted && self.read(at, || self.is_named(entry, self.load(at + 16), name))? {
+                return Some(entry);
             }
         }
         None

@@ -227,7 +227,7 @@ pub fn fence_after_append() {
 
 /// Notes that the sleep that was announced with `value` has been ended by a wake-up. The wake-up comes first, so that a
 /// sender that is stopped in between leaves the member announced, and the next sender wakes it again. This store then makes a
-/// member that has announced and not yet gone to sleep notice.
+/// member that has announced and not yet gone to sleep notice; one that went to sleep after the wake-up needs another.
 #[inline]
 pub fn mark_woken(armed: &AtomicU32, value: u32) -> bool {
     armed.compare_exchange(value, value & !3, Ordering::Relaxed, Ordering::Relaxed).is_ok()

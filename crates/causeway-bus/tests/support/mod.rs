@@ -1,13 +1,15 @@
-//! A bus for a test: its authority in a thread of the test.
+//! A bus for a test: causewayd in a thread of the test.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use std::os::fd::{AsFd, OwnedFd};
+pub mod raw;
+
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use causeway_bus::{
-    Authority, AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Message, Monitor, Statistics,
+    AuthorityOptions, Connection, ConnectionOptions, Error, Incoming, Message, Monitor, Statistics,
 };
 
 /// Long enough for any machine; a test that needs it has failed.
@@ -19,7 +21,7 @@ pub const INTERFACE: &str = "com.example.Test";
 pub struct Bus {
     dir: tempfile::TempDir,
     stop: OwnedFd,
-    thread: Option<JoinHandle<Result<(), Error>>>,
+    thread: Option<JoinHandle<Result<(), String>>>,
 }
 
 impl Bus {
@@ -38,10 +40,13 @@ impl Bus {
 
     pub fn start_with(options: AuthorityOptions) -> Bus {
         let dir = tempfile::tempdir().unwrap();
-        let mut authority = Authority::create(options).unwrap();
-        authority.serve_at(dir.path().join("bus")).unwrap();
+        let path = dir.path().join("bus");
         let (stop, theirs) = rustix::pipe::pipe().unwrap();
-        let thread = std::thread::spawn(move || authority.run(stop.as_fd()));
+        let (is_ready, ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            causewayd::serve_alone(&path, options, &stop, || is_ready.send(()).unwrap())
+        });
+        ready.recv().expect("the bus comes up");
         Bus { dir, stop: theirs, thread: Some(thread) }
     }
 
@@ -53,16 +58,18 @@ impl Bus {
         Connection::open(self.path()).unwrap()
     }
 
+    /// Waits until members can join and use the bus, after it was broken.
+    pub fn is_new_again(&self) {
+        eventually("no new bus comes up", || {
+            Connection::open(self.path()).is_ok_and(|mut member| member.add_match("member='New'").is_ok())
+        });
+    }
+
     /// A member that waits for laggards as long as it takes, with an outbox of 4 KiB.
     pub fn connect_small(&self) -> Connection {
         let options =
             ConnectionOptions { outbox_bytes: 4096, laggard_deadline: LONG, ..ConnectionOptions::default() };
         Connection::open_with(self.path(), options).unwrap()
-    }
-
-    /// How `run` of the authority ended, if it did by itself.
-    pub fn ended(&mut self) -> Result<(), Error> {
-        self.thread.take().unwrap().join().unwrap()
     }
 }
 
@@ -72,12 +79,45 @@ impl Drop for Bus {
         if let Some(thread) = self.thread.take() {
             // A test that has failed already must not abort.
             let ended = thread.join();
-            assert!(
-                std::thread::panicking() || ended.is_ok_and(|result| result.is_ok()),
-                "the authority failed"
-            );
+            assert!(std::thread::panicking() || ended.is_ok_and(|result| result.is_ok()), "the bus failed");
         }
     }
+}
+
+/// A file that holds a text, with a name that [`open_texts`] finds.
+pub fn file(text: &str) -> OwnedFd {
+    let fd = causeway_os::memory::memfd("text", 0).unwrap();
+    rustix::io::pwrite(&fd, text.as_bytes(), 0).unwrap();
+    fd
+}
+
+/// How many files of [`file`] a process has open.
+pub fn open_texts(process: u32) -> usize {
+    let is_text = |path: PathBuf| {
+        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("memfd:text"))
+    };
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    open.filter(|entry| is_text(entry.as_ref().unwrap().path())).count()
+}
+
+/// Serves a bus in a process of its own.
+pub fn serve_until_killed(socket: &Path) {
+    let (stop, _open) = rustix::pipe::pipe().unwrap();
+    causewayd::serve_alone(socket, AuthorityOptions::default(), &stop, || ()).unwrap();
+}
+
+/// Stops a process, and waits until all its threads stand.
+pub fn stop(pid: i32) {
+    use nix::sys::signal::{Signal, kill};
+
+    kill(nix::unistd::Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+    eventually("the process does not stop", || {
+        let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        tasks.all(|task| {
+            std::fs::read_to_string(task.unwrap().path().join("status"))
+                .is_ok_and(|text| text.contains("State:\tT"))
+        })
+    });
 }
 
 /// Calls `done` until it returns true; fails with `what` after [`LONG`].

@@ -134,13 +134,10 @@ fn wake_waiters_slow<S: WaitingSubscriber>(
     published: Option<Published>,
     wake_shared: impl FnOnce(u32) -> bool,
 ) -> bool {
-    let (mut changed, mut any_filtered, mut shared_bits, mut any_woken) = (false, false, 0, false);
-    // Before any futex is woken, once: a subscriber that the kernel has not queued yet finds the word changed.
-    let mut change = || {
-        if !std::mem::replace(&mut changed, true) {
-            wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
-        }
-    };
+    let (mut any_filtered, mut shared_bits, mut any_woken) = (false, 0, false);
+    // After the armed words were read, and before their futex is woken: a subscriber that the kernel has not queued yet finds the
+    // word changed. Each futex has a change of its own, because a subscriber may arm again while others are woken.
+    let change = || wake_seq.fetch_add(1, Ordering::Release); // PAIR wake-seq
     for subscriber in subscribers.iter_mut() {
         let arm = subscriber.words().arm.load(Ordering::Relaxed);
         if arm & 3 == 0 || subscriber.notes().notified == arm {
@@ -231,4 +228,57 @@ pub fn advance_cursor(
     on_eighth();
     fence(Ordering::SeqCst); // PAIR space
     tail.publishers_waiting.load(Ordering::Relaxed) != 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A subscriber on a futex of its own, and what another one does when the kernel wakes this one.
+    struct Sleeping<'a> {
+        words: &'a SubscriberWords,
+        notes: Notes,
+        meanwhile: Box<dyn FnMut() + 'a>,
+    }
+
+    impl WaitingSubscriber for Sleeping<'_> {
+        fn words(&self) -> &SubscriberWords {
+            self.words
+        }
+        fn ring_doorbell(&mut self) -> bool {
+            unreachable!("both sleep on futexes")
+        }
+        fn wake_own_futex(&mut self) -> bool {
+            (self.meanwhile)();
+            true
+        }
+        fn notes(&mut self) -> &mut Notes {
+            &mut self.notes
+        }
+    }
+
+    /// The second one finds the message before it sleeps, takes it, and waits for the next, all while the first one is woken. Its
+    /// second wait counts as notified, so the kernel must not let it sleep.
+    #[test]
+    fn a_subscriber_that_waits_again_while_others_are_woken_does_not_sleep_through_its_notification() {
+        let (wake_seq, words) = (AtomicU32::new(0), [SubscriberWords::default(), SubscriberWords::default()]);
+        let mut waiters = [Waiter::new(), Waiter::new()];
+        let _ = waiters[0].arm(&wake_seq, &words[0], WaitTarget::OwnFutex);
+        let _ = waiters[1].arm(&wake_seq, &words[1], WaitTarget::OwnFutex);
+        let mut again = None;
+        let waits_again = Box::new(|| {
+            waiters[1].disarm(&words[1]);
+            again = Some(waiters[1].arm(&wake_seq, &words[1], WaitTarget::OwnFutex));
+        });
+        let mut sleeping = [
+            Sleeping { words: &words[0], notes: Notes::default(), meanwhile: waits_again },
+            Sleeping { words: &words[1], notes: Notes::default(), meanwhile: Box::new(|| {}) },
+        ];
+        assert!(wake_waiters(&wake_seq, &mut sleeping, None, |_| true));
+        let notified = sleeping[1].notes.notified;
+        drop(sleeping);
+        let again = again.expect("the first one was woken");
+        assert_eq!(notified, again.arm, "it counts as notified");
+        assert_ne!(wake_seq.load(Ordering::Relaxed), again.wake_seq, "the kernel lets it sleep");
+    }
 }

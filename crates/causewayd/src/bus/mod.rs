@@ -1,8 +1,9 @@
 //! The bus: delivers a message of one member to others. One message at a time, so there is one order of all.
 //!
-//! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s, in order; this is
-//! the place where another carrier of messages joins.
+//! It owns no socket. What is to be done outside of it (deliver, disconnect, start a program) it leaves as [`Action`]s, in order. While
+//! native members are there, these name the messages that must be put into the order log first: see [`native`].
 
+pub mod native;
 mod route;
 mod start;
 
@@ -20,12 +21,13 @@ use crate::calls::{Call, Calls};
 use crate::config::Config;
 use crate::error;
 use crate::matches::Matches;
-use crate::member::{Identity, Member, MemberId, Stage};
+use crate::member::{Carrier, Identity, Member, MemberId, Stage};
 use crate::message::{LazyArgs, Message};
 use crate::names::{Change, Names};
 use crate::quota::{Quota, Resource};
 use crate::service_file::Services;
 
+pub use native::{Receiver, Shown};
 pub use start::Ended;
 pub use weighbridge_dbus::bus::DRIVER;
 
@@ -41,6 +43,17 @@ const NO_REPLY_IN_TIME: &str = "Message did not receive a reply (timeout by mess
 pub enum Action {
     /// Hand a message to a member.
     Deliver(MemberId, Rc<Message>),
+    /// Put a message into the order log, as the sender that it names. What follows is done when the log has been read up to there.
+    Append {
+        /// The sender; nothing is the driver.
+        from: Option<MemberId>,
+        /// For whom it is in the log.
+        to: Receiver,
+        /// The message.
+        message: Rc<Message>,
+    },
+    /// Show something to native members, as it is now.
+    Show(Shown),
     /// End a member, for this reason. It is no member any more.
     Disconnect(MemberId, &'static str),
     /// Start a program that provides a name, and say what becomes of it under this number.
@@ -113,6 +126,7 @@ pub struct Bus {
     pub(crate) actions: Vec<Action>,
     /// Members that must end, for these reasons.
     leaving: Vec<(MemberId, &'static str)>,
+    pub(crate) native: native::Native,
 }
 
 /// Who has which name, as match rules ask for it.
@@ -140,7 +154,8 @@ impl Bus {
             address,
             uid: rustix::process::geteuid().as_raw(),
             members: BTreeMap::new(),
-            last_member: 0,
+            // That number is the bus's own in the order log.
+            last_member: causeway_bus::AUTHORITY_ID,
             members_of_user: FxHashMap::default(),
             names: Names::default(),
             matches: Matches::default(),
@@ -154,6 +169,7 @@ impl Bus {
             counters: Counters::default(),
             actions: Vec::new(),
             leaving: Vec::new(),
+            native: native::Native::default(),
         }
     }
 
@@ -164,7 +180,7 @@ impl Bus {
     }
 
     /// A client asks to become a member. `None` if policy or limits do not let it.
-    pub fn admit(&mut self, identity: Identity) -> Option<MemberId> {
+    pub fn admit(&mut self, identity: Identity, carrier: Carrier) -> Option<MemberId> {
         let uid = identity.credentials.uid;
         let groups = identity.groups.clone().unwrap_or_else(|| vec![identity.credentials.gid]);
         if !self.config.policy.may_connect(uid, &groups, self.uid) {
@@ -173,10 +189,40 @@ impl Bus {
         self.last_member += 1;
         let id = MemberId(self.last_member);
         let rules = self.config.policy.rules_for(uid, &groups);
-        let member =
-            Member { name: id.unique_name(), identity, takes_descriptors: false, stage: Stage::New, rules };
+        let (name, takes_descriptors) = (id.unique_name(), carrier == Carrier::Log);
+        let member = Member { name, identity, takes_descriptors, stage: Stage::New, rules, carrier };
         self.members.insert(id, member);
         Some(id)
+    }
+
+    /// Gives a new member what every active one holds, if limits let it.
+    ///
+    /// # Errors
+    /// In a sentence: which limit does not.
+    pub(crate) fn claim_place(&mut self, id: MemberId) -> Result<(), String> {
+        let uid = self.members[&id].identity.credentials.uid;
+        let of_user = self.members_of_user.get(&uid).copied().unwrap_or(0);
+        let all: usize = self.members_of_user.values().sum();
+        if of_user >= self.config.limits.connections_per_user {
+            return Err(format!("user {uid} has {of_user} connections, which is the limit"));
+        }
+        if all >= self.config.limits.connections {
+            return Err(format!("there are {all} connections, which is the limit"));
+        }
+        // The unique name is one of its names.
+        match self.quota.charge(id, uid, Resource::Names, 1) {
+            true => Ok(()),
+            false => Err("this user has too many names".into()),
+        }
+    }
+
+    /// A member that has its place takes part from now on.
+    pub(crate) fn activate(&mut self, id: MemberId) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.stage = Stage::Active;
+        let uid = member.identity.credentials.uid;
+        *self.members_of_user.entry(uid).or_default() += 1;
+        self.show(Shown::Arrived(id));
     }
 
     /// A member can be passed descriptors, or cannot.
@@ -276,6 +322,7 @@ impl Bus {
     fn remove(&mut self, id: MemberId) {
         let Some(member) = self.members.remove(&id) else { return };
         let uid = member.identity.credentials.uid;
+        let names = self.shown_names_of(id);
         self.matches.remove_all(id);
         self.monitors.remove_all(id);
         self.starts.remove(id);
@@ -289,8 +336,10 @@ impl Bus {
         for change in self.names.remove(id).into_iter().rev() {
             self.publish(&change);
         }
+        names.into_iter().for_each(|name| self.show(Shown::Name(name)));
         if member.stage == Stage::Active {
             self.publish_unique(&member.name, Some(id), None);
+            self.show(Shown::Gone(id));
         }
         for call in self.calls.remove(id) {
             self.no_reply(call, CALLEE_GONE);
@@ -314,6 +363,7 @@ impl Bus {
 
     /// Tells everybody that a name has passed on, the old owner first and the new one last.
     pub(crate) fn publish(&mut self, change: &Change) {
+        self.show_rules_for(&change.name);
         let signal = |member| Builder::signal(DRIVER_PATH, DRIVER, member);
         let name = Body::default().text(&change.name);
         if let Some(old) = change.old.filter(|old| self.members.contains_key(old)) {
@@ -338,6 +388,7 @@ impl Bus {
         member.stage = Stage::Monitor;
         let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
         self.monitor_count += 1;
+        let names = self.shown_names_of(id);
         let rules = self.quota.held(id, Resource::Matches);
         self.quota.release(id, uid, Resource::Matches, rules);
         self.matches.remove_all(id);
@@ -347,8 +398,10 @@ impl Bus {
         for change in self.names.remove(id).into_iter().rev() {
             self.publish(&change);
         }
+        names.into_iter().for_each(|name| self.show(Shown::Name(name)));
         self.settle_names(id);
         self.publish(&Change { name, old: Some(id), new: None });
+        self.show(Shown::Gone(id));
         for call in self.calls.remove(id) {
             self.no_reply(call, CALLEE_GONE);
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind};
 
-use super::{Action, Bus, DRIVER, Letter, View};
+use super::{Action, Bus, DRIVER, Letter, Receiver, View};
 use crate::calls::Call;
 use crate::descriptors::Descriptors;
 use crate::error;
@@ -55,7 +55,8 @@ impl Bus {
             return self.refuse(from, header, error::NOT_SUPPORTED, why);
         }
         let caller_uid = self.members[&from].identity.credentials.uid;
-        let is_call = header.expects_reply();
+        // Native members follow the calls among themselves.
+        let is_call = header.expects_reply() && !(self.is_native(from) && self.is_native(to));
         if is_call && self.calls.is_open(Call { caller: from, serial: header.serial, callee: to }) {
             let why = "a call with this serial waits for its reply; nobody could tell the replies apart";
             return self.refuse(from, header, error::ACCESS_DENIED, why);
@@ -64,7 +65,7 @@ impl Bus {
             let why = "too many calls of this connection wait for their reply";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
         }
-        if !self.deliver(to, letter.message) {
+        if !self.charge_for(to, letter.message) {
             if is_call {
                 self.quota.release(from, caller_uid, Resource::Calls, 1);
             }
@@ -75,6 +76,8 @@ impl Bus {
             let why = "the receiver does not read, and too many bytes wait for it";
             return self.refuse(from, header, error::LIMITS_EXCEEDED, why);
         }
+        self.append_letter(letter, Receiver::One(to));
+        self.hand_over(to, letter.message);
         if is_call {
             let deadline = self.config.limits.reply.map(|time| self.now + time);
             self.calls.open(Call { caller: from, serial: header.serial, callee: to }, deadline);
@@ -100,6 +103,7 @@ impl Bus {
         {
             return self.deny(from, letter);
         }
+        self.append_letter(letter, Receiver::All);
         self.eavesdrop(letter, None);
     }
 
@@ -108,7 +112,8 @@ impl Bus {
         let recipients = self.matches.recipients(letter.header, &|| letter.args.get(), &View(&self.names));
         for id in recipients {
             let is_eavesdropped = letter.header.destination.is_some();
-            if Some(id) == to {
+            // Native members match for themselves.
+            if Some(id) == to || self.is_native(id) {
                 continue;
             }
             if !self.may_receive(id, letter, is_eavesdropped) {
@@ -164,12 +169,23 @@ impl Bus {
 
     /// Hands a message to a member, if its quota allows.
     fn deliver(&mut self, to: MemberId, message: &Rc<Message>) -> bool {
-        if !self.charge(to, message) {
-            return false;
+        let may = self.charge_for(to, message);
+        if may {
+            self.hand_over(to, message);
         }
+        may
+    }
+
+    /// Charges the receiver of a message for it. What waits for a native member lies in the outbox of the sender.
+    fn charge_for(&mut self, to: MemberId, message: &Message) -> bool {
+        self.is_native(to) || self.charge(to, message)
+    }
+
+    fn hand_over(&mut self, to: MemberId, message: &Rc<Message>) {
         self.counters.delivered += 1;
-        self.actions.push(Action::Deliver(to, Rc::clone(message)));
-        true
+        if !self.is_native(to) {
+            self.actions.push(Action::Deliver(to, Rc::clone(message)));
+        }
     }
 
     /// Charges a member for a message that waits. One that has left is not charged.
@@ -211,9 +227,13 @@ impl Bus {
         let is_requested_reply = header.reply_serial.is_some();
         let letter =
             Letter { from: None, header: &header, args: &args, message: &message, is_requested_reply };
+        let is_allowed = to.is_none_or(|to| self.may_receive(to, letter, false));
+        if is_allowed {
+            self.append_letter(letter, to.map_or(Receiver::All, Receiver::One));
+        }
         self.capture(letter);
         if let Some(to) = to {
-            if !self.may_receive(to, letter, false) {
+            if !is_allowed {
                 return self.show_denial(letter);
             }
             if !self.deliver(to, &message) {

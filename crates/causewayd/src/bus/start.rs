@@ -68,6 +68,9 @@ impl Bus {
         let mut environment = self.environment.clone();
         let mut set = |name: &str, value: &str| environment.insert(name.into(), value.into());
         set("DBUS_STARTER_ADDRESS", &self.address);
+        if let Some(path) = self.native.path() {
+            set(causeway_bus::ADDRESS_VARIABLE, path);
+        }
         if let Some(bus_type) = &self.config.bus_type {
             set("DBUS_STARTER_BUS_TYPE", bus_type);
             if bus_type == "session" {

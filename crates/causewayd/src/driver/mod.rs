@@ -16,7 +16,7 @@ pub use introspect::own as description;
 
 use weighbridge_dbus::wire::{Body, Kind};
 
-use crate::bus::{Bus, DRIVER, DRIVER_PATH, Letter};
+use crate::bus::{Bus, DRIVER, DRIVER_PATH, Letter, Receiver};
 use crate::error;
 use crate::member::{MemberId, Stage};
 
@@ -94,6 +94,7 @@ const METHODS: &[Method] = &[
 /// A message to the driver.
 pub fn handle(bus: &mut Bus, from: MemberId, letter: Letter<'_>) {
     let header = letter.header;
+    bus.append_letter(letter, Receiver::Bus);
     // Replies and signals to the driver say nothing that it asked for.
     if header.kind == Kind::MethodCall {
         let is_peer = header.destination.is_none();

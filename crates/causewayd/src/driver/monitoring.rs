@@ -13,6 +13,9 @@ pub fn become_monitor(bus: &mut Bus, request: Request<'_>) -> Answer {
     if request.number(1) != 0 {
         return refused(error::INVALID_ARGS, "no flags are defined");
     }
+    if bus.is_native(request.from) {
+        return refused(error::NOT_SUPPORTED, "a native member monitors the bus by reading its order log");
+    }
     let texts = request.texts();
     let mut wanted: Vec<MatchRule> =
         texts.iter().map(|text| rules::rule(text)).collect::<Result<_, Refusal>>()?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weighbridge_dbus::wire::{Body, names};
 
 use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
-use crate::bus::{Bus, DRIVER};
+use crate::bus::{Bus, DRIVER, Shown};
 use crate::error;
 use crate::member::{MemberId, Stage};
 use crate::names::Requested;
@@ -16,24 +16,11 @@ pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
     if member.stage != Stage::New {
         return refused(error::FAILED, "this connection has said Hello already");
     }
-    let (name, uid) = (Rc::clone(&member.name), member.identity.credentials.uid);
-    let of_user = bus.members_of_user.get(&uid).copied().unwrap_or(0);
-    let all: usize = bus.members_of_user.values().sum();
-    if of_user >= bus.config.limits.connections_per_user {
-        return refused(
-            error::LIMITS_EXCEEDED,
-            format!("user {uid} has {of_user} connections, which is the limit"),
-        );
+    let name = Rc::clone(&member.name);
+    if let Err(why) = bus.claim_place(request.from) {
+        return refused(error::LIMITS_EXCEEDED, why);
     }
-    if all >= bus.config.limits.connections {
-        return refused(error::LIMITS_EXCEEDED, format!("there are {all} connections, which is the limit"));
-    }
-    // The unique name is one of its names.
-    if !bus.quota.charge(request.from, uid, Resource::Names, 1) {
-        return refused(error::LIMITS_EXCEEDED, "this user has too many names");
-    }
-    *bus.members_of_user.entry(uid).or_default() += 1;
-    bus.members.get_mut(&request.from).expect("it is there").stage = Stage::Active;
+    bus.activate(request.from);
     // The answer comes first: a client learns its name before it is told that it has it.
     reply(bus, request, Body::default().text(&name));
     bus.publish(&crate::names::Change { name, old: None, new: Some(request.from) });
@@ -73,15 +60,19 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     if requested == Requested::PrimaryOwner {
         bus.service_came(name, request.from);
     }
+    // Not before: what has waited for the name comes before what members send to it now.
+    bus.show(Shown::Name(name.into()));
     Ok(Some(Body::default().u32(requested as u32)))
 }
 
 pub fn release_name(bus: &mut Bus, request: Request<'_>) -> Answer {
-    let (released, change) = bus.names.release(well_known(request.text(0))?, request.from);
+    let name = well_known(request.text(0))?;
+    let (released, change) = bus.names.release(name, request.from);
     bus.settle_names(request.from);
     if let Some(change) = change {
         bus.publish(&change);
     }
+    bus.show(Shown::Name(name.into()));
     Ok(Some(Body::default().u32(released as u32)))
 }
 

@@ -61,8 +61,8 @@ struct Work {
     costs: Vec<Prepared>,
     /// Cases that are observed.
     observed: Vec<Prepared>,
-    /// Cases that have a time line.
-    watched: Vec<Prepared>,
+    /// Cases that get a time line.
+    marked: Vec<Prepared>,
     /// What cannot run here, or cannot be explained.
     skipped: Vec<Skipped>,
 }
@@ -84,10 +84,10 @@ impl Work {
             true => cases.clone(),
             false => Vec::new(),
         };
-        let (observed, watched) = (all_for(Question::Kernel), all_for(Question::Timeline));
-        timeline::check(&args.timeline, &watched)?;
+        let (observed, marked) = (all_for(Question::Kernel), all_for(Question::Timeline));
+        timeline::check(&args.timeline, &marked)?;
         args.observation.check()?;
-        if costs.is_empty() && observed.is_empty() && watched.is_empty() {
+        if costs.is_empty() && observed.is_empty() && marked.is_empty() {
             return Err(Failure::new(match &skipped[..] {
                 [] => "no case is selected that can be explained".into(),
                 [only] => only.why.clone(),
@@ -99,9 +99,9 @@ impl Work {
         args.check(cases.len(), |question| match question {
             Question::Cost => !costs.is_empty(),
             Question::Kernel => !observed.is_empty(),
-            Question::Timeline => watched.iter().any(timeline::can_be_watched),
+            Question::Timeline => marked.iter().any(timeline::has_messages),
         })?;
-        Ok(Work { costs, observed, watched, skipped })
+        Ok(Work { costs, observed, marked, skipped })
     }
 }
 
@@ -199,7 +199,7 @@ fn answer(
                     return Ok(ended);
                 }
             }
-            timelines(&args.timeline, &work.watched, &mut coordinator(), &mut recorder)
+            timelines(&args.timeline, &work.marked, &mut coordinator(), &mut recorder)
         });
     let complete = matches!(ended, Ok(Ended::Complete));
     let closing = recorder.line(Line::End(End { complete, elapsed_s: began.elapsed().as_secs_f64() }));

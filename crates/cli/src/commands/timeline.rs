@@ -26,7 +26,7 @@ use crate::{Failure, output};
 /// It is there already, or is to be of several cases.
 pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
     let Some(file) = args.trace_out.as_deref() else { return Ok(()) };
-    let count = cases.iter().filter(|case| can_be_watched(case)).count();
+    let count = cases.iter().filter(|case| has_messages(case)).count();
     if count > 1 {
         return Err(Failure::new(format!(
             "--trace-out `{}` is for one case, and {count} are selected; name one of them",
@@ -37,7 +37,7 @@ pub fn check(args: &TimelineArgs, cases: &[Prepared]) -> Result<(), Failure> {
 }
 
 /// Does a case exchange messages that a time line could show? The harness exchanges none.
-pub fn can_be_watched(case: &Prepared) -> bool {
+pub fn has_messages(case: &Prepared) -> bool {
     !case.target.caps.has(Caps::HARNESS)
 }
 
@@ -51,7 +51,7 @@ pub fn timelines(
     coordinator: &mut Coordinator<'_>,
     sink: &mut dyn Sink,
 ) -> io::Result<Ended> {
-    for case in cases.iter().filter(|case| can_be_watched(case)) {
+    for case in cases.iter().filter(|case| has_messages(case)) {
         let skipped =
             |step: String, why: String| Line::Skipped(Skipped { case: case.params.id.clone(), step, why });
         // The CPUs of the roles first. A broker may have another one.

@@ -20,7 +20,7 @@ What cannot be measured alone (to block and to be woken) is fitted from other me
 unexplained share is surely above 15 % is `not explained`.
 
 The kernel: a case is observed in runs of its own. Events of the CPUs of its roles are counted, and their time is sampled. Each means is used in a \
-run by itself, in turns with runs that nobody observes, so that the cost of looking is known. Figures of observed runs are no results. What \
+run by itself, in turns with unobserved runs, so that the cost of looking is known. Figures of observed runs are no results. What \
 the kernel does not allow is left out, and named with the right or setting that would allow it. Samples rank functions and are no exact times: \
 one that falls where interrupts are off is taken where they come back on.
 

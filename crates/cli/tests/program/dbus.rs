@@ -1,5 +1,6 @@
 //! `weighbridge dbus`: captures that are made, and private buses.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -208,12 +209,18 @@ fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
         "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100",
         "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=arg0",
         "fan-out/dbus-daemon/1/same-cpu/receivers=1/rules=100/rules-by=interface",
-        "solo/dbus-daemon/0/free/pause-us=1000",
-        "solo/dbus-daemon/0/free/call=match/pause-us=1000",
-        "solo/dbus-daemon/0/free/call=name/pause-us=1000",
-        "solo/dbus-daemon/0/free/call=connect/pause-us=1000",
-        "solo/dbus-daemon/0/free/call=relay/pause-us=1000",
-        "solo/dbus-daemon/0/free/call=signal/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=match/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=match/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=name/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=name/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=connect/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=connect/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=relay/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=relay/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/call=signal/pause-us=1000",
+        "solo/dbus-daemon/0/same-cpu/broker=own/call=signal/pause-us=1000",
     ];
     let line = |case: &&str| {
         format!(
@@ -232,7 +239,10 @@ fn the_cost_of_a_capture_follows_from_the_curves_of_a_record() {
     assert_eq!(costs["cpu_ns"].as_f64().map(f64::round), Some(5000.0), "{said}{json}");
     assert_eq!(costs["switches_at_most"].as_f64().map(f64::round), Some(5.0), "{json}");
     // A nanosecond apart, so that only the first finds the broker asleep.
-    assert_eq!(costs["at_recorded_speed"]["switches"].as_f64().map(f64::round), Some(1.0), "{json}");
+    for place in ["same-cpu", "two-cpus"] {
+        let paced = &costs["at_recorded_speed"][place];
+        assert_eq!(paced["switches"].as_f64().map(f64::round), Some(1.0), "{place}: {json}");
+    }
     let (shown, _) = output(folder.path(), &["analyse", "signals.pcap", "--costs", "curves.jsonl"], 0);
     assert!(shown.contains("Cost\n") && shown.contains("dbus-daemon"), "{shown}");
 }
@@ -364,6 +374,52 @@ fn an_examination_that_is_killed_leaves_no_broker() {
     exam.wait().unwrap();
 }
 
+/// What each process of a time line has CPUs for, by the names of the CPUs' lanes.
+fn cpus_of(trace: &serde_json::Value, process: &str) -> BTreeSet<u64> {
+    let events = trace["traceEvents"].as_array().unwrap();
+    let runs =
+        |event: &&serde_json::Value| event["ph"] == "X" && event["pid"] == 1 && event["name"] == process;
+    events.iter().filter(runs).map(|event| event["tid"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_replay_runs_where_it_is_told_to() {
+    if Command::new("dbus-daemon").arg("--version").output().is_err() {
+        return println!("skipped: no dbus-daemon is installed");
+    }
+    let folder = folder();
+    boot(folder.path());
+    let (_, said) = output(
+        folder.path(),
+        &["replay", "boot.pcap", "--on", "unix:path=/nonexistent/bus", "--place", "same-cpu"],
+        2,
+    );
+    assert!(said.contains("--place is for brokers that are started for the replay"), "{said}");
+    let has_two = causeway_os::sched::allowed_cpus().unwrap().len() > 1;
+    let has_tracer = causeway_os::tracefs::Tracefs::open().is_ok();
+    for (place, says) in
+        [("same-cpu", "player and broker on one CPU"), ("two-cpus", "the broker on another CPU")]
+    {
+        let line = format!("{place}.json");
+        let args = ["replay", "boot.pcap", "--on", "dbus-daemon", "--place", place, "--timeline", &line];
+        if place == "two-cpus" && !has_two {
+            let (_, said) = output(folder.path(), &args, 2);
+            assert!(said.contains("--place two-cpus needs two CPUs"), "{said}");
+            continue;
+        }
+        let (shown, _) = output(folder.path(), &args, 0);
+        assert!(shown.contains(says), "{shown}");
+        let trace: serde_json::Value = serde_json::from_str(&text(folder.path().join(&line))).unwrap();
+        if !has_tracer {
+            println!("skipped: without the kernel's tracer nothing says where the processes ran");
+            continue;
+        }
+        let (player, broker) = (cpus_of(&trace, "clients and services"), cpus_of(&trace, "broker"));
+        assert_eq!((player.len(), broker.len()), (1, 1), "{place}");
+        assert_eq!(player == broker, place == "same-cpu", "{player:?} {broker:?}");
+    }
+}
+
 /// The time line of a replay has the messages of the capture as arrows; that of an experiment has what the kernel saw of it.
 #[test]
 fn a_replay_and_an_experiment_have_time_lines() {
@@ -387,12 +443,20 @@ fn a_replay_and_an_experiment_have_time_lines() {
     let nowhere = ["replay", "boot.pcap", "--on", "dbus-daemon", "--timeline", "no/such/folder.json"];
     let (shown, said) = output(folder.path(), &nowhere, 2);
     assert!(shown.contains("dbus-daemon") && said.contains("cannot write `no/such/folder.json`"), "{said}");
-    if let Err(error) = causeway_os::tracefs::Tracefs::open() {
-        return println!("skipped: {error}");
-    }
     let property = ["--broker", "dbus-daemon", "--only", "content", "--timeline", "exam.json"];
     let (_, said) = output(folder.path(), &[&["exam"], &property[..]].concat(), 0);
     assert!(said.contains("time line: exam.json"), "{said}");
     let trace = text(folder.path().join("exam.json"));
+    let parsed: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    let events = parsed["traceEvents"].as_array().unwrap();
+    let arrows = events.iter().filter(|event| event["ph"] == "s" && event["cat"] == "message");
+    assert!(arrows.count() >= 10, "messages between connections are arrows");
+    assert!(
+        trace.contains("writes method_call org.weighbridge.Exam.Content (message "),
+        "messages have names"
+    );
+    if let Err(error) = causeway_os::tracefs::Tracefs::open() {
+        return println!("skipped: {error}");
+    }
     assert!(trace.contains("\"broker") && trace.contains("clients and services"), "{trace:.300}");
 }

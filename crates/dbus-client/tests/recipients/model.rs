@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use weighbridge_dbus::bus::{Bus, DRIVER};
+use weighbridge_dbus::random::Random;
 use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Header};
 use weighbridge_dbus_client::{Connection, Error, Monitoring, become_monitor, rules_and_processes};
 
@@ -14,62 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The interface of the last signal of the test, which every client gets.
 const END: &str = "org.weighbridge.End";
 
-/// Numbers that are the same in every run: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % limit as u64) as usize
-    }
-
-    fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
-        words[self.below(words.len())]
-    }
-}
-
-const INTERFACES: &[&str] = &["a.B", "a.B.C", "x.Y"];
-const MEMBERS: &[&str] = &["M", "N", "O"];
-const PATHS: &[&str] = &["/", "/a", "/a/b", "/ab", "/x/y/z"];
-const TEXTS: &[&str] = &["org.a", "org.a.b", "org.ab", "/a/", "/a/b", "/", "", "it's, so"];
 const NAMES: &[&str] = &["org.test.A", "org.test.B", "org.test.C"];
 const SENDERS: &[&str] = &[":1.0", ":1.1", ":1.2", NAMES[0], NAMES[1], NAMES[2], DRIVER];
-
-fn random_rule(random: &mut Random) -> String {
-    let mut parts = Vec::new();
-    let mut maybe = |random: &mut Random, key: &str, words: &[&str]| {
-        if random.below(3) == 0 {
-            parts.push(format!("{key}='{}'", random.one_of(words).replace('\'', r"'\''")));
-        }
-    };
-    maybe(random, "type", &["signal", "signal", "signal", "method_call"]);
-    maybe(random, "sender", SENDERS);
-    maybe(random, "interface", INTERFACES);
-    maybe(random, "member", MEMBERS);
-    let path = random.one_of(&["path", "path_namespace"]);
-    maybe(random, path, PATHS);
-    match random.below(4) {
-        0 => maybe(random, "arg0", TEXTS),
-        1 => maybe(random, "arg0path", TEXTS),
-        2 => maybe(random, "arg0namespace", &["org.a", "org", "org.a.b"]),
-        _ => {}
-    }
-    let second = random.one_of(&["arg1", "arg1path", "arg2"]);
-    maybe(random, second, &["/a/", "/a/b", "two"]);
-    parts.join(",")
-}
-
-fn random_signal<'a>(random: &mut Random, number: u32) -> Builder<'a> {
-    let body = Body::default().text(random.one_of(TEXTS));
-    let body = match random.below(2) {
-        0 => body.object(random.one_of(&["/a", "/a/b", "/a/b/c"])),
-        _ => body.text("two"),
-    };
-    let (path, interface) = (random.one_of(PATHS), random.one_of(INTERFACES));
-    Builder::signal(path, interface, random.one_of(MEMBERS)).body(body.u32(number))
-}
 
 /// The number of a signal of this test.
 fn number(header: &Header<'_>, body: &[u8]) -> Option<u32> {
@@ -98,7 +45,7 @@ pub fn compare(address: &str) {
     let mut random = Random(7);
     let mut clients: Vec<Connection> = (0..CLIENTS).map(|_| Connection::open(address).unwrap()).collect();
     let add = |clients: &mut [Connection], random: &mut Random| {
-        let (client, rule) = (random.below(CLIENTS), random_rule(random));
+        let (client, rule) = (random.below(CLIENTS), random.rule(None, SENDERS));
         let added = clients[client].ask_driver("AddMatch", Body::default().text(&rule));
         added.unwrap_or_else(|error| panic!("{rule}: {error}"));
         (client, rule)
@@ -136,7 +83,7 @@ pub fn compare(address: &str) {
                 clients[client].ask_driver("ReleaseName", name).unwrap();
             }
             _ => {
-                clients[client].send(&random_signal(&mut random, sent)).unwrap();
+                clients[client].send(&random.signal(None, sent)).unwrap();
                 sent += 1;
             }
         }

@@ -196,14 +196,14 @@ pub fn count_threads(params: &CaseParams) {
 }
 
 /// Tells the role at the other end, before anything is timed, what the coordinator cannot know: a text of less than 256 bytes.
-fn tell(socket: &mut UnixStream, text: &str) -> io::Result<()> {
+pub fn tell(socket: &mut UnixStream, text: &str) -> io::Result<()> {
     let mut message = vec![u8::try_from(text.len()).map_err(io::Error::other)?];
     message.extend(text.bytes());
     socket.write_all(&message)
 }
 
 /// Hears what one end has told.
-fn hear(socket: &mut UnixStream) -> io::Result<String> {
+pub fn hear(socket: &mut UnixStream) -> io::Result<String> {
     let mut len = [0];
     socket.read_exact(&mut len)?;
     let mut text = vec![0; len[0].into()];

@@ -14,7 +14,7 @@ use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 use weighbridge_lab::pattern::{self, Pattern};
 
-use super::{Client, Connected, Role, facts, hear, tell};
+use super::{Connected, Role, facts, hear, tell};
 use crate::broker::{Kind, Running};
 use crate::credit::{Credit, depth};
 use crate::handed::Handed;
@@ -48,18 +48,17 @@ impl<K: Kind> Mechanism for PairByLibrary<K> {
 
     fn attach(side: Side, mut resources: EndResources, params: &CaseParams) -> io::Result<LibraryEnd> {
         let handed = Handed::of(&resources)?;
-        let client = Client::of(params);
         let is_stream = params.id.pattern == pattern::Stream::ID;
         let mut socket = UnixStream::from(resources.take_fd());
         let connected = match side {
             Side::Far => {
-                let connected = client.connect(&handed.address, Role::Server, "")?;
+                let connected = K::connect(params, &handed.address, Role::Server, "")?;
                 tell(&mut socket, &connected.unique_name()?)?;
                 connected
             }
             Side::Near => {
                 let role = if is_stream { Role::Sender } else { Role::Caller };
-                client.connect(&handed.address, role, &hear(&mut socket)?)?
+                K::connect(params, &handed.address, role, &hear(&mut socket)?)?
             }
         };
         Ok(LibraryEnd {

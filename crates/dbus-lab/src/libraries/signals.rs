@@ -12,7 +12,7 @@ use weighbridge_lab::fan_out::{Multicast, MulticastReceiver, MulticastSender, re
 use weighbridge_lab::host::Host;
 use weighbridge_lab::params::{CaseParams, Wait};
 
-use super::{Client, Connected, Role, facts, hear, tell};
+use super::{Connected, Role, facts, hear, tell};
 use crate::broker::{Kind, Running};
 use crate::fan_out::Signals;
 use crate::handed::Handed;
@@ -48,7 +48,7 @@ impl<K: Kind> Multicast for SignalsByLibrary<K> {
 
     fn sender(mut resources: EndResources, params: &CaseParams) -> io::Result<Emitter> {
         let handed = Handed::of(&resources)?;
-        let connected = Client::of(params).connect(&handed.address, Role::Emitter, "")?;
+        let connected = K::connect(params, &handed.address, Role::Emitter, "")?;
         let mut socket = UnixStream::from(resources.take_fd());
         for _ in 0..receivers(params) {
             hear(&mut socket)?;
@@ -61,7 +61,7 @@ impl<K: Kind> Multicast for SignalsByLibrary<K> {
 
     fn receiver(mut resources: EndResources, params: &CaseParams) -> io::Result<Subscriber> {
         let handed = Handed::of(&resources)?;
-        let connected = Client::of(params).connect(&handed.address, Role::Subscriber, "")?;
+        let connected = K::connect(params, &handed.address, Role::Subscriber, "")?;
         tell(&mut UnixStream::from(resources.take_fd()), "subscribed")?;
         let facts = facts(&*connected, &handed.version)?;
         Ok(Subscriber { connected, facts })

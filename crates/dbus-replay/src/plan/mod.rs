@@ -225,13 +225,7 @@ impl Plan {
         match (step.action, Header::parse(self.message(step))) {
             (Action::Connect, _) => "the beginning".to_owned(),
             (Action::Leave, _) => "the end".to_owned(),
-            (_, Ok(header)) => {
-                let member = header.member.or(header.error_name).unwrap_or_default();
-                let interface = header.interface.map(|interface| format!("{interface}."));
-                format!("{} {}{member}", header.kind.word(), interface.unwrap_or_default())
-                    .trim_end()
-                    .to_owned()
-            }
+            (_, Ok(header)) => header.title(),
             (_, Err(_)) => "a message".to_owned(),
         }
     }

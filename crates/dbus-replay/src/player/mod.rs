@@ -1,6 +1,7 @@
 //! Plays a plan on a bus: all connections in one process and one poll loop.
 
 mod message;
+mod native;
 mod notes;
 mod receive;
 mod setup;
@@ -12,12 +13,13 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::Builder;
-use weighbridge_dbus_client::{Connection, Error as ClientError};
+use weighbridge_dbus_client::Error as ClientError;
 
 use crate::Error;
-use crate::end::{End, Settled};
+use crate::end::{End, Joined, Settled};
 use crate::plan::{Action, Plan, Wait};
 use crate::usage::Usage;
+use native::Natives;
 use notes::Notes;
 
 pub use notes::Note;
@@ -125,6 +127,7 @@ struct Player<'p> {
     moved: Instant,
     run: Run,
     notes: Notes,
+    natives: Natives,
 }
 
 impl<'p> Player<'p> {
@@ -146,6 +149,7 @@ impl<'p> Player<'p> {
             moved: Instant::now(),
             run: Run::default(),
             notes: Notes::new(options.is_watched),
+            natives: Natives::default(),
         }
     }
 
@@ -247,7 +251,11 @@ impl<'p> Player<'p> {
             Action::Connect => self.connect(from)?,
             Action::Leave if self.ends[from].backlog() > 0 => return Ok(false),
             Action::Leave => {
-                self.ends[from].leave().map_err(|error| self.failed(from, error.into()))?;
+                let is_native = self.ends[from].is_native();
+                self.ends[from].leave().map_err(|error| self.failed(from, error))?;
+                if is_native {
+                    self.natives.leaving.push(from);
+                }
             }
             Action::Send { .. } if self.dropped[id] => {
                 self.run.dropped += 1;
@@ -257,10 +265,14 @@ impl<'p> Player<'p> {
                 }
             }
             Action::Send { .. } if self.ends[from].backlog() > MOST_BACKLOG_BYTES => return Ok(false),
+            Action::Send { .. } if self.ends[from].is_native() && self.natives.must_read() => {
+                return Ok(false);
+            }
             Action::Send { flags, to, answers } => {
                 self.notes.begin();
                 let message = self.message(step, flags, to, answers);
-                self.ends[from].post(id, &message);
+                self.natives.count(&self.ends[from], message.len());
+                self.ends[from].post(id, &message).map_err(|error| self.failed(from, error))?;
                 self.notes.end(from, step.number, true);
                 self.run.sent += 1;
             }
@@ -270,14 +282,14 @@ impl<'p> Player<'p> {
 
     /// Opens the connection that stands for one of the capture.
     fn connect(&mut self, id: usize) -> Result<(), Error> {
-        let connection = Connection::open(self.address).map_err(|error| self.failed(id, error))?;
+        let connection = Joined::open(self.address).map_err(|error| self.failed(id, error))?;
         self.run.sent += 1;
         self.notes.begin();
         self.adopt(id, connection)?;
         self.read_messages(id)
     }
 
-    fn adopt(&mut self, id: usize, connection: Connection) -> Result<(), Error> {
+    fn adopt(&mut self, id: usize, connection: Joined) -> Result<(), Error> {
         self.ends[id].begin(connection).map_err(|error| self.failed(id, error))?;
         self.by_unique.insert(self.ends[id].unique.clone(), id);
         self.settle((id, 0), Settled::Arrived);
@@ -327,7 +339,7 @@ impl<'p> Player<'p> {
             let serial = self.ends[id].next_serial();
             let call = Builder::call("/org/freedesktop/DBus", "GetId").interface(DRIVER).destination(DRIVER);
             let call = call.build(serial).expect("a short message");
-            self.ends[id].post(usize::MAX, &call);
+            self.ends[id].post(usize::MAX, &call).map_err(|error| self.failed(id, error))?;
             self.ends[id].closing = Some(serial);
             self.run.closing_calls += 1;
             self.ends[id].flush().map_err(|error| self.failed(id, error))?;

@@ -13,9 +13,18 @@ use crate::end::Settled;
 use crate::plan::Step;
 use crate::tape::HAS_NAME;
 
+/// How soon the player looks again for a native member that has left.
+const LOOK_FOR_DEPARTURE: Duration = Duration::from_millis(1);
+
 impl<'p> Player<'p> {
     /// Reads and writes what can be, waiting for at most this time.
     pub(super) fn poll(&mut self, patience: Duration) -> Result<(), Error> {
+        let patience = match self.prepare_to_wait() {
+            false => Duration::ZERO,
+            true if self.natives.leaving.is_empty() => patience,
+            // Nothing wakes this thread when the bus has seen a departure.
+            true => patience.min(LOOK_FOR_DEPARTURE),
+        };
         let mut watched = Vec::with_capacity(self.ends.len());
         let mut fds = Vec::with_capacity(self.ends.len());
         for (id, end) in self.ends.iter().enumerate() {
@@ -39,6 +48,9 @@ impl<'p> Player<'p> {
             .collect();
         drop(fds);
         for (id, events) in ready {
+            if self.ends[id].is_native() {
+                continue;
+            }
             if events.contains(PollFlags::OUT) {
                 self.ends[id].flush().map_err(|error| self.failed(id, error))?;
             }
@@ -46,7 +58,7 @@ impl<'p> Player<'p> {
                 self.read(id)?;
             }
         }
-        Ok(())
+        self.read_natives()
     }
 
     fn read(&mut self, id: usize) -> Result<(), Error> {

@@ -2,10 +2,11 @@
 
 use weighbridge_dbus::bus::DRIVER;
 use weighbridge_dbus::wire::{Arg, Args, Body, Header, Leaf, walk};
-use weighbridge_dbus_client::{Connection, Error as ClientError};
+use weighbridge_dbus_client::Error as ClientError;
 
 use super::Player;
 use crate::Error;
+use crate::end::Joined;
 
 /// The flag of `RequestName` that lets another connection take the name over, as some in the capture may.
 const ALLOW_REPLACEMENT: u32 = 1;
@@ -19,7 +20,7 @@ impl Player<'_> {
             planned: self.plan.steps.len() as u64,
             source,
         };
-        let mut asker = Connection::open(self.address).map_err(failed)?;
+        let mut asker = Joined::open(self.address).map_err(failed)?;
         let reply = asker.ask_driver("ListNames", Body::default()).map_err(failed)?;
         let header = Header::parse(&reply).map_err(|fault| failed(ClientError::Protocol(fault)))?;
         let mut taken = None;
@@ -44,10 +45,10 @@ impl Player<'_> {
 
     /// Makes the connections from before the capture, with their names and rules.
     pub(super) fn set_up(&mut self) -> Result<(), Error> {
-        let mut connections: Vec<(usize, Connection)> = Vec::new();
+        let mut connections: Vec<(usize, Joined)> = Vec::new();
         for (id, planned) in self.plan.connections.iter().enumerate() {
             if planned.is_from_before {
-                let connection = Connection::open(self.address).map_err(|error| self.failed(id, error))?;
+                let connection = Joined::open(self.address).map_err(|error| self.failed(id, error))?;
                 self.ends[id].unique = connection.unique_name().to_owned();
                 connections.push((id, connection));
             }

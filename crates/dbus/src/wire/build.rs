@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Endian, Header, Kind, MAX_MESSAGE_BYTES, names, signature};
+use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
 
 /// A message in the making. Names are checked when it is built.
 ///
@@ -207,22 +207,22 @@ impl<'a> Builder<'a> {
         Ok(out)
     }
 
-    /// Replaces what is in `out` by the bytes of the message; returns its header, as [`Header::parse`] would find it. Names are
-    /// not checked: the caller has done that.
+    /// Replaces what is in `out` by the bytes of the message; returns the layout of its header. Names are not checked, nor what fields
+    /// must be there: the caller does that, with [`names`] and [`Header::check`].
     ///
     /// # Errors
     /// As [`Builder::build`].
     ///
     /// # Panics
     /// The serial is zero.
-    pub fn build_into(&self, serial: u32, out: &mut Vec<u8>) -> Result<Header<'_>, TooLong> {
+    pub fn build_into(&self, serial: u32, out: &mut Vec<u8>) -> Result<Layout, TooLong> {
         assert!(serial > 0, "a serial is never zero");
         let endian = self.body.endian;
         out.clear();
         out.reserve(self.bytes_at_most());
         let mut message = Body { bytes: std::mem::take(out), ..Body::in_order(endian) };
-        let header_bytes = self.push_header(serial, &mut message);
-        let bytes = header_bytes + self.body.bytes.len();
+        let layout = self.push_header(serial, &mut message);
+        let bytes = layout.header_bytes() + self.body.bytes.len();
         if bytes <= MAX_MESSAGE_BYTES {
             message.bytes.extend_from_slice(&self.body.bytes);
         }
@@ -230,23 +230,7 @@ impl<'a> Builder<'a> {
         if bytes > MAX_MESSAGE_BYTES {
             return Err(TooLong { bytes });
         }
-        Ok(Header {
-            endian,
-            kind: self.kind,
-            flags: self.flags,
-            serial,
-            header_bytes,
-            body_bytes: self.body.bytes.len(),
-            path: self.path,
-            interface: self.interface,
-            member: self.member,
-            error_name: self.error_name,
-            reply_serial: self.reply_serial,
-            destination: self.destination,
-            sender: self.sender,
-            signature: &self.body.signature,
-            unix_fds: self.unix_fds,
-        })
+        Ok(layout)
     }
 
     fn texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
@@ -266,21 +250,24 @@ impl<'a> Builder<'a> {
         16 + texts.sum::<usize>() + 32 + self.body.signature.len() + 16 + self.body.bytes.len()
     }
 
-    /// Returns the bytes of the header, its padding included.
-    fn push_header(&self, serial: u32, out: &mut Body) -> usize {
+    fn push_header(&self, serial: u32, out: &mut Body) -> Layout {
         let endian = out.endian;
         out.bytes.extend([endian.mark(), self.kind.number(), self.flags, 1]);
         out.push_u32(u32::try_from(self.body.bytes.len()).unwrap_or(u32::MAX));
         out.push_u32(serial);
         out.push_u32(0);
-        for (code, letter, text) in self.texts() {
+        let mut layout = Layout::empty(endian, self.kind, self.unix_fds);
+        for (index, (code, letter, text)) in self.texts().into_iter().enumerate() {
             if let Some(text) = text {
                 out.push_field(code, letter);
+                // Behind its length.
+                layout.set_text(index, out.bytes.len() + 4, text.len());
                 out.push_text(text);
             }
         }
         if let Some(reply_serial) = self.reply_serial {
             out.push_field(5, b'u');
+            layout.set_reply_serial(out.bytes.len());
             out.push_u32(reply_serial);
         }
         if self.unix_fds > 0 {
@@ -289,12 +276,14 @@ impl<'a> Builder<'a> {
         }
         if !self.body.signature.is_empty() {
             out.push_field(8, b'g');
+            layout.set_signature(out.bytes.len() + 1, self.body.signature.len());
             out.push_signature(&self.body.signature);
         }
         let fields = u32::try_from(out.bytes.len() - 16).unwrap_or(u32::MAX);
         out.bytes[12..16].copy_from_slice(&endian.bytes(fields));
         out.align(8);
-        out.bytes.len()
+        layout.set_header_bytes(out.bytes.len());
+        layout
     }
 
     fn check_names(&self) {
@@ -442,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_of_a_built_message_is_the_one_that_is_parsed_from_it() {
+    fn the_layout_of_a_built_message_is_the_one_that_is_parsed_from_it() {
         let mut bytes = vec![7; 1000];
         for endian in [Endian::Little, Endian::Big] {
             let body = Body::in_order(endian).text("one").u32(2);
@@ -452,8 +441,10 @@ mod tests {
                 Builder::reply(9).destination(":1.12").body(body.clone()).unix_fds(3),
                 Builder::error(u32::MAX, "a.b").sender(":1.0"),
             ] {
-                let header = message.build_into(5, &mut bytes).unwrap();
-                assert_eq!(Header::parse(&bytes).unwrap(), header);
+                let layout = message.build_into(5, &mut bytes).unwrap();
+                let header = Header::parse(&bytes).unwrap();
+                assert_eq!(layout.header(&bytes), header);
+                assert_eq!(layout, Layout::of(&header, &bytes));
                 assert_eq!(message.build(5).unwrap(), bytes);
             }
         }

@@ -104,6 +104,14 @@ pub fn message_bytes(start: &[u8]) -> Result<usize, Fault> {
 }
 
 impl<'a> Header<'a> {
+    /// Kind, interface and member, or the name of the error: `method_call org.example.Garden.Water`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let member = self.member.or(self.error_name).unwrap_or_default();
+        let interface = self.interface.map(|interface| format!("{interface}."));
+        format!("{} {}{member}", self.kind.word(), interface.unwrap_or_default()).trim_end().to_owned()
+    }
+
     /// Reads the header at the start of these bytes. The body need not be there.
     ///
     /// # Errors

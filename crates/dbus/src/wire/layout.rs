@@ -84,6 +84,28 @@ impl Layout {
         }
     }
 
+    /// The layout of a header without texts, to be filled in while the header is written.
+    pub(super) fn empty(endian: Endian, kind: Kind, unix_fds: u32) -> Layout {
+        Layout { endian, kind, header_bytes: 0, reply_serial_at: 0, unix_fds, texts: [(0, 0); 7] }
+    }
+
+    /// Path, interface, member, name of the error, destination and sender are 0 to 5.
+    pub(super) fn set_text(&mut self, index: usize, at: usize, bytes: usize) {
+        self.texts[index] = (at as u32, bytes as u32);
+    }
+
+    pub(super) fn set_signature(&mut self, at: usize, bytes: usize) {
+        self.set_text(SIGNATURE, at, bytes);
+    }
+
+    pub(super) fn set_reply_serial(&mut self, at: usize) {
+        self.reply_serial_at = at as u32;
+    }
+
+    pub(super) fn set_header_bytes(&mut self, bytes: usize) {
+        self.header_bytes = bytes as u32;
+    }
+
     /// Bytes of the header, its padding included.
     #[must_use]
     pub const fn header_bytes(&self) -> usize {

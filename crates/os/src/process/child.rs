@@ -27,7 +27,7 @@ pub enum Stderr {
     Fd(OwnedFd),
 }
 
-/// What to start. Standard input and output of the child are `/dev/null`, unless it shares ours.
+/// What to start. Standard input and output of the child are `/dev/null`, unless it inherits ours.
 #[derive(Debug)]
 pub struct Spawn {
     /// The file to run; not searched for in `PATH`. `/proc/self/exe` is this program.
@@ -36,14 +36,17 @@ pub struct Spawn {
     pub args: Vec<OsString>,
     /// Variables added to the environment; the last one of a name counts.
     pub env: Vec<(OsString, OsString)>,
+    /// Variables of our environment that it does not get.
+    pub without_env: Vec<OsString>,
     /// Whether the child gets only the variables in `env` and none of ours.
     pub clear_env: bool,
     /// Descriptors that the child finds as 3, 4, … in this order. Closed here when it has started.
     pub fds: Vec<OwnedFd>,
     /// Where its standard error goes.
     pub stderr: Stderr,
-    /// Whether its standard input and output are ours.
-    pub shares_stdio: bool,
+    /// Whether its standard input and output are ours, and descriptors that this process has itself inherited are open in it, except
+    /// where `fds` puts another.
+    pub inherits: bool,
     /// Whether it leads a session of its own: then signals of our terminal do not reach it.
     pub own_session: bool,
     /// The signal that the kernel sends it when the thread that starts it ends: for programs that do not see to that themselves.
@@ -57,10 +60,11 @@ impl Spawn {
             program: program.into(),
             args: Vec::new(),
             env: Vec::new(),
+            without_env: Vec::new(),
             clear_env: false,
             fds: Vec::new(),
             stderr: Stderr::Inherit,
-            shares_stdio: false,
+            inherits: false,
             own_session: false,
             death_signal: None,
         }
@@ -81,6 +85,12 @@ impl Spawn {
     /// Adds a variable to the environment.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Spawn {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Leaves a variable of our environment out.
+    pub fn without_env(mut self, name: impl Into<OsString>) -> Spawn {
+        self.without_env.push(name.into());
         self
     }
 
@@ -113,9 +123,9 @@ impl Spawn {
         self
     }
 
-    /// Gives it our standard input and output.
-    pub fn shares_stdio(mut self) -> Spawn {
-        self.shares_stdio = true;
+    /// Gives it our standard input and output, and what this process has inherited.
+    pub fn inherits(mut self) -> Spawn {
+        self.inherits = true;
         self
     }
 
@@ -135,7 +145,7 @@ impl Spawn {
             Stderr::Null => null()?,
             Stderr::Fd(fd) => fd,
         };
-        let (stdin, stdout) = match self.shares_stdio {
+        let (stdin, stdout) = match self.inherits {
             true => (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?),
             false => (null()?, null()?),
         };
@@ -146,11 +156,20 @@ impl Spawn {
             args.push(c_string(arg)?);
         }
         let death_signal = self.death_signal.map(|signal| (std::process::id(), signal));
-        Ok(Launch { program, args, environment, fds, own_session: self.own_session, death_signal })
+        Ok(Launch {
+            program,
+            args,
+            environment,
+            fds,
+            keeps_others: self.inherits,
+            own_session: self.own_session,
+            death_signal,
+        })
     }
 
     fn environment(&self) -> io::Result<Vec<CString>> {
-        let ours = std::env::vars_os().filter(|_| !self.clear_env);
+        let is_kept = |name: &OsString| !self.clear_env && !self.without_env.contains(name);
+        let ours = std::env::vars_os().filter(|(name, _)| is_kept(name));
         let mut all: Vec<(OsString, OsString)> = Vec::new();
         for (name, value) in ours.chain(self.env.iter().cloned()) {
             match all.iter_mut().find(|(known, _)| *known == name) {
@@ -219,8 +238,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a process. In it no signal is blocked, SIGPIPE has its default action, and no descriptor is open but those
-    /// it was given (before Linux 5.11 also those that this process itself inherited).
+    /// Starts a process. In it no signal is blocked, SIGPIPE has its default action, and unless it inherits others no descriptor is open
+    /// but those it was given (before Linux 5.11 also those that this process itself inherited).
     ///
     /// # Errors
     ///
@@ -413,15 +432,13 @@ mod tests {
     }
 
     #[test]
-    fn a_child_may_lead_a_session_and_share_our_input_and_output() {
+    fn a_child_may_lead_a_session_and_inherit_our_input_and_output() {
         let script = "read -r pid _ _ _ group session _ < /proc/$$/stat; echo \"$((pid == session))\" >&3";
         assert_eq!(output_of(script, Spawn::own_session), "1\n");
         assert_eq!(output_of(script, |spawn| spawn), "0\n");
         let own = |number: u32| std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
-        let shared = output_of(
-            "links=$(readlink /proc/$$/fd/0 /proc/$$/fd/1); echo \"$links\" >&3",
-            Spawn::shares_stdio,
-        );
+        let shared =
+            output_of("links=$(readlink /proc/$$/fd/0 /proc/$$/fd/1); echo \"$links\" >&3", Spawn::inherits);
         assert_eq!(shared, format!("{}\n{}\n", own(0).display(), own(1).display()));
     }
 

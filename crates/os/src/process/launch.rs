@@ -27,6 +27,8 @@ pub(super) struct Launch {
     pub args: Vec<CString>,
     pub environment: Vec<CString>,
     pub fds: Vec<OwnedFd>,
+    /// Do descriptors stay open that this process has inherited?
+    pub keeps_others: bool,
     /// Is it to lead a session of its own?
     pub own_session: bool,
     /// Our process id, and the signal that the child is to get when the calling thread ends.
@@ -131,7 +133,9 @@ unsafe fn become_program(
     unsafe {
         // What we inherited without the close-on-exec flag ends here too. Linux before 5.11 cannot; then it is passed on.
         let beyond = numbers.len() as libc::c_uint;
-        libc::syscall(libc::SYS_close_range, beyond, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        if !launch.keeps_others {
+            libc::syscall(libc::SYS_close_range, beyond, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        }
         let arranged = (0..).zip(numbers).all(|(target, &source)| libc::dup2(source, target) >= 0);
         // A freshly forked process leads no group, so it may always lead a session.
         let is_apart = !launch.own_session || libc::setsid() >= 0;

@@ -1,21 +1,12 @@
 //! Foreign text inside HTML, inside charts, and inside scripts.
 
+use weighbridge_timeline::markup;
+
 use crate::words::plain;
 
 /// Text for HTML content and for attributes in double quotes.
 pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in plain(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
+    markup::escaped(&plain(text))
 }
 
 /// Text for a chart, where `<b>` and the like are markup, but only these three characters have names.

@@ -1,7 +1,7 @@
 //! What must be said about figures, and about those that are missing: failed counter checks, departures from one steady
 //! state, cases that ended early, skips. The same reason is said once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use weighbridge_record::{CaseId, Place, StoppedBy};
 
@@ -44,6 +44,12 @@ pub fn sections(cx: &Context<'_>) -> Vec<Section> {
             stopped(report),
         ),
         brief("skipped", "Skipped", "No figure, and why.", skipped(report)),
+        brief(
+            "incomplete",
+            "Missing beside a figure",
+            "These cases have a figure. What is missing is a run of them, or the count of their system calls.",
+            incomplete(report),
+        ),
         brief("not-reached", "Not reached", "Planned, but without a single run.", not_reached(report)),
     ]
     .into_iter()
@@ -101,7 +107,25 @@ fn stopped(report: &Report) -> Vec<Item> {
 
 /// What gave no number, each reason once.
 pub fn skipped(report: &Report) -> Vec<Item> {
-    let each = report.skipped.iter().map(|skip| {
+    reasons(report, false)
+}
+
+/// What is missing of cases that have a figure, each reason once.
+fn incomplete(report: &Report) -> Vec<Item> {
+    reasons(report, true)
+}
+
+/// Why something was skipped, of the cases that have a figure or of the others.
+fn reasons(report: &Report, have_figure: bool) -> Vec<Item> {
+    let figures: HashSet<(usize, &CaseId)> = report
+        .cases
+        .iter()
+        .filter(|case| case.summary.is_some())
+        .map(|case| (case.source, &case.id))
+        .collect();
+    let asked =
+        report.skipped.iter().filter(|skip| figures.contains(&(skip.source, &skip.what.case)) == have_figure);
+    let each = asked.map(|skip| {
         let why = match skip.what.step.as_str() {
             "fit" => skip.what.why.clone(),
             step => format!("{} (step: {step})", skip.what.why),
@@ -112,8 +136,7 @@ pub fn skipped(report: &Report) -> Vec<Item> {
 }
 
 fn not_reached(report: &Report) -> Vec<Item> {
-    let skipped: std::collections::HashSet<_> =
-        report.skipped.iter().map(|skip| (skip.source, &skip.what.case)).collect();
+    let skipped: HashSet<_> = report.skipped.iter().map(|skip| (skip.source, &skip.what.case)).collect();
     let planned = |case: &&Measured| {
         case.summary.is_some() || !case.runs.is_empty() || !skipped.contains(&(case.source, &case.id))
     };
@@ -214,7 +237,7 @@ fn described(report: &Report, ids: &[(usize, &CaseId)]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use weighbridge_record::Skipped;
+    use weighbridge_record::{Line, Reading, Skipped, Summary};
 
     use super::*;
     use crate::model::Sourced;
@@ -252,6 +275,26 @@ mod tests {
             .into_iter()
             .map(|note| (note.text, note.items.into_iter().map(|item| item.text).collect()))
             .collect()
+    }
+
+    #[test]
+    fn what_is_missing_of_a_case_with_a_figure_is_not_called_skipped() {
+        let id = |bytes| CaseId::new("roundtrip", "pipe", bytes, "free");
+        let skip = |bytes, step: &str, why: &str| {
+            Line::Skipped(Skipped { case: id(bytes), step: step.into(), why: why.into() })
+        };
+        let lines = vec![
+            Line::Summary(Summary::new(id(1), "ns/roundtrip", 6, 1000.0)),
+            skip(1, "batches", "its system calls were not counted: no tracer"),
+            skip(64, "fit", "no room"),
+        ];
+        let report = Report::from_reading(Reading { lines, problems: Vec::new() });
+        let texts = |items: Vec<Item>| items.into_iter().map(|item| item.text).collect::<Vec<_>>();
+        assert_eq!(texts(super::skipped(&report)), ["no room"]);
+        assert_eq!(
+            texts(incomplete(&report)),
+            ["its system calls were not counted: no tracer (step: batches)"]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use weighbridge_dbus::traffic::{Step, Timeline};
+use weighbridge_timeline::markup::escaped;
 
 use super::sections::grouped;
 
@@ -143,9 +144,4 @@ fn tale(step: &Step) -> String {
 
 fn open(height: f64) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">")
-}
-
-/// Text for the content of elements.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

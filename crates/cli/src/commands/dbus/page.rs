@@ -1,8 +1,9 @@
 //! One page that works offline: the tables of the report and four pictures.
 
 use weighbridge_dbus::traffic::{Facts, MOST_STEPS};
+use weighbridge_timeline::markup::escaped;
 
-use super::chart::{self, escaped};
+use super::chart;
 use super::document::{Document, Section, Table};
 use super::sections::grouped;
 

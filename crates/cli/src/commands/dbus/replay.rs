@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use causeway_os::sched;
+use clap::ValueEnum;
 use serde::Serialize;
 use weighbridge_dbus_brokers::{Broker, Error as BrokerError, Limits, Program};
 use weighbridge_dbus_replay::plan::{Counts, Plan, Planner};
@@ -12,9 +14,9 @@ use weighbridge_stats::order::median;
 use super::document::{self, Document, Section, Table, plain};
 use super::read::{Captures, Source};
 use super::sections::grouped;
-use super::watch::Watch;
+use super::watch::{Messages, Watch};
 use crate::commands::report::refuse_existing;
-use crate::dbus_args::{PlainFormat, Replay, Target};
+use crate::dbus_args::{PlainFormat, Replay, ReplayPlace, Target};
 use crate::{Exit, Failure, output};
 
 /// Rounds when brokers are compared: the fewest whose interval is that of the Walsh averages.
@@ -66,6 +68,7 @@ struct Report {
     messages: Counts,
     /// Times the recorded speed; nothing for as fast as causes allow.
     speed: Option<f64>,
+    place: String,
     rounds: u16,
     brokers: Vec<Subject>,
     replays: Vec<Played>,
@@ -99,10 +102,11 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     if let Err(error) = causeway_os::limits::raise_nofile() {
         output::warn(&format!("the limit on open files stays as it is: {error}"));
     }
+    let broker_cpu = place(args.place)?;
     let (mut replays, mut timeline) = (Vec::new(), Ok(()));
     for round in 1..=rounds {
         for subject in in_random_order(&subjects) {
-            let (run, written) = replayed(&plan, subject, args)?;
+            let (run, written) = replayed(&plan, subject, broker_cpu, args)?;
             timeline = timeline.and(written);
             replays.push(Played { round, broker: subject.name.clone(), run });
         }
@@ -110,7 +114,9 @@ pub fn replay(args: &Replay) -> Result<Exit, Failure> {
     let ratios = ratios(&subjects, &replays);
     let speed = if let Speed::Times(times) = args.speed { Some(times) } else { None };
     let (connections, messages) = (plan.connections().len(), plan.counts().clone());
-    let report = Report { files, connections, messages, speed, rounds, brokers: subjects, replays, ratios };
+    let place = args.place.to_possible_value().expect("no place is hidden").get_name().to_owned();
+    let report =
+        Report { files, connections, messages, speed, place, rounds, brokers: subjects, replays, ratios };
     output::print(match args.format {
         PlainFormat::Json => serde_json::to_string_pretty(&report).expect("plain data") + "\n",
         PlainFormat::Text => document::text(&report.document()),
@@ -139,12 +145,37 @@ fn subjects(args: &Replay) -> Result<Vec<Subject>, Failure> {
         }
         subjects.push(Subject { name, version, target });
     }
+    let address = subjects.iter().find(|subject| matches!(subject.target, Target::Address(_)));
+    if let (Some(subject), false) = (address, args.place == ReplayPlace::Free) {
+        return Err(Failure::new(format!(
+            "--place is for brokers that are started for the replay, and `{}` runs already; leave it out",
+            subject.name
+        )));
+    }
     match subjects.is_empty() {
         true => Err(Failure::new(
             "no broker is installed; install dbus-daemon or dbus-broker, or name a running bus with --on ADDRESS",
         )),
         false => Ok(subjects),
     }
+}
+
+/// Puts this process where it is to run, and says on which CPU the broker is.
+fn place(place: ReplayPlace) -> Result<Option<u32>, Failure> {
+    let refused = |error: causeway_os::Error| Failure::new(format!("--place: {error}"));
+    let cpus = sched::allowed_cpus().map_err(refused)?;
+    let (player, broker) = match (place, &cpus[..]) {
+        (ReplayPlace::Free, _) => return Ok(None),
+        (ReplayPlace::SameCpu, [only, ..]) => (*only, *only),
+        (ReplayPlace::TwoCpus, [player, broker, ..]) => (*player, *broker),
+        _ => {
+            return Err(Failure::new(
+                "--place two-cpus needs two CPUs, and this process may run on one; use --place same-cpu or leave it out",
+            ));
+        }
+    };
+    sched::pin(&[player]).map_err(refused)?;
+    Ok(Some(broker))
 }
 
 fn read(args: &Replay) -> Result<(Plan, Vec<Source>), Failure> {
@@ -181,7 +212,12 @@ fn in_random_order(subjects: &[Subject]) -> Vec<&Subject> {
 }
 
 /// One replay, and whether its time line could be written; a private broker is started for it alone.
-fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<(Run, Result<(), Failure>), Failure> {
+fn replayed(
+    plan: &Plan,
+    subject: &Subject,
+    broker_cpu: Option<u32>,
+    args: &Replay,
+) -> Result<(Run, Result<(), Failure>), Failure> {
     let options = Options {
         speed: args.speed,
         give_up: GIVE_UP,
@@ -200,6 +236,9 @@ fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<(Run, Resul
         Target::Broker(program) => {
             let broker = Broker::start(*program, &Limits::default())
                 .map_err(|error| Failure::new(error.to_string()))?;
+            broker_cpu
+                .map_or(Ok(()), |cpu| sched::pin_process(broker.pid(), &[cpu]))
+                .map_err(|error| Failure::new(format!("--place: {error}")))?;
             let watch = args.timeline.is_some().then(|| Watch::begin(Some(broker.pid())));
             let played = play(plan, broker.address(), &Options { pid: Some(broker.pid()), ..options });
             let run = played.map_err(|error| match has_ended(&broker) {
@@ -215,7 +254,9 @@ fn replayed(plan: &Plan, subject: &Subject, args: &Replay) -> Result<(Run, Resul
 /// Writes the time line of a replay that has one.
 fn write_timeline(watch: Option<Watch>, plan: &Plan, run: &Run, args: &Replay) -> Result<(), Failure> {
     match (watch, &args.timeline) {
-        (Some(watch), Some(file)) => watch.end("replay of a D-Bus capture", Some((plan, &run.notes)), file),
+        (Some(watch), Some(file)) => {
+            watch.end("replay of a D-Bus capture", &Messages::Replay(plan, &run.notes), file)
+        }
         _ => Ok(()),
     }
 }
@@ -312,7 +353,12 @@ impl Report {
         };
         let order = if self.brokers.len() > 1 { ", each round in random order" } else { "" };
         let rounds = if self.rounds == 1 { "1 round".into() } else { format!("{} rounds", self.rounds) };
-        lead.push(format!("Played {speed}, {rounds}{order}."));
+        let place = match self.place.as_str() {
+            "same-cpu" => ", player and broker on one CPU",
+            "two-cpus" => ", the broker on another CPU than the player",
+            _ => "",
+        };
+        lead.push(format!("Played {speed}, {rounds}{order}{place}."));
         lead
     }
 

@@ -27,7 +27,7 @@ pub fn document(
     sections.extend(habits(&facts.habits, top));
     sections.push(recipients(facts));
     sections.extend([signals(facts, top), woken(facts, top), rules(findings, top)].into_iter().flatten());
-    sections.extend(costs::section(costs));
+    sections.extend(costs::sections(costs));
     Document { title: format!("D-Bus traffic of {}", files.join(", ")), lead: lead(facts), sections }
 }
 

@@ -35,7 +35,7 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
         }
         guests.push(guest);
     }
-    Destination::check(args.out.as_deref())?;
+    Destination::check(args.output.out.as_deref())?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
@@ -56,13 +56,13 @@ pub fn compare(args: &Compare) -> Result<Exit, Failure> {
         .collect();
     let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     // What was measured is shown, also where it cannot be kept.
-    output::print(match args.format {
+    output::print(match args.output.format {
         CompareFormat::Table => report::text(&shown, output::style()),
         CompareFormat::Markdown => patch_report::markdown(&guests, &verdicts, &claims, args.boots),
         CompareFormat::Json => report::verdicts_json(&shown),
         CompareFormat::Junit => report::junit(&shown),
     })?;
-    let record = run::write(&lines, args.out.as_deref(), args.quiet)?;
+    let record = run::write(&lines, args.output.out.as_deref(), args.output.quiet)?;
     super::super::compare::conclude(args.strict, Ended::Complete, &verdicts, Some(&record))
 }
 
@@ -133,7 +133,7 @@ fn booted(
                      --accel",
                 ));
             }
-            if !args.quiet {
+            if !args.output.quiet {
                 let [_, seconds] = measured.seconds;
                 output::say(&format!("boot {} of {}, side {name}: {seconds:.1} s", boot + 1, args.boots));
             }

@@ -21,7 +21,7 @@ pub fn explain(args: &Explain) -> Result<Exit, Failure> {
     let interrupt =
         Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
     let sides = sides(args)?;
-    Destination::check(args.out.as_deref())?;
+    Destination::check(args.output.out.as_deref())?;
     let folded: Vec<PathBuf> = match &args.folded {
         Some(file) => [file.clone(), of_b(file)].into_iter().take(sides.len()).collect(),
         None => Vec::new(),
@@ -38,7 +38,7 @@ pub fn explain(args: &Explain) -> Result<Exit, Failure> {
             output::say("interrupted: the guest was ended, and there is no record");
             return Ok(Exit::Interrupted);
         };
-        if !args.quiet {
+        if !args.output.quiet {
             output::say(&format!("{}: {}", side.label, run::timing(&side.guest, &measured)));
         }
         boots.push(measured.lines);
@@ -53,8 +53,8 @@ pub fn explain(args: &Explain) -> Result<Exit, Failure> {
     };
     let shown = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     // What was measured is shown, also where it cannot be kept.
-    output::print(super::super::run::rendered(&shown, args.format))?;
-    run::write(&lines, args.out.as_deref(), args.quiet)?;
+    output::print(super::super::run::rendered(&shown, args.output.format))?;
+    run::write(&lines, args.output.out.as_deref(), args.output.quiet)?;
     for (file, of) in folded.iter().zip(&functions) {
         write(file, of.folded().as_bytes())?;
     }

@@ -11,7 +11,7 @@ use weighbridge_report::Report;
 use super::machine::{self, Guest, Measured, Read};
 use crate::args::{PROFILE, RunFormat};
 use crate::destination::Destination;
-use crate::guest_args::Run;
+use crate::guest_args::{Output, Run};
 use crate::values::Page;
 use crate::{Exit, Failure, output, select};
 
@@ -23,20 +23,9 @@ pub fn run(args: &Run) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt =
         Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
-    let command = command(&args.globs, args.machine.cpus, args.runs)?;
-    let guest = Guest::new(&args.kernel, &args.append, &args.machine)?;
-    let output = Output { out: args.out.as_deref(), format: args.format, quiet: args.quiet };
-    measure(&guest, &command, machine::record, &output, &interrupt)
-}
-
-/// Where a record goes, and what is shown of it.
-pub struct Output<'a> {
-    /// The record; nothing for one in the store.
-    pub out: Option<&'a Path>,
-    /// What standard output shows.
-    pub format: RunFormat,
-    /// Are only warnings written to standard error?
-    pub quiet: bool,
+    let command = command(&args.globs, args.guest.machine.cpus, args.runs)?;
+    let guest = Guest::new(&args.guest.kernel, &args.guest.append, &args.guest.machine)?;
+    measure(&guest, &command, machine::record, &args.output, &interrupt)
 }
 
 /// One boot, its record, and its report.
@@ -44,10 +33,10 @@ pub fn measure(
     guest: &Guest<'_>,
     command: &[String],
     read: Read,
-    output: &Output<'_>,
+    output: &Output<RunFormat>,
     interrupt: &Interrupt,
 ) -> Result<Exit, Failure> {
-    Destination::check(output.out)?;
+    Destination::check(output.out.as_deref())?;
     if PROFILE == "debug" {
         output::warn("this is a debug build, and its numbers mean nothing; build with --release");
     }
@@ -69,12 +58,12 @@ pub fn timing(guest: &Guest<'_>, measured: &Measured) -> String {
 }
 
 /// Prints the report, writes the record.
-fn keep(lines: Vec<Line>, output: &Output<'_>) -> Result<Exit, Failure> {
+fn keep(lines: Vec<Line>, output: &Output<RunFormat>) -> Result<Exit, Failure> {
     let has_numbers = lines.iter().any(|line| matches!(line, Line::Summary(_)));
     let report = Report::from_reading(Reading { lines: lines.clone(), problems: Vec::new() });
     // What was measured is shown, also where it cannot be kept.
     output::print(super::super::run::rendered(&report, output.format))?;
-    write(&lines, output.out, output.quiet)?;
+    write(&lines, output.out.as_deref(), output.quiet)?;
     match has_numbers {
         true => Ok(Exit::Fine),
         false => Err(Failure::new("no case gave a number; the record has the reasons")),

@@ -7,7 +7,7 @@ use weighbridge_lab::plan::{Changes, Suite as CasesOfSuite};
 use weighbridge_record::{CaseId, Line};
 
 use super::machine::{self, Guest, Read};
-use super::run::{self, Output, measure};
+use super::run::{self, measure};
 use crate::commands::kernel_results::lines;
 use crate::guest_args::{Suite, SuiteName};
 use crate::{Exit, Failure, output};
@@ -22,7 +22,7 @@ pub fn suite(args: &Suite) -> Result<Exit, Failure> {
     // Before anything may start a thread, so that no thread has these signals open.
     let interrupt =
         Interrupt::install().map_err(|error| Failure::new(format!("Ctrl-C cannot be handled: {error}")))?;
-    if args.name == SuiteName::Slab && args.machine.module.is_empty() {
+    if args.name == SuiteName::Slab && args.guest.machine.module.is_empty() {
         return Err(Failure::new(
             "the suite slab needs our module: build it with `make -C kernel KDIR=…` against the headers of the kernel that is \
              booted, and name its folder with --module kernel",
@@ -31,7 +31,7 @@ pub fn suite(args: &Suite) -> Result<Exit, Failure> {
     if args.runs.is_some() && args.name != SuiteName::Ipc {
         return Err(Failure::new("--runs is for the suite ipc: the tests of the others run once in a boot"));
     }
-    let mut guest = Guest::new(&args.kernel, &args.append, &args.machine)?;
+    let mut guest = Guest::new(&args.guest.kernel, &args.guest.append, &args.guest.machine)?;
     let in_kernel = |argument: &str| [argument, job::RECORD].map(String::from).to_vec();
     let (command, read): (Vec<String>, Read) = match args.name {
         SuiteName::Slab => (in_kernel(kernel_bench::ARGUMENT), |results| lines(results, "kernel-slab")),
@@ -41,11 +41,10 @@ pub fn suite(args: &Suite) -> Result<Exit, Failure> {
         }
         SuiteName::Ipc => {
             let cases: Vec<String> = round_trips().iter().map(ToString::to_string).collect();
-            (run::command(&cases, args.machine.cpus, args.runs.unwrap_or(RUNS))?, of_round_trips)
+            (run::command(&cases, args.guest.machine.cpus, args.runs.unwrap_or(RUNS))?, of_round_trips)
         }
     };
-    let output = Output { out: args.out.as_deref(), format: args.format, quiet: args.quiet };
-    measure(&guest, &command, read, &output, &interrupt)
+    measure(&guest, &command, read, &args.output, &interrupt)
 }
 
 /// Those of the kernel itself. A packet filter that it lacks leaves out its tests only.

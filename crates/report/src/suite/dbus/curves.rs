@@ -2,7 +2,7 @@
 
 use weighbridge_record::CaseId;
 
-use super::{BROKERS, SIGNAL_BYTES, case, found, heads, of_broker, skips};
+use super::{SIGNAL_BYTES, brokers, case, found, heads, of_broker, skips};
 use crate::suite::{Record, Section, Table};
 use crate::units::{count, significant, size};
 
@@ -18,10 +18,13 @@ pub(in crate::suite) fn curves(record: &Record<'_>) -> Section {
         of_broker(found)
             .map_or(found.blank(), |(cpu, switches)| format!("{} · {}", significant(cpu), count(switches)))
     };
-    let by_broker = |make: &dyn Fn(&str) -> CaseId| BROKERS.map(|broker| cell(make(broker)));
-    let table = |title: String, label: &str, rows: Vec<(String, [String; 3])>| Table {
+    let brokers = brokers(record);
+    let by_broker = |make: &dyn Fn(&str) -> CaseId| -> Vec<String> {
+        brokers.iter().map(|broker| cell(make(broker))).collect()
+    };
+    let table = |title: String, label: &str, rows: Vec<(String, Vec<String>)>| Table {
         title: format!("{title}: CPU time of the broker, µs · its context switches"),
-        heads: heads([label].into_iter().chain(BROKERS)),
+        heads: heads([label].into_iter().chain(brokers.iter().copied())),
         rows: rows.into_iter().map(|(head, cells)| std::iter::once(head).chain(cells).collect()).collect(),
         labels: 1,
         after: Vec::new(),
@@ -43,10 +46,15 @@ pub(in crate::suite) fn curves(record: &Record<'_>) -> Section {
     let of_driver = CALLS.map(|call| {
         (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "same-cpu", &[("call", call)])))
     });
-    let at_rest = AT_REST.map(|call| {
-        let axes = [("call", call), ("pause-us", "1000")];
-        (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "free", &axes)))
-    });
+    let at_rest =
+        [("on the CPU of the client", "first"), ("on a CPU of its own", "own")].map(|(place, cpu)| {
+            let rows = AT_REST.map(|call| {
+                let axes = [("broker", cpu), ("call", call), ("pause-us", "1000")];
+                (call.to_owned(), by_broker(&|broker| case("solo", broker, 0, "same-cpu", &axes)))
+            });
+            let title = format!("one at a time, after 1 ms in which nothing happens, the broker {place}");
+            table(title, "operation", rows.to_vec())
+        });
     let without = |broker: &str| case("fan-out", broker, SIGNAL_BYTES, "same-cpu", &[("receivers", "1")]);
     let rules =
         std::iter::once(("none".to_owned(), by_broker(&without))).chain(RULES_BY.iter().flat_map(|by| {
@@ -59,11 +67,7 @@ pub(in crate::suite) fn curves(record: &Record<'_>) -> Section {
     let mut tables = vec![calls, streams];
     tables.extend(signals);
     tables.push(table("a call to the broker itself".into(), "call", of_driver.to_vec()));
-    tables.push(table(
-        "one at a time, after 1 ms in which nothing happens".into(),
-        "operation",
-        at_rest.to_vec(),
-    ));
+    tables.extend(at_rest);
     tables.push(table("a signal to 1, with rules that match nothing".into(), "rules", rules.collect()));
     Section {
         title: "What brokers spend".into(),
@@ -71,7 +75,7 @@ pub(in crate::suite) fn curves(record: &Record<'_>) -> Section {
         tables,
         notes: [
             vec![
-                "On one CPU with all roles, but one at a time on any CPU. CPU time is that of the broker's process, medians over the runs; the record has its parts, and what the ends spend.".into(),
+                "On one CPU with all roles, where nothing else is said. CPU time is that of the broker's process, medians over the runs; the record has its parts, and what the ends spend.".into(),
                 "match: AddMatch and RemoveMatch in turn, the mean of both; name: RequestName and ReleaseName likewise. connect: a connection is made, \
                  authenticated, says Hello and is closed. relay: a message to the client itself; signal: a broadcast to nobody."
                     .into(),

@@ -1,4 +1,5 @@
-//! D-Bus through brokers: what was published of dbus-daemon in 2010 and 2011 beside three brokers of today, and the curves of a cost model.
+//! D-Bus through brokers: what was published of dbus-daemon in 2010 and 2011 beside brokers and native members of today, and the curves of a
+//! cost model.
 
 mod curves;
 
@@ -9,7 +10,10 @@ use super::published::{DBUS_2011, Row, rows};
 use super::{Found, NOT_A_RACE, Record, Section, Table, reasons};
 use crate::units::{count, significant, size};
 
+/// In every table.
 const BROKERS: [&str; 3] = ["dbus-daemon", "dbus-broker", "busd"];
+/// In tables of records that have them.
+const OURS: [&str; 2] = ["causewayd", "causeway-bus"];
 const PLACES: [&str; 2] = ["same-cpu", "two-cpus"];
 const SOURCE: &str = "A. Crequy, 2010 and 2011";
 const PUBLISHED: &str = "Published: A. Crequy (Collabora), three articles of 15 September 2010, 24 and 25 February 2011, on dbus-daemon of that \
@@ -18,7 +22,8 @@ const RAW: &str = "Our ends write and read the bytes of messages themselves; the
 
 /// A case of these suites, without the axes that stand at their default.
 fn case(pattern: &str, broker: &str, bytes: u64, place: &str, axes: &[(&str, &str)]) -> CaseId {
-    const DEFAULTS: [(&str, &str); 6] = [
+    const DEFAULTS: [(&str, &str); 7] = [
+        ("broker", "first"),
         ("burst", "1"),
         ("receivers", "10"),
         ("rules", "0"),
@@ -28,6 +33,12 @@ fn case(pattern: &str, broker: &str, bytes: u64, place: &str, axes: &[(&str, &st
     ];
     let set = axes.iter().filter(|axis| !DEFAULTS.contains(axis));
     set.fold(CaseId::new(pattern, broker, bytes, place), |id, (name, value)| id.with(name, value))
+}
+
+/// What the tables of a record compare.
+fn brokers(record: &Record<'_>) -> Vec<&'static str> {
+    let is_there = |broker: &&str| !matches!(record.find(|id| id.mechanism == *broker), Found::Absent);
+    BROKERS.into_iter().chain(OURS.into_iter().filter(is_there)).collect()
 }
 
 fn found<'a>(record: &Record<'a>, id: &CaseId) -> Found<'a> {
@@ -114,10 +125,11 @@ pub(super) fn ping_pong(record: &Record<'_>) -> Section {
     let small_reads = |bytes| {
         found(record, &case("roundtrip", "dbus-daemon", bytes, "same-cpu", &[("read-bytes", "2048")]))
     };
+    let brokers = brokers(record);
     let row = |bytes: u64| {
         let ratio = record.ratio(call("dbus-daemon", bytes, "same-cpu"), small_reads(bytes));
         std::iter::once(bytes.to_string())
-            .chain(BROKERS.map(|broker| figure(call(broker, bytes, "same-cpu"), micros)))
+            .chain(brokers.iter().map(|broker| figure(call(broker, bytes, "same-cpu"), micros)))
             .chain([
                 figure(small_reads(bytes), micros),
                 ratio.map_or(String::new(), |ratio| significant(ratio.ratio)),
@@ -126,7 +138,9 @@ pub(super) fn ping_pong(record: &Record<'_>) -> Section {
     };
     let sizes = Table {
         title: "a call and its reply with an array of bytes each way, on one CPU, µs".into(),
-        heads: heads(["bytes", "dbus-daemon", "dbus-broker", "busd", "dbus-daemon,\nreads of 2 KiB", "times"]),
+        heads: heads(
+            ["bytes"].into_iter().chain(brokers.iter().copied()).chain(["dbus-daemon,\nreads of 2 KiB", "times"]),
+        ),
         rows: HALF_DECADES.map(row).to_vec(),
         labels: 0,
         after: vec![
@@ -196,6 +210,7 @@ const EXPERIMENTS: [Experiment; 10] = [
 ];
 
 pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
+    let brokers = &brokers(record);
     let signal = |broker: &str, bytes: u64, place: &str, axes: &[(&str, &str)]| {
         found(record, &case("fan-out", broker, bytes, place, axes))
     };
@@ -205,7 +220,9 @@ pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
     };
     let of_receivers = |receivers: &str| {
         let cells = PLACES.iter().flat_map(|place| {
-            BROKERS.map(|broker| cell(signal(broker, SIGNAL_BYTES, place, &[("receivers", receivers)])))
+            brokers
+                .iter()
+                .map(|broker| cell(signal(broker, SIGNAL_BYTES, place, &[("receivers", receivers)])))
         });
         std::iter::once(receivers.to_owned()).chain(cells).collect()
     };
@@ -213,7 +230,7 @@ pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
         title: "µs until the last subscriber has a signal · context switches of all".into(),
         heads: heads(
             std::iter::once("subscribers".to_owned())
-                .chain(PLACES.iter().flat_map(|place| BROKERS.map(|broker| format!("{broker}\n{place}")))),
+                .chain(PLACES.iter().flat_map(|place| brokers.iter().map(move |broker| format!("{broker}\n{place}")))),
         ),
         rows: ["1", "2", "5", "10", "20"].map(of_receivers).to_vec(),
         labels: 0,
@@ -221,12 +238,12 @@ pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
     };
     let experiment = |(what, axes, theirs): &Experiment| {
         let theirs = theirs.and_then(|(what, system)| published(what, "1 CPU VM", system));
-        let cells = BROKERS.map(|broker| cell(signal(broker, SIGNAL_BYTES, "same-cpu", axes)));
+        let cells = brokers.iter().map(|broker| cell(signal(broker, SIGNAL_BYTES, "same-cpu", axes)));
         [(*what).to_owned(), theirs.map_or(String::new(), count)].into_iter().chain(cells).collect()
     };
     let experiments = Table {
         title: "10 subscribers on one CPU: µs a signal · context switches a signal".into(),
-        heads: heads(["", "switches\nin 2011", "dbus-daemon", "dbus-broker", "busd"]),
+        heads: heads(["", "switches\nin 2011"].into_iter().chain(brokers.iter().copied())),
         rows: EXPERIMENTS.iter().map(experiment).collect(),
         labels: 1,
         after: vec![
@@ -237,12 +254,12 @@ pub(super) fn signal_fan_out(record: &Record<'_>) -> Section {
     };
     let size_of = |(name, bytes): (&str, u64)| {
         let theirs = published(&format!("dispatch {name} signal: total"), "1 CPU VM", "dbus-daemon");
-        let cells = BROKERS.map(|broker| broker_cpu(signal(broker, bytes, "same-cpu", &[])));
+        let cells = brokers.iter().map(|broker| broker_cpu(signal(broker, bytes, "same-cpu", &[])));
         [name.to_owned(), theirs.map_or(String::new(), significant)].into_iter().chain(cells).collect()
     };
     let sizes = Table {
         title: "CPU time of the broker for a signal to 10 subscribers, µs".into(),
-        heads: heads(["signal", "2011", "dbus-daemon", "dbus-broker", "busd"]),
+        heads: heads(["signal", "2011"].into_iter().chain(brokers.iter().copied())),
         rows: [("277 B", SIGNAL_BYTES), ("17 kB", LARGE_SIGNAL_BYTES)].map(size_of).to_vec(),
         labels: 1,
         after: vec!["Theirs is the time from receiving to the last send in an instrumented daemon, with 3 to 5 µs for each event that it noted."
@@ -263,6 +280,7 @@ const CHUNKS: [(u32, u64); 6] =
     [(1, 863), (8, 6905), (100, 86_300), (1000, 863_000), (10_000, 8_630_000), (100_000, 86_300_000)];
 
 pub(super) fn tracker(record: &Record<'_>) -> Section {
+    let brokers = brokers(record);
     let fetch = |broker: &str, bytes, place: &str| {
         found(record, &case("roundtrip", broker, bytes, place, &[("direction", "request")]))
     };
@@ -270,7 +288,7 @@ pub(super) fn tracker(record: &Record<'_>) -> Section {
     let table = |place: &str| {
         let row = |(rows, bytes): (u32, u64)| {
             let calls = ROWS / f64::from(rows);
-            let cells = BROKERS.into_iter().flat_map(|broker| {
+            let cells = brokers.iter().flat_map(|broker| {
                 let fetched = fetch(broker, bytes, place);
                 let pushed = push(broker, bytes, place);
                 [
@@ -281,7 +299,7 @@ pub(super) fn tracker(record: &Record<'_>) -> Section {
             });
             [rows.to_string(), size(bytes)].into_iter().chain(cells).collect()
         };
-        let columns = BROKERS.into_iter().flat_map(|broker| {
+        let columns = brokers.iter().flat_map(|broker| {
             [format!("{broker}:\nfirst, ms"), "\nall, s".into(), "\nall pushed, s".into()]
         });
         Table {

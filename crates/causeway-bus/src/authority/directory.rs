@@ -1,0 +1,116 @@
+//! What the host has decided, written where members read it without a system call.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weighbridge_dbus::rule::MatchRule;
+
+use super::{Authority, Connection, PeerId, Process};
+use crate::port::AUTHORITY;
+use crate::shared::directory::{Owner, Peer, State};
+use crate::shared::filter::Filter;
+use crate::shared::ring;
+
+impl Authority {
+    /// Shows a client, a connection without shared memory: members send to it without asking. False if the directory has no place
+    /// left for it; members that want to send to it ask the host then.
+    pub fn add_client(&mut self, id: PeerId, process: &Process) -> bool {
+        let first = self.options.members as u16;
+        let directory = self.port.directory();
+        let is_free = |index: &u16| directory.id_and_state(*index).1 == State::Free;
+        let Some(index) = (first..directory.peers() as u16).find(is_free) else { return false };
+        let credentials = process.credentials;
+        directory.set_peer(
+            index,
+            &Peer {
+                id,
+                carrier: AUTHORITY,
+                state: State::Active,
+                pid: credentials.pid,
+                uid: credentials.uid,
+                label: process.label.clone().unwrap_or_default(),
+            },
+        );
+        self.connections.insert(id, Connection { index, link: None, wants_signals: false });
+        true
+    }
+
+    /// Takes a connection out whose end the log announces already, and wakes those who wait for its replies, and those whom it may
+    /// have left asleep because it ended between an entry and a wake-up.
+    pub fn remove(&mut self, id: PeerId) {
+        let Some(Connection { index, link, wants_signals }) = self.connections.remove(&id) else { return };
+        let is_member = link.is_some();
+        if wants_signals && !is_member {
+            self.listening_clients -= 1;
+            self.listen_to_signals();
+        }
+        let order = Arc::clone(self.port.order());
+        ring::fence_after_append();
+        let was_sending = is_member && order.sending(index).load(Ordering::Acquire) != 0;
+        for slot in self.port.directory().present().collect::<Vec<_>>() {
+            let waits_for = order.waiting_for(slot).load(Ordering::Acquire);
+            if was_sending || waits_for == id || waits_for == u64::MAX {
+                self.port.ring(&mut self.fds, slot);
+            }
+        }
+        if !is_member {
+            self.tokens.receiver_left(id, None);
+            // What it sent is in the outbox of the authority.
+            return self.port.directory().set_state(index, State::Free);
+        }
+        let end = self.port.find_end();
+        self.end_deposits_of(id, end);
+        self.leaving.push((index, end));
+        if self.leaving.len() > self.options.members / 4 {
+            self.ring_behind();
+        }
+    }
+
+    /// Shows who has a name, the owner first and then those that wait for it. An owner that the directory does not show, and a name
+    /// for which it has no place, are not shown: members that want to send there ask the host.
+    pub fn set_owner(&self, name: &str, queue: &[PeerId]) {
+        let owner = queue.first().and_then(|id| {
+            let peer = self.connections.get(id)?.index;
+            Some(Owner { peer, id: *id, queue: queue[1..].to_vec() })
+        });
+        self.port.directory().set_owner(name, owner.as_ref());
+    }
+
+    /// Sets the wake filter of a connection from its match rules. `owner` finds the number of the connection that has a name.
+    pub fn set_rules<'a>(
+        &mut self,
+        id: PeerId,
+        rules: impl IntoIterator<Item = &'a MatchRule>,
+        owner: impl Fn(&str) -> Option<PeerId>,
+    ) {
+        let filter = Filter::new(rules, owner);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        self.port.directory().set_filter(connection.index, &filter);
+        let (wanted, wants) = (connection.wants_signals, !filter.is_empty());
+        connection.wants_signals = wants;
+        if connection.link.is_none() && wanted != wants {
+            if wants {
+                self.listening_clients += 1;
+            } else {
+                self.listening_clients -= 1;
+            }
+            self.listen_to_signals();
+        }
+    }
+
+    /// From now on the host gets every message of members, those between two of them included; or no longer.
+    pub fn watch_everything(&mut self, wants: bool) {
+        if self.port.wants_everything != wants {
+            self.port.wants_everything = wants;
+            self.port.directory().set_watched(wants);
+            // A watcher sees signals that no filter asks for.
+            let filter = if wants { Filter::all() } else { Filter::default() };
+            self.port.directory().set_filter(AUTHORITY, &filter);
+            self.listen_to_signals();
+        }
+    }
+
+    fn listen_to_signals(&mut self) {
+        self.port.wants_signals = self.listening_clients > 0 || self.port.wants_everything;
+    }
+}

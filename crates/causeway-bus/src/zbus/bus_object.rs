@@ -1,0 +1,82 @@
+//! What zbus asks of the bus itself and the directory answers, without a message.
+
+use weighbridge_dbus::wire::{Arg, Args, Body, Builder, Endian, Header, Kind};
+
+use crate::authority::DRIVER;
+use crate::connection::Connection;
+use crate::error::{Error, name};
+
+/// Is this a call of the bus itself?
+pub(super) fn is_for_bus(header: &Header<'_>) -> bool {
+    header.kind == Kind::MethodCall && matches!(header.destination, None | Some(DRIVER))
+}
+
+/// The name in the first argument of a call.
+pub(super) fn first_text<'a>(header: &Header<'a>, message: &'a [u8]) -> Option<&'a str> {
+    match Args::new(header, &message[header.header_bytes..]).next() {
+        Some(Ok(Arg::Text(text))) => Some(text),
+        _ => None,
+    }
+}
+
+/// The answer to a call of the bus; `None` if the authority has to give it.
+pub(super) fn answer(
+    connection: &Connection,
+    header: &Header<'_>,
+    message: &[u8],
+) -> Option<Result<Body, Error>> {
+    if header.interface.is_some_and(|interface| interface != DRIVER) {
+        return None;
+    }
+    let name = || first_text(header, message);
+    let boolean = |value: bool| Body::marshalled(Endian::NATIVE, "b", &u32::from(value).to_ne_bytes());
+    Some(match header.member? {
+        "Hello" => Ok(Body::default().text(connection.unique_name())),
+        "GetNameOwner" => match connection.name_owner(name()?) {
+            Some(owner) => Ok(Body::default().text(&owner)),
+            None => {
+                let text = format!("no connection has the name {}", name()?);
+                Err(Error::method(name::NAME_HAS_NO_OWNER, text))
+            }
+        },
+        "NameHasOwner" => Ok(boolean(connection.name_owner(name()?).is_some())),
+        "ListNames" => {
+            let names = connection.list_names();
+            Ok(Body::default().texts(&names.iter().map(String::as_str).collect::<Vec<_>>()))
+        }
+        "GetId" => Ok(Body::default().text(&connection.bus_id())),
+        _ => return None,
+    })
+}
+
+/// A message that this library gives zbus in the name of the bus: the answer to the call with this serial.
+pub(super) fn reply(connection: &Connection, to: u32, outcome: Result<Body, Error>) -> Vec<u8> {
+    let text;
+    let message = match outcome {
+        Ok(body) => Builder::reply(to).body(body),
+        Err(error) => {
+            text = match &error {
+                Error::Method { message, .. } => message.clone(),
+                other => other.to_string(),
+            };
+            let name = match &error {
+                Error::TooLong { .. } => name::LIMITS_EXCEEDED,
+                Error::Invalid(_) => name::INVALID_ARGS,
+                Error::AuthorityGone | Error::Disconnected(_) => name::NO_REPLY,
+                other => other.name().unwrap_or("org.freedesktop.DBus.Error.Failed"),
+            };
+            let name = name.to_owned();
+            return build(
+                Builder::error(to, &name).body(Body::default().text(&text)),
+                connection.unique_name(),
+            );
+        }
+    };
+    build(message, connection.unique_name())
+}
+
+fn build(message: Builder<'_>, destination: &str) -> Vec<u8> {
+    // Its serial is nobody's: replies are not answered.
+    let built = message.sender(DRIVER).destination(destination).build(u32::MAX);
+    built.unwrap_or_else(|_| unreachable!("an answer of the bus is short"))
+}

@@ -1,0 +1,216 @@
+//! `causeway bus`: names, calls and signals of a bus for a shell user, in the manner of `busctl`.
+//!
+//! | file | commands |
+//! |---|---|
+//! | `start`, `run` | start `causewayd`; `server` finds it |
+//! | `list`, `tree`, `stat` | what is on a bus |
+//! | `call` | `call`, `emit` |
+//! | `watch` | `monitor`, `match` |
+//! | `wait` | `wait` |
+//!
+//! `which` says which bus is meant, `client` is a connection to it of either kind, `show` prints messages.
+
+mod call;
+mod client;
+mod list;
+mod run;
+mod server;
+mod show;
+mod start;
+mod stat;
+mod tree;
+mod wait;
+mod watch;
+mod which;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::Failure;
+use client::Method;
+use which::Which;
+
+/// Names, calls and signals of a bus.
+///
+/// Which bus: --socket or --address, else the native socket that CAUSEWAY_BUS names, else the D-Bus socket that DBUS_SESSION_BUS_ADDRESS names
+/// or that of the session, $XDG_RUNTIME_DIR/bus.
+#[derive(Args)]
+pub struct BusArguments {
+    #[command(flatten)]
+    which: Which,
+    #[command(subcommand)]
+    command: BusCommand,
+}
+
+#[derive(Subcommand)]
+enum BusCommand {
+    /// Start causewayd in the background, and print where it serves as commands of a shell
+    ///
+    /// It serves at --address and --socket, by default causeway-bus and causeway-bus.native in $XDG_RUNTIME_DIR.
+    #[command(after_help = "Example:\n  eval \"$(causeway bus start)\"")]
+    Start {
+        /// A configuration file of dbus-daemon instead of that of a session
+        #[arg(long, value_name = "FILE")]
+        config_file: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a program with a bus of its own, which ends with it
+    ///
+    /// The program finds the bus in DBUS_SESSION_BUS_ADDRESS and CAUSEWAY_BUS. Its exit status is passed on; 128 and the number of a signal that
+    /// has ended it. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
+    #[command(after_help = "Example:\n  causeway bus run -- sh -c 'causeway bus list'")]
+    Run {
+        /// A configuration file of dbus-daemon instead of that of a session
+        #[arg(long, value_name = "FILE")]
+        config_file: Option<PathBuf>,
+        /// The program and its arguments
+        #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// List all names with their owners and the programs of these
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the objects of a service; with --json also their interfaces
+    Tree {
+        /// Name of the connection
+        service: String,
+        /// Print JSON: path and interfaces of each object
+        #[arg(long)]
+        json: bool,
+        /// Seconds to wait for each reply
+        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds)]
+        timeout: Duration,
+    },
+    /// Call a method and print the reply, one argument in a line
+    #[command(after_help = ARGUMENTS_HELP)]
+    Call {
+        /// Name of the connection
+        service: String,
+        /// Object
+        path: String,
+        /// Interface of the method
+        interface: String,
+        /// Method
+        member: String,
+        /// Types of the arguments, as D-Bus writes them: s, u, as, a{sv} …
+        #[arg(default_value = "")]
+        signature: String,
+        /// Arguments
+        #[arg(allow_negative_numbers = true)]
+        arguments: Vec<String>,
+        /// Seconds to wait for the reply
+        #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds)]
+        timeout: Duration,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Emit a signal
+    #[command(after_help = ARGUMENTS_HELP)]
+    Emit {
+        /// Object
+        path: String,
+        /// Interface of the signal
+        interface: String,
+        /// Signal
+        member: String,
+        /// Types of the arguments, as D-Bus writes them: s, u, as, a{sv} …
+        #[arg(default_value = "")]
+        signature: String,
+        /// Arguments
+        #[arg(allow_negative_numbers = true)]
+        arguments: Vec<String>,
+    },
+    /// Print all messages that one of the rules matches, or all
+    ///
+    /// At a native socket nobody is slowed down: what is not read in time is lost, and counted. Arguments above 1 MiB are not printed.
+    Monitor {
+        /// Match rules of D-Bus
+        #[arg(value_name = "RULE")]
+        rules: Vec<String>,
+        /// Print one JSON object in a line for each message
+        #[arg(long)]
+        json: bool,
+        /// End after this number of messages
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+    /// Print the signals that a rule matches
+    ///
+    /// The exit status is 1 when the time is over before the limit is reached.
+    Match {
+        /// A match rule of D-Bus
+        rule: String,
+        /// Print one JSON object in a line for each signal
+        #[arg(long)]
+        json: bool,
+        /// End after this number of signals
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// End after this number of seconds
+        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        timeout: Option<Duration>,
+    },
+    /// Show what each connection has done and what it waits for
+    Stat {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Wait until a name has an owner, and print that
+    ///
+    /// The exit status is 1 when the time is over first.
+    Wait {
+        /// The name
+        name: String,
+        /// Seconds to wait at most
+        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        timeout: Option<Duration>,
+    },
+}
+
+const ARGUMENTS_HELP: &str = "One word for each number, boolean, string, object path and signature. An array begins with the number of its elements, \
+a dictionary with that of its entries, a variant with its type.\n\nExample: a{sv} 2 name s Clock size u 7";
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| "write a number of seconds that is not negative".to_owned())
+}
+
+/// Runs one of the commands.
+pub fn run(BusArguments { which, command }: BusArguments) -> Result<ExitCode, Failure> {
+    match command {
+        BusCommand::Start { config_file, json } => start::start(&which, config_file, json)?,
+        BusCommand::Run { config_file, command } => return run::run(&which, config_file, &command),
+        BusCommand::List { json } => list::list(&which.bus()?, json)?,
+        BusCommand::Tree { service, json, timeout } => tree::tree(&which.bus()?, &service, timeout, json)?,
+        BusCommand::Call { service, path, interface, member, signature, arguments, timeout, json } => {
+            let method = Method::new(&service, &path, &interface, &member)?;
+            let body = call::body(&signature, &arguments)?;
+            call::call(&which.bus()?, &method, body, timeout, json)?;
+        }
+        BusCommand::Emit { path, interface, member, signature, arguments } => {
+            let body = call::body(&signature, &arguments)?;
+            call::emit(&which.bus()?, &path, &interface, &member, body)?;
+        }
+        BusCommand::Monitor { rules, json, limit } => {
+            watch::monitor(&which.bus()?, &rules, json, limit.unwrap_or(u64::MAX))?;
+        }
+        BusCommand::Match { rule, json, limit, timeout } => {
+            return watch::signals(&which.bus()?, &rule, json, limit, timeout);
+        }
+        BusCommand::Stat { json } => stat::stat(&which.bus()?, json)?,
+        BusCommand::Wait { name, timeout } => return wait::wait(&which.bus()?, &name, timeout),
+    }
+    Ok(ExitCode::SUCCESS)
+}

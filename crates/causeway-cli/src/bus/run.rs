@@ -1,0 +1,164 @@
+//! `run`: a program with a bus of its own. The bus ends with the program, and both with this process, whatever ends it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use causeway_os::process::{Child, Exit, Origin, Spawn, block_signals, poll, read_signal_and_origin};
+
+use super::server;
+use super::which::Which;
+use crate::{Failure, SIGINT, SIGTERM};
+
+/// HUP, INT, QUIT, USR1, USR2, TERM: passed on to the program.
+const FORWARDED: [i32; 6] = [1, SIGINT, 3, 10, 12, SIGTERM];
+/// For causewayd to serve, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Exit codes of a shell.
+const NOT_FOUND: u8 = 127;
+const NOT_STARTED: u8 = 126;
+/// What belongs to another bus.
+const OF_OTHERS: [&str; 3] = ["DBUS_SESSION_BUS_PID", "DBUS_STARTER_ADDRESS", "DBUS_STARTER_BUS_TYPE"];
+
+/// Starts a bus and the program; returns the exit code of the program.
+pub fn run(which: &Which, config_file: Option<PathBuf>, command: &[OsString]) -> Result<ExitCode, Failure> {
+    if which.socket.is_some() || which.address.is_some() {
+        return Err(Failure::Usage("`run` makes a bus of its own; leave --socket and --address out".into()));
+    }
+    let (program, arguments) = command.split_first().expect("the program is a required argument");
+    let shown = program.display();
+    let Some(path) = server::in_path(Path::new(program)) else {
+        eprintln!("causeway: {shown} is no program; name one in PATH, or a path");
+        return Ok(NOT_FOUND.into());
+    };
+    // Before the bus starts: from here on no signal ends this process without the rest.
+    let signals = block_signals(&FORWARDED)?;
+    let mut bus = PrivateBus::start(config_file)?;
+    let spawn = Spawn::new(path).args(arguments).inherits().dies_with_parent();
+    let spawn = spawn.env("DBUS_SESSION_BUS_ADDRESS", &bus.address);
+    let spawn = match &bus.native {
+        Some(path) => spawn.env("CAUSEWAY_BUS", path),
+        None => spawn.without_env("CAUSEWAY_BUS"),
+    };
+    let spawn = OF_OTHERS.iter().fold(spawn, |spawn, name| spawn.without_env(name));
+    let mut running = match Child::spawn(spawn) {
+        Ok(running) => running,
+        Err(error) => {
+            eprintln!("causeway: cannot run {shown}: {error}");
+            return Ok(NOT_STARTED.into());
+        }
+    };
+    let exit = supervise(&mut running, &mut bus, &signals)?;
+    drop(bus);
+    Ok(match exit {
+        Exit::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Exit::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+    })
+}
+
+/// Waits for the end of the program, and passes signals on to it.
+fn supervise(running: &mut Child, bus: &mut PrivateBus, signals: &OwnedFd) -> Result<Exit, Failure> {
+    loop {
+        let mut watched = vec![running.pidfd(), signals.as_fd()];
+        if !bus.has_ended {
+            watched.push(bus.server.pidfd());
+        }
+        let ready = poll(&watched, None)?;
+        if ready[0]
+            && let Some(exit) = running.wait(None)?
+        {
+            return Ok(exit);
+        }
+        while let Some((signal, origin)) = read_signal_and_origin(signals)? {
+            // A key of the terminal has reached the program too.
+            if origin == Origin::Process {
+                // It may have ended in this moment.
+                let _ = running.kill(signal);
+            }
+        }
+        if ready.get(2) == Some(&true) {
+            bus.has_ended = true;
+            eprintln!("causeway: the bus has ended before the program");
+        }
+    }
+}
+
+/// A causewayd for one program, on names that nobody else knows.
+struct PrivateBus {
+    server: Child,
+    address: String,
+    native: Option<PathBuf>,
+    has_ended: bool,
+}
+
+impl PrivateBus {
+    fn start(config_file: Option<PathBuf>) -> Result<PrivateBus, Failure> {
+        let program = server::find()?;
+        let native = program.is_native.then(native_path);
+        let (said, address) = std::io::pipe()?;
+        // Away from the keys of the terminal, which would end it before the program. It removes its socket when this process is killed.
+        let spawn = Spawn::new(program.path)
+            .args(server::arguments("unix:tmpdir=/tmp", native.as_deref(), config_file))
+            .args(["--nofork", "--print-address=3"])
+            .fd(address.into())
+            .own_session()
+            .told_of_parents_death(SIGTERM);
+        let server = Child::spawn(spawn)?;
+        let mut bus = PrivateBus { server, address: String::new(), native, has_ended: false };
+        bus.address = bus.said_address(said.into())?;
+        Ok(bus)
+    }
+
+    /// The line by which causewayd says that it serves.
+    fn said_address(&self, said: OwnedFd) -> Result<String, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut line = Vec::new();
+        let mut said = File::from(said);
+        while !line.contains(&b'\n') {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::Usage(format!("causewayd does not serve after {PATIENCE:?}")));
+            }
+            if poll(&[said.as_fd()], Some(left))?[0] {
+                let mut some = [0; 512];
+                match said.read(&mut some)? {
+                    // It has said why on standard error.
+                    0 => return Err(Failure::Usage("causewayd has not started".into())),
+                    count => line.extend_from_slice(&some[..count]),
+                }
+            }
+        }
+        let line = String::from_utf8_lossy(&line);
+        Ok(line.lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+impl Drop for PrivateBus {
+    fn drop(&mut self) {
+        // Killed if it does not end by itself, when the child is dropped.
+        let _ = self.server.kill(SIGTERM);
+        let _ = self.server.wait(Some(PATIENCE));
+        // One that was killed leaves its native socket.
+        if let Some(native) = &self.native {
+            let mut lock = native.clone().into_os_string();
+            lock.push(".lock");
+            for path in [native.clone(), lock.into()] {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// A name in the user's folder for sockets that no other process uses.
+fn native_path() -> PathBuf {
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let folder = folder.map_or_else(std::env::temp_dir, PathBuf::from);
+    // Seeded by the kernel for each process.
+    let random = RandomState::new().build_hasher().finish();
+    folder.join(format!("causeway-run-{random:016x}"))
+}

@@ -1,0 +1,31 @@
+//! `wait`: until a name has an owner.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::client::{Client, DRIVER, check_service, texts};
+use super::which::Bus;
+use crate::Failure;
+
+/// Prints the owner of a name as soon as it has one. The exit code says whether the time was over first.
+pub fn wait(bus: &Bus, name: &str, timeout: Option<Duration>) -> Result<ExitCode, Failure> {
+    check_service(name)?;
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut client = Client::open(bus)?;
+    // First the rule: an owner that comes after the question is seen.
+    client.add_match(&format!("type='signal',sender='{DRIVER}',member='NameOwnerChanged',arg0='{name}'"))?;
+    let mut owner = client.owner(name)?;
+    while owner.is_none() {
+        let Some(signal) = client.next_signal(deadline)? else {
+            eprintln!("causeway: nobody has the name {name} after {:?}", timeout.unwrap_or_default());
+            return Ok(ExitCode::FAILURE);
+        };
+        owner = match &texts(&signal)[..] {
+            [changed, _, new] if changed == name && !new.is_empty() => Some(new.clone()),
+            _ => None,
+        };
+    }
+    writeln!(io::stdout().lock(), "{}", owner.unwrap_or_default())?;
+    Ok(ExitCode::SUCCESS)
+}

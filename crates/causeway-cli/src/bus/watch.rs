@@ -1,0 +1,108 @@
+//! `monitor` and `match`: messages as they pass.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use causeway_bus::wire::{Body, Builder, Kind};
+use causeway_bus::{MatchRule, Monitor, Observed};
+use weighbridge_dbus_client::{Connection, Error};
+
+use super::client::{Client, DRIVER, DRIVER_PATH, is_for};
+use super::show::{self, Place};
+use super::which::{Bus, not_joined};
+use crate::Failure;
+
+/// For the bus to make this connection a monitor.
+const PATIENCE: Duration = Duration::from_secs(25);
+/// A monitor that sees nothing waits again.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn parsed(rule: &str) -> Result<MatchRule, Failure> {
+    rule.parse().map_err(|error| Failure::Usage(format!("{rule:?} is no match rule: {error}")))
+}
+
+/// Prints messages that one of the rules matches, or all if there is none.
+pub fn monitor(bus: &Bus, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
+    let parsed: Vec<MatchRule> = rules.iter().map(|rule| parsed(rule)).collect::<Result<_, _>>()?;
+    match bus {
+        Bus::Native(path) => {
+            let monitor = Monitor::open(path).map_err(|error| not_joined(path, error))?;
+            monitor_native(parsed.into_iter().fold(monitor, Monitor::filter), json, limit)
+        }
+        Bus::Gateway(address) => monitor_gateway(address, rules, json, limit),
+    }
+}
+
+fn monitor_native(mut monitor: Monitor, json: bool, limit: u64) -> Result<(), Failure> {
+    let mut left = limit;
+    while left > 0 {
+        match monitor.next(None)? {
+            Some(Observed::Message(message)) => {
+                let place = Place { position: message.position(), sent_ns: message.sent_ns() };
+                show::message(&mut io::stdout().lock(), message.bytes(), Some(place), json)?;
+                left -= 1;
+            }
+            Some(Observed::Lost { messages }) => eprintln!("causeway: {messages} messages lost"),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn monitor_gateway(address: &str, rules: &[String], json: bool, limit: u64) -> Result<(), Failure> {
+    let mut connection = Connection::open(address)?;
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let become_monitor = Builder::call(DRIVER_PATH, "BecomeMonitor")
+        .interface("org.freedesktop.DBus.Monitoring")
+        .destination(DRIVER)
+        .body(Body::default().texts(&rules).u32(0));
+    connection.call(&become_monitor, PATIENCE).map_err(|error| match error {
+        Error::Refused { .. } => Failure::Usage(format!(
+            "the bus does not let this connection monitor: {error}; `causeway bus match` shows signals that are for all"
+        )),
+        other => other.into(),
+    })?;
+    let mut left = limit;
+    while left > 0 {
+        // The bus tells this connection that it has a name, and then that it has lost it; nobody else can address a monitor.
+        if let Some(message) = connection.receive(LONG)?
+            && !is_for(&message, connection.unique_name())
+        {
+            show::message(&mut io::stdout().lock(), &message, None, json)?;
+            left -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// Prints signals that a rule matches. The exit code says whether the time was over before the limit was reached.
+pub fn signals(
+    bus: &Bus,
+    rule: &str,
+    json: bool,
+    limit: Option<u64>,
+    timeout: Option<Duration>,
+) -> Result<ExitCode, Failure> {
+    let parsed = parsed(rule)?;
+    if parsed.kind.is_some_and(|kind| kind != Kind::Signal) {
+        return Err(Failure::Usage(format!(
+            "{rule:?} matches no signals; `causeway bus monitor` shows messages of all types"
+        )));
+    }
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut client = Client::open(bus)?;
+    client.add_match(rule)?;
+    let mut left = limit.unwrap_or(u64::MAX);
+    while left > 0 {
+        let Some(signal) = client.next_signal(deadline)? else {
+            return Ok(if limit.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        };
+        // Signals for this connection alone, such as NameAcquired, are not what was asked for.
+        if parsed.destination.is_some() || !is_for(&signal, client.unique_name()) {
+            show::message(&mut io::stdout().lock(), &signal, None, json)?;
+            left -= 1;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,31 @@
+//! A bus for native members alone, in a thread of a program: for tests and measurements.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use causeway_bus::AuthorityOptions;
+
+use crate::bus::Bus;
+use crate::children::Children;
+use crate::config::Config;
+use crate::listen;
+use crate::serve::Server;
+
+/// Serves at a path until `stop` becomes readable. Calls `ready` when members can join.
+///
+/// # Errors
+/// In a sentence: another process serves there, the path cannot be used, or the kernel refuses something.
+pub fn serve_alone(
+    path: &Path,
+    options: AuthorityOptions,
+    stop: &OwnedFd,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
+    let bus = Bus::new(Config::session(), listen::new_guid(), String::new());
+    let children = Children::new(rustix::process::getrlimit(rustix::process::Resource::Nofile));
+    let mut server = Server::new(bus, Vec::new(), children, Box::new(|| Ok(Config::session())))?;
+    server.serve_natively(path, options)?;
+    server.stop_with(stop)?;
+    ready();
+    server.run()
+}

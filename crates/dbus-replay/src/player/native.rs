@@ -1,0 +1,83 @@
+//! Native members of a replay. All of them are in one thread: it reads with each of them before so much is unread that one would have to
+//! wait for another.
+
+use causeway_bus::Monitor;
+use weighbridge_dbus_client::native_path;
+
+use super::Player;
+use crate::Error;
+use crate::end::{End, Settled};
+
+/// A message stays where it was written until all it is for have passed it.
+const MOST_UNREAD_BYTES: usize = 4 << 20;
+/// Well below what the order log of a bus holds.
+const MOST_UNREAD_MESSAGES: usize = 4096;
+
+/// What is on its way between native members, and who is leaving.
+#[derive(Debug, Default)]
+pub(super) struct Natives {
+    unread_bytes: usize,
+    unread_messages: usize,
+    /// Members that have left and whose departure the bus has not dealt with yet.
+    pub leaving: Vec<usize>,
+    /// Shows who is there.
+    directory: Option<Monitor>,
+}
+
+impl Natives {
+    /// An end is about to send a message.
+    pub fn count(&mut self, end: &End, bytes: usize) {
+        if end.is_native() {
+            self.unread_bytes += bytes;
+            self.unread_messages += 1;
+        }
+    }
+
+    /// Must all members read before one of them sends?
+    pub fn must_read(&self) -> bool {
+        self.unread_bytes >= MOST_UNREAD_BYTES || self.unread_messages >= MOST_UNREAD_MESSAGES
+    }
+}
+
+impl Player<'_> {
+    /// Prepares native members for a wait; false if one has something to read already.
+    pub(super) fn prepare_to_wait(&mut self) -> bool {
+        let is_prepared = |end: &mut End| end.prepare_to_wait();
+        self.ends.iter_mut().map(is_prepared).fold(true, |all, one| all & one) && !self.natives.must_read()
+    }
+
+    /// Reads with every native member.
+    pub(super) fn read_natives(&mut self) -> Result<(), Error> {
+        for id in 0..self.ends.len() {
+            if self.ends[id].is_native() {
+                self.notes.begin();
+                self.read_messages(id)?;
+            }
+        }
+        (self.natives.unread_bytes, self.natives.unread_messages) = (0, 0);
+        self.see_departures()
+    }
+
+    /// Settles the departures that the bus has dealt with.
+    fn see_departures(&mut self) -> Result<(), Error> {
+        let (Some(first), Some(path)) = (self.natives.leaving.first(), native_path(self.address)) else {
+            return Ok(());
+        };
+        if self.natives.directory.is_none() {
+            let monitor = Monitor::open(path).map_err(|error| self.failed(*first, error.into()))?;
+            self.natives.directory = Some(monitor);
+        }
+        let members = self.natives.directory.as_ref().map(Monitor::members).unwrap_or_default();
+        let is_there =
+            |id: &usize| members.iter().any(|(peer, ..)| format!(":1.{}", peer.id) == self.ends[*id].unique);
+        let (leaving, gone): (Vec<usize>, Vec<usize>) =
+            self.natives.leaving.iter().partition(|id| is_there(id));
+        self.natives.leaving = leaving;
+        for id in gone {
+            // What a connection waits for last is its own end.
+            let end = self.ends[id].inbox.len() - 1;
+            self.settle((id, end), Settled::Arrived);
+        }
+        Ok(())
+    }
+}

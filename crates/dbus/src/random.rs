@@ -1,0 +1,88 @@
+//! Random match rules and signals of a few words, so that many rules match many signals. The same seed brings the same ones.
+
+use crate::wire::{Body, Builder};
+
+const INTERFACES: &[&str] = &["a.B", "a.B.C", "x.Y"];
+const MEMBERS: &[&str] = &["M", "N", "O"];
+const PATHS: &[&str] = &["/", "/a", "/a/b", "/ab", "/x/y/z"];
+const TEXTS: &[&str] = &["org.a", "org.a.b", "org.ab", "/a/", "/a/b", "/", "", "it's, so"];
+
+/// A generator of numbers from a seed that is not 0: xorshift64* (Vigna 2016, "An experimental exploration of Marsaglia's xorshift generators, scrambled").
+#[derive(Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below a limit, which is not 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next_u64() % limit as u64).expect("below a usize")
+    }
+
+    /// One of some words.
+    pub fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len())]
+    }
+
+    /// A match rule, with one of `senders` or without. `interface` is that of every rule; without it some rules have one of a few.
+    pub fn rule(&mut self, interface: Option<&str>, senders: &[&str]) -> String {
+        let mut parts: Vec<String> =
+            interface.map(|name| format!("interface='{name}'")).into_iter().collect();
+        let mut maybe = |random: &mut Random, key: &str, words: &[&str]| {
+            if random.below(3) == 0 {
+                parts.push(format!("{key}='{}'", random.one_of(words).replace('\'', r"'\''")));
+            }
+        };
+        maybe(self, "type", &["signal", "signal", "signal", "method_call"]);
+        maybe(self, "sender", senders);
+        if interface.is_none() {
+            maybe(self, "interface", INTERFACES);
+        }
+        maybe(self, "member", MEMBERS);
+        let path = self.one_of(&["path", "path_namespace"]);
+        maybe(self, path, PATHS);
+        match self.below(4) {
+            0 => maybe(self, "arg0", TEXTS),
+            1 => maybe(self, "arg0path", TEXTS),
+            2 => maybe(self, "arg0namespace", &["org.a", "org", "org.a.b"]),
+            _ => {}
+        }
+        let second = self.one_of(&["arg1", "arg1path", "arg2"]);
+        maybe(self, second, &["/a/", "/a/b", "two"]);
+        parts.join(",")
+    }
+
+    /// A signal of `interface`, or of one of a few, whose third argument is `number`.
+    pub fn signal<'a>(&mut self, interface: Option<&'a str>, number: u32) -> Builder<'a> {
+        let body = Body::default().text(self.one_of(TEXTS));
+        let body = match self.below(2) {
+            0 => body.object(self.one_of(&["/a", "/a/b", "/a/b/c"])),
+            _ => body.text("two"),
+        };
+        let (path, member) = (self.one_of(PATHS), self.one_of(MEMBERS));
+        let interface = interface.unwrap_or_else(|| self.one_of(INTERFACES));
+        Builder::signal(path, interface, member).body(body.u32(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::MatchRule;
+
+    #[test]
+    fn rules_are_valid_and_keep_the_interface_that_is_asked_for() {
+        let mut random = Random(7);
+        for _ in 0..500 {
+            let (any, one) = (random.rule(None, &[":1.0"]), random.rule(Some("q.R"), &["org.a"]));
+            assert!(any.parse::<MatchRule>().is_ok(), "{any}");
+            assert!(one.parse::<MatchRule>().is_ok() && one.starts_with("interface='q.R'"), "{one}");
+        }
+    }
+}
