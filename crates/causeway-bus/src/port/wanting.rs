@@ -89,7 +89,7 @@ mod tests {
     use crate::shared::directory::{Peer, State};
     use crate::shared::filter::Filter;
 
-    fn texts(member: &str, arg0: Option<&'static str>) -> SignalTexts<'_> {
+    fn texts<'a>(member: &'a str, arg0: Option<&'a str>) -> SignalTexts<'a> {
         SignalTexts { sender: 7, member, path: "/", interface: "a.b", arg0 }
     }
 
@@ -103,7 +103,7 @@ mod tests {
         let filter = |rule: &str| Filter::new([&rule.parse().unwrap()], |_| None);
         (1..4).for_each(|slot| member(slot, State::Active));
         let mut wanting = WantingMembers::default();
-        let mut ask = |member, arg0| {
+        let mut ask = |member: &str, arg0: Option<&str>| {
             let (at, hashes) = wanting.find(&texts(member, arg0));
             assert_eq!(hashes, SignalKeys::of(texts(member, arg0)).short_hashes());
             wanting.slots(at, &directory).to_vec()
