@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::{
-    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, stamped,
+    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, Layout, stamped,
 };
 
-use super::sending::{Outgoing, build};
+use super::sending::Outgoing;
 use super::{Call, Connection, Incoming, Message};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result, name};
@@ -56,7 +56,8 @@ impl Connection {
     ) -> Result<u32> {
         let serial = self.next_serial();
         let message = message.clone().unix_fds(descriptors.len() as u32);
-        let bytes = build(message.sender(&self.name), serial)?;
+        let bytes = message.sender(&self.name).build(serial);
+        let bytes = bytes.map_err(|long| Error::method(name::LIMITS_EXCEEDED, long.to_string()))?;
         let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
         if header.destination.is_none() && header.kind != Kind::Signal {
             return Err(Error::Invalid("a message that is no signal needs a destination".into()));
@@ -103,7 +104,7 @@ impl Connection {
         }
         let change = self.change_of(header, bytes);
         let bytes = match header.sender {
-            Some(sender) if sender == self.name => bytes.to_vec(),
+            Some(sender) if *sender == *self.name => bytes.to_vec(),
             _ => stamped(bytes, header, &self.name)
                 .ok_or_else(|| Error::method(name::LIMITS_EXCEEDED, "the message is too long"))?,
         };
@@ -116,7 +117,10 @@ impl Connection {
             self.raw.insert(serial, change);
             self.expect_reply(serial, to, destination);
         }
-        Ok(Some(Outgoing::new(to, bytes, descriptors, serial)))
+        let stamped =
+            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let layout = Layout::of(&stamped, &bytes);
+        Ok(Some(Outgoing::parsed(to, layout, bytes, descriptors, serial)))
     }
 
     /// A whole message was not sent after all.
@@ -179,7 +183,7 @@ impl Connection {
         const SERIAL: u32 = u32::MAX;
         let error = Builder::error(serial, name).sender(DRIVER).destination(&self.name);
         let error = error.flags(FLAG_NO_REPLY_EXPECTED).body(Body::default().text(text));
-        let Ok(bytes) = build(error, SERIAL) else { unreachable!("a short message") };
+        let Ok(bytes) = error.build(SERIAL) else { unreachable!("a short message") };
         let header = BusHeader {
             sender: AUTHORITY_ID,
             destination: self.port.id(),
