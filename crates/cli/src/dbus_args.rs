@@ -171,7 +171,7 @@ pub struct Lint {
 pub struct Exam {
     #[command(flatten)]
     pub bus: Bus,
-    /// Start this broker: dbus-daemon, dbus-broker, busd or causewayd [default: all that are installed]
+    /// Start this broker: dbus-daemon, dbus-broker, busd, causewayd or causeway-bus [default: all that are installed]
     #[arg(long = "broker", value_name = "NAME", value_delimiter = ',', value_parser = broker, conflicts_with = "Bus")]
     pub brokers: Vec<Program>,
     /// Only these properties, by their words in the first column
@@ -194,7 +194,7 @@ pub struct Replay {
     /// Captures that are parts of one; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// On this broker (dbus-daemon, dbus-broker, busd, causewayd) or the bus at this address; may be repeated [default: all brokers that are installed]
+    /// On this broker (dbus-daemon, dbus-broker, busd, causewayd, causeway-bus) or the bus at this address; may be repeated [default: all brokers that are installed]
     #[arg(long, value_name = "ADDRESS|BROKER", value_parser = target)]
     pub on: Vec<Target>,
     /// As `recorded`, a number of times as fast, or `max`: as fast as causes allow
@@ -203,6 +203,9 @@ pub struct Replay {
     /// Where the player of all connections and a private broker run
     #[arg(long, value_enum, default_value_t = ReplayPlace::Free)]
     pub place: ReplayPlace,
+    /// Of the connections, those that are native members of a bus that has some: 1 is all, 0.5 every second one
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
+    pub native_share: f64,
     /// Replay N times on each [default: 1 on one bus, 7 on several]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
@@ -260,6 +263,11 @@ fn target(text: &str) -> Result<Target, String> {
         true => Ok(Target::Address(text.into())),
         false => broker(text).map(Target::Broker),
     }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    number.ok_or_else(|| format!("`{text}` is no share; write a number from 0 to 1"))
 }
 
 fn speed(text: &str) -> Result<Speed, String> {

@@ -13,7 +13,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("causeway", "causeway", &["causeway-os"]),
     // A measurement among its examples compares it with a log of `causeway`, whose tests it shares helpers with.
     // Its tests and measurements need a bus that serves, which is above it.
-    ("causeway-bus", "causeway-bus", &["causeway", "causewayd", "causeway-os", "weighbridge-dbus"]),
+    (
+        "causeway-bus",
+        "causeway-bus",
+        &["causeway", "causewayd", "causeway-os", "weighbridge-dbus", "weighbridge-stats"],
+    ),
     (
         "causeway-cli",
         "causeway-cli",

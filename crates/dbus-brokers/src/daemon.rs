@@ -1,7 +1,7 @@
 //! dbus-daemon, or a program that can take its place, with a configuration of ours, which it reads from a file in memory.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use causeway_os::memory::memfd;
@@ -24,18 +24,23 @@ fn config(name: &str, limits: &Limits) -> String {
     )
 }
 
-pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
-    let name = socket_name();
-    let config = config(&name, limits);
-    let failed = |error: &dyn std::fmt::Display| error.to_string();
-    let file = memfd("bus.conf", config.len() as u64).map_err(|error| failed(&error))?;
+/// A configuration file in memory, of a bus that listens on a name in the abstract namespace.
+pub fn config_file(name: &str, limits: &Limits) -> Result<OwnedFd, String> {
+    let config = config(name, limits);
+    let file = memfd("bus.conf", config.len() as u64).map_err(|error| error.to_string())?;
     let mut file = std::fs::File::from(file);
-    file.write_all(config.as_bytes()).map_err(|error| failed(&error))?;
+    file.write_all(config.as_bytes()).map_err(|error| error.to_string())?;
+    Ok(file.into())
+}
+
+pub fn start(path: PathBuf, limits: &Limits) -> Result<Broker, String> {
+    let file = config_file(&socket_name(), limits)?;
+    let failed = |error: &dyn std::fmt::Display| error.to_string();
     let (ours, theirs) = std::io::pipe().map_err(|error| failed(&error))?;
     let spawn = Spawn::new(path)
         .arg("--config-file=/proc/self/fd/3")
         .args(["--print-address=4", "--nofork", "--nopidfile", "--nosyslog"])
-        .fd(file.into())
+        .fd(file)
         .fd(theirs.into())
         .stderr(Stderr::Null)
         .dies_with_parent();

@@ -35,7 +35,7 @@ pub enum Program {
     Busd,
     /// The broker of this project.
     Causewayd,
-    /// The bus of native members of this project: no process in the path of a message.
+    /// The bus of native members of this project, which causewayd serves: no process in the path of a message between them.
     CausewayBus,
 }
 
@@ -177,7 +177,7 @@ impl Broker {
             Program::DbusDaemon | Program::Causewayd => daemon::start(path, limits),
             Program::DbusBroker => dbus_broker::start(path, limits),
             Program::Busd => busd::start(path),
-            Program::CausewayBus => native::start(path),
+            Program::CausewayBus => native::start(path, limits),
         };
         let broker = started.map_err(|why| Error::Failed(program, why))?;
         if program.is_native() {

@@ -1,10 +1,10 @@
-//! The bus of native members at a path of ours: the process that serves it is in no message's path.
+//! The bus of native members at a path of ours: causewayd serves it, and is in no message's path between them.
 
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,24 +14,25 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use weighbridge_dbus::address::escaped;
 
-use super::{Broker, PATIENCE};
+use super::daemon::config_file;
+use super::{Broker, Limits, PATIENCE, socket_name};
 
 /// What the address of a bus of native members begins with; its path follows.
 const SCHEME: &str = "causeway:path=";
 /// The beginning of the names of our directories; the number of the process that made it follows, and one of its own.
 const PREFIX: &str = "weighbridge-native-bus-";
 
-/// The command that serves native members at a path. It is the one place that knows who serves them.
-fn serve(program: PathBuf, path: &Path) -> Spawn {
-    let address = format!("unix:path={}", path.with_extension("dbus").display());
-    Spawn::new(program).args(["--nofork", "--address"]).arg(address).arg("--native").arg(path)
-}
-
-pub fn start(program: PathBuf) -> Result<Broker, String> {
+/// The bus at a path for native members and at a name in the abstract namespace for D-Bus programs: one bus for both.
+pub fn start(program: PathBuf, limits: &Limits) -> Result<Broker, String> {
     clean_up();
     let folder = Folder::create().map_err(|error| format!("it has no place for its socket: {error}"))?;
-    let path = folder.0.join("bus");
-    let spawn = serve(program, &path).stderr(Stderr::Null).dies_with_parent();
+    let (path, name) = (folder.0.join("bus"), socket_name());
+    let spawn = Spawn::new(program)
+        .args(["--config-file=/proc/self/fd/3", "--nofork", "--nopidfile", "--nosyslog", "--native"])
+        .arg(&path)
+        .fd(config_file(&name, limits)?)
+        .stderr(Stderr::Null)
+        .dies_with_parent();
     let child = Child::spawn(spawn).map_err(|error| error.to_string())?;
     let deadline = Instant::now() + PATIENCE;
     while let Err(error) = Connection::open(&path) {
@@ -43,7 +44,7 @@ pub fn start(program: PathBuf) -> Result<Broker, String> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let address = format!("{SCHEME}{}", escaped(path.as_os_str().as_bytes()));
+    let address = format!("{SCHEME}{};unix:abstract={name}", escaped(path.as_os_str().as_bytes()));
     Ok(Broker { address, child, _controller: None, _folder: Some(folder) })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub struct Member {
     last_serial: u32,
     /// Where messages are noted, if they are.
     notes: Option<Notes>,
+    /// Those that arrived, where they are kept.
+    descriptors: Option<Vec<OwnedFd>>,
 }
 
 impl Member {
@@ -37,7 +39,13 @@ impl Member {
             address: format!("causeway:path={}", path.display()),
             source: io::Error::other(error),
         })?;
-        Ok(Member { connection: Box::new(connection), kept: VecDeque::new(), last_serial: 0, notes: None })
+        Ok(Member {
+            connection: Box::new(connection),
+            kept: VecDeque::new(),
+            last_serial: 0,
+            notes: None,
+            descriptors: None,
+        })
     }
 
     /// Its name on the bus.
@@ -57,8 +65,17 @@ impl Member {
     /// # Errors
     /// It is too long, or the bus or this member has ended.
     pub fn send(&mut self, message: &Builder<'_>) -> Result<u32, Error> {
+        self.send_with_fds(message, &[])
+    }
+
+    /// Sends a message with copies of descriptors, whose number the message says itself, and returns its serial.
+    ///
+    /// # Errors
+    /// As [`send`](Member::send), and [`Error::Refused`] where the bus holds too many.
+    pub fn send_with_fds(&mut self, message: &Builder<'_>, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let since = Instant::now();
-        self.last_serial = self.connection.send_message(message)?;
+        let fds: Vec<OwnedFd> = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>()?;
+        self.last_serial = self.connection.send_message_with_descriptors(message, fds)?;
         if let (Some(_), Ok(bytes)) = (&self.notes, message.build(self.last_serial)) {
             self.note(true, &bytes, since);
         }
@@ -113,8 +130,21 @@ impl Member {
         let message = self.connection.next_message(Some(patience))?;
         if let Some(message) = &message {
             self.note(false, message.bytes(), since);
+            if let Some(descriptors) = &mut self.descriptors {
+                descriptors.extend(message.take_descriptors());
+            }
         }
         Ok(message.as_ref().map(Message::bytes).map(<[u8]>::to_vec))
+    }
+
+    /// From now on descriptors that arrive are kept for [`take_descriptors`](Member::take_descriptors).
+    pub fn keep_descriptors(&mut self) {
+        self.descriptors.get_or_insert_default();
+    }
+
+    /// The descriptors that arrived since the last call, in order.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.descriptors.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Makes the descriptor that is waited for.

@@ -1,7 +1,7 @@
 //! A connection in an experiment.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use weighbridge_dbus::bus::DRIVER;
@@ -189,7 +189,17 @@ impl Client {
         self.link.become_monitor()
     }
 
-    /// The socket, for bytes and descriptors of an experiment's own, which is not made with native members.
+    /// From now on descriptors that arrive are kept.
+    pub fn keep_descriptors(&mut self) {
+        self.link.keep_descriptors();
+    }
+
+    /// The descriptors that arrived since the last call, in order.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.link.take_descriptors()
+    }
+
+    /// The socket, for bytes of an experiment's own, which is not made with native members.
     pub fn socket(&mut self) -> &mut Connection {
         self.link.socket().expect("such an experiment is made over sockets")
     }

@@ -50,7 +50,7 @@ pub const PROPERTIES: &[Property] = &[
 fn pass(bus: &Bus<'_>) -> Result<Seen, Error> {
     let mut sender = Client::open(bus)?;
     let mut receiver = Client::open(bus)?;
-    receiver.socket().keep_descriptors();
+    receiver.keep_descriptors();
     let (mut read, write) = std::io::pipe().map_err(Error::Io)?;
     let to = receiver.name();
     let message = call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED).unix_fds(1);
@@ -59,7 +59,7 @@ fn pass(bus: &Bus<'_>) -> Result<Seen, Error> {
     let Some(got) = receiver.wait_for(PATIENCE / 4, |message| message.is_ours())? else {
         return Ok(Seen::broken("broken", "the message did not arrive"));
     };
-    let mut arrived = receiver.socket().take_descriptors();
+    let mut arrived = receiver.take_descriptors();
     let said = got.header().unix_fds;
     let (1, Some(fd)) = (arrived.len(), arrived.pop()) else {
         return Ok(Seen::broken("broken", format!("the message says {said}, and {} arrived", arrived.len())));
@@ -80,16 +80,20 @@ fn most(bus: &Bus<'_>) -> Result<Seen, Error> {
     for count in [1, 16, 17, 64, 253] {
         let mut sender = Client::open(bus)?;
         let mut receiver = Client::open(bus)?;
-        receiver.socket().keep_descriptors();
+        receiver.keep_descriptors();
         let (_read, write) = std::io::pipe().map_err(Error::Io)?;
         let to = receiver.name();
         let fds = vec![write.as_fd(); count];
         let message = call(&to, "Take").flags(FLAG_NO_REPLY_EXPECTED);
         let message = message.unix_fds(u32::try_from(count).expect("few"));
-        let sent = unless_closed(sender.send_with_fds(&message, &fds))?.is_some();
+        let sent = match sender.send_with_fds(&message, &fds) {
+            // A native member is told at once, and stays.
+            Err(Error::Refused { .. }) => true,
+            sent => unless_closed(sent)?.is_some(),
+        };
         let is_connected = sent && unless_closed(sender.is_connected())?.unwrap_or(false);
         let got = receiver.collect_ours()?.len();
-        let arrived = receiver.socket().take_descriptors().len();
+        let arrived = receiver.take_descriptors().len();
         let fate = match (got, is_connected) {
             (1, _) if arrived == count => {
                 most = count;
@@ -132,12 +136,13 @@ fn flood(bus: &Bus<'_>) -> Result<Seen, Error> {
     let (_read, write) = std::io::pipe().map_err(Error::Io)?;
     let to = stalled.name();
     let fds = [write.as_fd(); EACH];
-    let mut sent = 0;
+    let (mut sent, mut refused_at_once) = (0, 0);
     let message = call(&to, "Take").unix_fds(16);
     while sent < MESSAGES {
         match sender.send_with_fds(&message, &fds) {
             Ok(_) => sent += 1,
             Err(Error::Closed) => break,
+            Err(Error::Refused { .. }) => (sent, refused_at_once) = (sent + 1, refused_at_once + 1),
             // The kernel limits how many may be on their way (ETOOMANYREFS) until the bus has read some.
             Err(Error::Io(error))
                 if error.raw_os_error() == Some(rustix::io::Errno::TOOMANYREFS.raw_os_error()) =>
@@ -149,8 +154,11 @@ fn flood(bus: &Bus<'_>) -> Result<Seen, Error> {
     }
     let sender_connected = unless_closed(sender.is_connected())?.unwrap_or(false);
     let refused = match sender_connected {
-        true => sender.collect()?.iter().filter(|message| message.header().error_name.is_some()).count(),
-        false => 0,
+        true => {
+            let errors = sender.collect()?;
+            refused_at_once + errors.iter().filter(|message| message.header().error_name.is_some()).count()
+        }
+        false => refused_at_once,
     };
     let mut got = 0;
     let stalled_connected = loop {

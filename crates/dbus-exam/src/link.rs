@@ -1,7 +1,7 @@
 //! How an experiment is connected to a bus: by a socket, or as a native member.
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use weighbridge_dbus::wire::Builder;
@@ -35,7 +35,13 @@ pub trait Link: fmt::Debug + Send {
     /// From now on each message that is sent or arrives is noted.
     fn note_messages(&mut self, notes: Notes);
 
-    /// The socket, for bytes and descriptors of an experiment's own; a native member has none.
+    /// From now on descriptors that arrive are kept.
+    fn keep_descriptors(&mut self);
+
+    /// The descriptors that arrived since the last call, in order.
+    fn take_descriptors(&mut self) -> Vec<OwnedFd>;
+
+    /// The socket, for bytes of an experiment's own; a native member has none.
     fn socket(&mut self) -> Option<&mut Connection>;
 }
 
@@ -69,6 +75,14 @@ impl Link for Connection {
 
     fn note_messages(&mut self, notes: Notes) {
         Connection::note_messages(self, notes);
+    }
+
+    fn keep_descriptors(&mut self) {
+        Connection::keep_descriptors(self);
+    }
+
+    fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        Connection::take_descriptors(self)
     }
 
     fn socket(&mut self) -> Option<&mut Connection> {

@@ -1,7 +1,6 @@
 //! Native members in experiments, and the properties that are not examined with them.
 
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,6 @@ use weighbridge_dbus_client::{Connection, Error, Member, Notes};
 use crate::link::Link;
 
 const BYTES: &str = "a native member has no stream of bytes that could hold something else than messages; the tests of causeway-bus write wild bytes into its memory";
-const DESCRIPTORS: &str = "descriptors do not travel between native members";
 
 /// Properties that are not examined with native members, and why.
 pub const NOT_EXAMINED: &[(&str, &str)] = &[
@@ -21,10 +19,7 @@ pub const NOT_EXAMINED: &[(&str, &str)] = &[
     ("unknown-type", BYTES),
     ("before-hello", "a native member joins over the control socket, and there is no Hello"),
     ("second-hello", "a native member joins over the control socket, and there is no Hello"),
-    ("descriptors", DESCRIPTORS),
-    ("most-descriptors", DESCRIPTORS),
-    ("missing-descriptors", DESCRIPTORS),
-    ("descriptor-flood", DESCRIPTORS),
+    ("missing-descriptors", "the library of a native member says how many descriptors come with a message"),
     ("equal-serials", "the library of a native member gives its messages their serials"),
 ];
 
@@ -56,10 +51,7 @@ impl Link for Native {
     }
 
     fn send(&mut self, message: &Builder<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<u32, Error> {
-        if !descriptors.is_empty() {
-            return Err(Error::Io(io::Error::other(DESCRIPTORS)));
-        }
-        self.member.as_mut().ok_or(Error::Closed)?.send(message)
+        self.member.as_mut().ok_or(Error::Closed)?.send_with_fds(message, descriptors)
     }
 
     fn receive(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Error> {
@@ -80,6 +72,16 @@ impl Link for Native {
         if let Some(member) = &mut self.member {
             member.note_messages(notes);
         }
+    }
+
+    fn keep_descriptors(&mut self) {
+        if let Some(member) = &mut self.member {
+            member.keep_descriptors();
+        }
+    }
+
+    fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.member.as_mut().map(Member::take_descriptors).unwrap_or_default()
     }
 
     fn socket(&mut self) -> Option<&mut Connection> {

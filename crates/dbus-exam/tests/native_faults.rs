@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -182,6 +182,14 @@ impl Link for Faulty {
 
     fn note_messages(&mut self, notes: Notes) {
         self.link.note_messages(notes);
+    }
+
+    fn keep_descriptors(&mut self) {
+        self.link.keep_descriptors();
+    }
+
+    fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.link.take_descriptors()
     }
 
     fn socket(&mut self) -> Option<&mut Connection> {

@@ -20,9 +20,9 @@ pub enum Joined {
 }
 
 impl Joined {
-    /// Connects to the bus at an address: as a native member where it is one of a bus of those, else by a socket.
-    pub fn open(address: &str) -> Result<Joined, Error> {
-        Ok(match native_path(address) {
+    /// Connects to the bus at an address: as a native member where it is one of a bus of those and this one may be, else by a socket.
+    pub fn open(address: &str, may_be_native: bool) -> Result<Joined, Error> {
+        Ok(match native_path(address).filter(|_| may_be_native) {
             Some(path) => Joined::Native(Member::join(&path)?),
             None => Joined::Socket(Connection::open(address)?),
         })

@@ -63,6 +63,19 @@ pub fn wait_bitset(
     outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), bits))
 }
 
+/// As [`wait`], at most until `end`, in nanoseconds of `CLOCK_MONOTONIC`: no clock is read before the sleep.
+///
+/// # Errors
+///
+/// As [`wait`].
+#[inline]
+pub fn wait_until(word: &AtomicU32, expected: u32, end_ns: Option<u64>) -> io::Result<Outcome> {
+    let end = end_ns
+        .map(|end| Timespec { tv_sec: (end / 1_000_000_000) as i64, tv_nsec: (end % 1_000_000_000) as i64 });
+    let all = NonZeroU32::MAX;
+    outcome(futex::wait_bitset(word, Flags::empty(), expected, end.as_ref(), all))
+}
+
 /// Sleeps while `shared` and `private` hold the expected values, at most for `timeout`. A [`wake`] of `shared` ends the
 /// sleep. No other process can wake `private`, even one that maps it: the kernel compares it once, and queues this thread for
 /// this process only.
@@ -177,6 +190,10 @@ mod tests {
         assert_eq!(wait_bitset(&word, 5, Some(short), u32::MAX).unwrap(), Outcome::TimedOut);
         assert!(start.elapsed() >= short);
         assert_eq!(wait(&word, 5, Some(Duration::ZERO)).unwrap(), Outcome::TimedOut);
+        let end_ns = crate::clock::monotonic_ns() + short.as_nanos() as u64;
+        assert_eq!(wait_until(&word, 5, Some(end_ns)).unwrap(), Outcome::TimedOut);
+        assert!(crate::clock::monotonic_ns() >= end_ns);
+        assert_eq!(wait_until(&word, 5, Some(1)).unwrap(), Outcome::TimedOut);
     }
 
     #[test]

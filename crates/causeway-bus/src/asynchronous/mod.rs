@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
-use weighbridge_dbus::wire::{Body, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED};
+use weighbridge_dbus::wire::{Body, FLAG_NO_REPLY_EXPECTED};
 
 use crate::authority::{DRIVER, DRIVER_PATH, NameReply, ReleaseReply};
 use crate::connection::{
@@ -33,10 +33,11 @@ pub(crate) const SPACE_POLL: Duration = Duration::from_millis(1);
 ///
 /// A handle: clones are the same member, which leaves the bus when the last handle and the last stream are dropped. One task of
 /// the runtime waits for messages on behalf of all. A future that is dropped before it is ready cancels what it waits for: a
-/// message that was not sent yet is not sent, a reply that comes later is discarded.
+/// message that was not sent yet is not sent, unless the bus holds its descriptors already; a reply that comes later is discarded.
 ///
-/// A connection blocks the thread of its task in one case: the first message from or to a member needs a descriptor, for which it asks the
-/// process that serves the bus. So that process must not run in the same thread.
+/// Descriptors pass through the process that serves the bus, and a connection waits for them in the thread of its task: before the first
+/// message from or to a member, and with each message that carries descriptors or is longer than a quarter of the outbox. So that process
+/// must not run in the same thread.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -143,7 +144,7 @@ impl AsyncConnection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
+        let flags = FLAG_NO_REPLY_EXPECTED;
         let call = self.0.shared.open()?.connection.prepare_call(
             flags,
             destination,
@@ -165,7 +166,8 @@ impl AsyncConnection {
         member: &str,
         body: impl Into<Payload>,
     ) -> Result<()> {
-        let signal = self.0.shared.open()?.connection.prepare_signal(path, interface, member, body.into())?;
+        let body = body.into();
+        let signal = self.0.shared.open()?.connection.prepare_signal(path, interface, member, body)?;
         self.0.shared.send(signal).await
     }
 
@@ -248,13 +250,13 @@ impl AsyncConnection {
         destination: &str,
         path: &str,
         method: (&str, &str),
-        body: impl Into<Payload>,
+        body: Payload,
     ) -> Result<InFlight> {
-        InFlight::start(&self.0.shared, self.0.call_timeout, destination, path, method, body.into()).await
+        InFlight::start(&self.0.shared, self.0.call_timeout, destination, path, method, body).await
     }
 
     async fn call_driver(&self, member: &str, body: Body) -> Result<InFlight> {
-        self.start_call(DRIVER, DRIVER_PATH, (DRIVER, member), body).await
+        self.start_call(DRIVER, DRIVER_PATH, (DRIVER, member), body.into()).await
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, timeout_at};
-use weighbridge_dbus::wire::{Body, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED};
+use weighbridge_dbus::wire::{Body, FLAG_NO_REPLY_EXPECTED};
 
 use super::doorbell::{Doorbell, Turn};
 use super::{MESSAGES_PER_TURN, SPACE_POLL};
@@ -42,7 +42,7 @@ pub(super) struct State {
 /// A call whose future waits.
 #[derive(Debug, Default)]
 struct Waiting {
-    answer: Option<Result<Message>>,
+    reply: Option<Result<Reply>>,
     waker: Option<Waker>,
 }
 
@@ -60,6 +60,8 @@ pub(super) enum Errand {
     Answer(Call, std::result::Result<Body, (&'static str, &'static str)>),
     /// The stream of a rule was dropped.
     RemoveMatch(String),
+    /// A message that is ready, whatever became of the future that was to send it.
+    Send(Outgoing),
 }
 
 impl<T> Default for Queue<T> {
@@ -111,14 +113,19 @@ impl Shared {
     }
 
     /// Sends a message. While there is no space, other tasks run, and what comes is taken.
-    pub(super) async fn send(&self, mut message: Outgoing) -> Result<()> {
+    pub(super) async fn send(&self, message: Outgoing) -> Result<()> {
+        let mut unsent = Unsent { shared: self, message: Some(message) };
         loop {
             {
                 let mut state = self.open()?;
-                if state.connection.try_send(&mut message)? {
-                    return Ok(());
+                let Some(message) = &mut unsent.message else { return Ok(()) };
+                match state.connection.try_send(message) {
+                    Ok(false) => drop(state.take()),
+                    sent => {
+                        unsent.message = None;
+                        return sent.map(drop);
+                    }
                 }
-                state.take();
             }
             tokio::time::sleep(SPACE_POLL).await;
         }
@@ -140,15 +147,16 @@ impl Shared {
     async fn run(&self, errand: Errand) {
         let _ = match errand {
             Errand::Answer(call, outcome) => self.answer(&call, outcome.map(Payload::from)).await,
+            Errand::Send(message) => self.send(message).await,
             Errand::RemoveMatch(rule) => {
-                let body = Body::default().text(&rule);
-                let flags = FLAG_NO_REPLY_EXPECTED | FLAG_NO_AUTO_START;
+                let body = Payload::from(Body::default().text(&rule));
+                let flags = FLAG_NO_REPLY_EXPECTED;
                 let call = self.state().connection.prepare_call(
                     flags,
                     DRIVER,
                     DRIVER_PATH,
                     (DRIVER, "RemoveMatch"),
-                    body.into(),
+                    body,
                 );
                 match call {
                     Ok(call) => self.send(call).await,
@@ -156,6 +164,20 @@ impl Shared {
                 }
             }
         };
+    }
+}
+
+/// A message of a future that may be dropped: what the bus holds a part of is sent all the same.
+struct Unsent<'a> {
+    shared: &'a Shared,
+    message: Option<Outgoing>,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take().filter(Outgoing::is_deposited) {
+            self.shared.state().add_errand(Errand::Send(message));
+        }
     }
 }
 
@@ -168,7 +190,10 @@ impl State {
             }
             match self.connection.take_next() {
                 Ok(None) => return false,
-                Ok(Some(Taken::Answer(serial, answer))) => self.finish_call(serial, answer),
+                Ok(Some(Taken::Answer(serial, answer))) => {
+                    self.finish_call(serial, answer.and_then(outcome));
+                }
+                Ok(Some(Taken::Refusal(refusal))) => self.add_errand(Errand::Send(refusal)),
                 Ok(Some(Taken::Incoming(incoming))) => self.deliver(incoming),
                 Err(error) => self.finish(error),
             }
@@ -176,9 +201,9 @@ impl State {
         true
     }
 
-    fn finish_call(&mut self, serial: u32, answer: Result<Message>) {
+    fn finish_call(&mut self, serial: u32, reply: Result<Reply>) {
         if let Some(waiting) = self.calls.get_mut(&serial) {
-            waiting.answer = Some(answer);
+            waiting.reply = Some(reply);
             waiting.waker.take().into_iter().for_each(Waker::wake);
         }
     }
@@ -195,7 +220,7 @@ impl State {
                     }
                 }
             }
-            // Comes for messages that the program has built itself; here the library builds them.
+            // Only whole messages have such replies, and there are none here.
             Incoming::Reply(_) => {}
             Incoming::AuthorityGone => {
                 for serial in self.connection.calls_of_the_bus() {
@@ -233,7 +258,7 @@ impl State {
     /// The connection has ended: tells all.
     fn finish(&mut self, error: Error) {
         for waiting in self.calls.values_mut() {
-            waiting.answer.get_or_insert_with(|| Err(again(&error)));
+            waiting.reply.get_or_insert_with(|| Err(again(&error)));
             waiting.waker.take().into_iter().for_each(Waker::wake);
         }
         self.signals.values_mut().for_each(|queue| queue.push(Err(again(&error))));
@@ -276,7 +301,7 @@ impl State {
     pub(super) fn drop_signals(&mut self, key: u64) {
         self.connection.remove_rule(key);
         if let Some(queue) = self.signals.remove(&key) {
-            self.queued_bytes -= bytes_of(&queue);
+            self.discount(&queue);
         }
     }
 
@@ -287,13 +312,16 @@ impl State {
             return self.incoming.wake();
         }
         let queue = std::mem::take(&mut self.incoming);
-        self.queued_bytes -= bytes_of(&queue);
+        self.discount(&queue);
         queue.items.into_iter().flatten().for_each(|call| self.deliver_call(call));
     }
-}
 
-fn bytes_of<T: AsRef<Message>>(queue: &Queue<T>) -> usize {
-    queue.items.iter().flatten().map(|item| item.as_ref().bytes().len()).sum()
+    /// The messages of a queue do not wait any more.
+    fn discount<T: AsRef<Message>>(&mut self, queue: &Queue<T>) {
+        for message in queue.items.iter().flatten() {
+            self.queued_bytes -= message.as_ref().bytes().len();
+        }
+    }
 }
 
 /// A call that is cancelled when it is dropped.
@@ -319,7 +347,7 @@ impl InFlight {
         let deadline = start.checked_add(timeout).unwrap_or_else(|| start + FOR_EVER);
         let (call, in_flight) = {
             let mut state = shared.open()?;
-            let call = state.connection.prepare_call(FLAG_NO_AUTO_START, destination, path, method, body)?;
+            let call = state.connection.prepare_call(0, destination, path, method, body)?;
             state.calls.insert(call.serial, Waiting::default());
             let in_flight = InFlight { shared: Arc::clone(shared), serial: call.serial, timeout, deadline };
             (call, in_flight)
@@ -334,7 +362,7 @@ impl InFlight {
     /// Waits for the reply.
     pub(super) async fn reply(self) -> Result<Reply> {
         match timeout_at(self.deadline, poll_fn(|cx| self.poll(cx))).await {
-            Ok(answer) => answer.and_then(outcome),
+            Ok(reply) => reply,
             Err(_) => Err(self.no_reply()),
         }
     }
@@ -343,16 +371,16 @@ impl InFlight {
         Error::method(name::NO_REPLY, format!("no reply within {:?}", self.timeout))
     }
 
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Message>> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Reply>> {
         let coop = ready!(poll_proceed(cx));
         let mut state = self.shared.state();
         if state.take() {
             state.driver.take().into_iter().for_each(Waker::wake);
         }
         let waiting = state.calls.entry(self.serial).or_default();
-        if let Some(answer) = waiting.answer.take() {
+        if let Some(reply) = waiting.reply.take() {
             coop.made_progress();
-            return Poll::Ready(answer);
+            return Poll::Ready(reply);
         }
         waiting.waker = Some(cx.waker().clone());
         Poll::Pending

@@ -53,8 +53,9 @@ impl Authority {
                 self.port.ring(&mut self.fds, slot);
             }
         }
+        // Also what came for it since it is a member no more.
+        self.tokens.receiver_left(id, is_member.then_some(index));
         if !is_member {
-            self.tokens.receiver_left(id, None);
             // What it sent is in the outbox of the authority.
             return self.port.directory().set_state(index, State::Free);
         }

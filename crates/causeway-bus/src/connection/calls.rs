@@ -1,12 +1,15 @@
 //! Calls and replies.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use causeway_os::clock;
 use weighbridge_dbus::wire::{Arg, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Kind, names};
 
 use super::message::body_of;
-use super::sending::{Outgoing, build, check};
+use super::sending::{Outgoing, check};
+use super::sleep::{end_after, has_passed};
 use super::{Call, Connection, Message, Pending, Reply};
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
@@ -29,7 +32,7 @@ impl Connection {
         body: impl Into<Payload>,
     ) -> Result<Reply> {
         let serial = self.start_call(destination, path, interface, member, body)?;
-        self.finish_call(serial, self.options.call_timeout)
+        self.await_reply(serial, self.port.sent_ns(), self.options.call_timeout)
     }
 
     /// Calls a method with arguments that were marshalled elsewhere, in the byte order of this machine.
@@ -117,13 +120,13 @@ impl Connection {
         }
         let serial = self.next_serial();
         let call = Builder::call(path, member).interface(interface).destination(destination).flags(flags);
-        let call = call.sender(&self.name).unix_fds(descriptors.len() as u32);
-        let bytes = build(call.body(body), serial)?;
+        let name = Arc::clone(&self.name);
+        let call = self.prepare(to, call.sender(&name).body(body), descriptors, serial)?;
         if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
             self.expect_reply(serial, to, destination);
         }
-        Ok(Outgoing::new(to, bytes, descriptors, serial))
+        Ok(call)
     }
 
     /// The reply to the message with this serial counts if it comes from where that message goes.
@@ -148,7 +151,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::call`]; [`Error::Invalid`] if no such call is under way.
     pub fn finish_call(&mut self, serial: u32, timeout: Duration) -> Result<Reply> {
-        let end = Instant::now().checked_add(timeout);
+        self.await_reply(serial, clock::monotonic_ns(), timeout)
+    }
+
+    fn await_reply(&mut self, serial: u32, start_ns: u64, timeout: Duration) -> Result<Reply> {
+        let end = end_after(start_ns, timeout);
         loop {
             if let Some(reply) = self.replies.remove(&serial) {
                 return reply.and_then(outcome);
@@ -157,7 +164,7 @@ impl Connection {
                 return Err(Error::Invalid(format!("no call with serial {serial} is under way")));
             };
             // Others may send faster than this reads: the deadline holds all the same.
-            if self.take_all()? > 0 && end.is_none_or(|end| Instant::now() < end) {
+            if self.take_all()? > 0 && (self.replies.contains_key(&serial) || !has_passed(end)) {
                 continue;
             }
             if self.has_ended() && callee == AUTHORITY_ID {
@@ -233,16 +240,15 @@ impl Connection {
         // One that the directory does not show has left, or is a client that the bus knows.
         let to = self.resolve_id(caller).unwrap_or(TO_BUS);
         let serial = self.next_serial();
-        let destination = crate::authority::name_of(caller);
         let (reply, descriptors) = match outcome {
             Ok(Payload { body, descriptors }) => (Builder::reply(answered).body(body), descriptors),
             Err((error, text)) => {
                 (Builder::error(answered, error).body(Body::default().text(text)), Vec::new())
             }
         };
-        let reply = reply.unix_fds(descriptors.len() as u32);
-        let bytes = build(reply.sender(&self.name).destination(&destination), serial)?;
-        Ok(Some(Outgoing::new(to, bytes, descriptors, serial)))
+        let name = Arc::clone(&self.name);
+        let reply = reply.sender(&name).destination(call.sender_name());
+        self.prepare(to, reply, descriptors, serial).map(Some)
     }
 
     /// Shows the authority whose end ends a call of this connection.

@@ -1,11 +1,12 @@
 //! What travels beside the log: descriptors, and messages that are too long for the outbox. The authority holds them meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind as MessageKind};
 
 use super::Connection;
-use super::sending::{Outgoing, build};
+use super::sending::Outgoing;
 use crate::authority::{check_parcel, name_of};
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
@@ -129,14 +130,23 @@ impl Connection {
 
     /// Answers the calls that could not be delivered to this program.
     pub(super) fn answer_undeliverable(&mut self) -> Result<()> {
+        while let Some(answer) = self.prepare_refusal()? {
+            self.send(answer)?;
+        }
+        Ok(())
+    }
+
+    /// The answer to a call that could not be delivered to this program, if there is one.
+    pub(super) fn prepare_refusal(&mut self) -> Result<Option<Outgoing>> {
         while let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() {
             let Ok(to) = self.resolve_id(caller) else { continue };
             let (destination, own) = (name_of(caller), self.next_serial());
             let text = Body::default().text(&format!("the callee could not take the call: {why}"));
             let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
-            let bytes = build(answer.sender(&self.name).destination(&destination), own)?;
-            self.send(Outgoing::new(to, bytes, Vec::new(), own))?;
+            let name = Arc::clone(&self.name);
+            let answer = answer.sender(&name).destination(&destination);
+            return self.prepare(to, answer, Vec::new(), own).map(Some);
         }
-        Ok(())
+        Ok(None)
     }
 }

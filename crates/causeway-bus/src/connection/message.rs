@@ -2,8 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use weighbridge_dbus::wire::{Arg, Args, Body, Endian, Header};
+use weighbridge_dbus::wire::{Arg, Args, Body, Endian, Header, Layout};
 
+use super::headers::{KnownHeaders, layout_of};
 use crate::error::{Error, Result};
 use crate::port::Received;
 use crate::shared::header::BusHeader;
@@ -12,36 +13,45 @@ use crate::shared::header::BusHeader;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     received: Received,
+    layout: Layout,
 }
 
 impl Message {
     /// A message of this sender; `None` if its header breaks the D-Bus specification or names another sender.
     pub(crate) fn checked(received: Received) -> Option<Message> {
-        let header = Header::parse(&received.bytes).ok()?;
-        let is_whole = header.message_bytes() == received.header.message_bytes as usize
-            && (received.is_header_only() && received.bytes.len() == header.header_bytes
-                || received.bytes.len() == header.message_bytes())
-            && (received.header.token != 0 || header.unix_fds == 0);
-        let sender = crate::authority::name_of(received.header.sender);
+        let layout = layout_of(&received)?;
+        Message::agreed(received, layout)
+    }
+
+    /// As [`Message::checked`]; a header that is like one that was checked before is not parsed again.
+    pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<Message> {
+        let layout = known.layout(&received)?;
+        Message::agreed(received, layout)
+    }
+
+    /// What stands before the message must agree with its header, which was checked.
+    fn agreed(received: Received, layout: Layout) -> Option<Message> {
+        let is = layout.numbers(&received.bytes);
+        let (header_bytes, bytes) = (layout.header_bytes(), received.bytes.len());
+        let is_whole = header_bytes + is.body_bytes == received.header.message_bytes as usize
+            && (received.is_header_only() && bytes == header_bytes || bytes == header_bytes + is.body_bytes)
+            && (received.header.token != 0 || is.unix_fds == 0);
         let of = &received.header;
-        let agrees = (header.serial, header.kind.number(), header.flags) == (of.serial, of.kind, of.flags)
-            && header.reply_serial.unwrap_or(0) == of.reply_serial;
-        (is_whole && agrees && header.sender == Some(&sender)).then_some(Message { received })
+        let agrees = (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
+            && is.reply_serial.unwrap_or(0) == of.reply_serial;
+        (is_whole && agrees).then_some(Message { received, layout })
     }
 
     /// Its header.
     #[must_use]
     pub fn header(&self) -> Header<'_> {
-        match Header::parse(&self.received.bytes) {
-            Ok(header) => header,
-            Err(_) => unreachable!("the header was parsed when the message was received"),
-        }
+        self.layout.header(&self.received.bytes)
     }
 
     /// Its arguments, marshalled.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        &self.received.bytes[self.header().header_bytes..]
+        &self.received.bytes[self.layout.header_bytes()..]
     }
 
     /// The byte order of its arguments.
@@ -101,6 +111,11 @@ impl Message {
     /// What precedes it in the outbox of its sender; it agrees with the header, which is longer to read.
     pub(crate) fn bus_header(&self) -> &BusHeader {
         &self.received.header
+    }
+
+    /// The unique name of the sender, or the name of the bus.
+    pub(super) fn sender_name(&self) -> &str {
+        self.layout.sender(&self.received.bytes).unwrap_or_default()
     }
 
     /// Number of the sender in its unique name.

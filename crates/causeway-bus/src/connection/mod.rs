@@ -8,10 +8,12 @@
 //! | `raw` | whole messages, for programs that build and read them themselves |
 //! | `descriptors` | what of a message travels beside the log |
 //! | `names`, `rules` | names and match rules |
+//! | `headers` | headers that were checked before |
 //! | `link`, `watcher` | the control socket, and the thread that sees its end |
 
 mod calls;
 mod descriptors;
+mod headers;
 mod link;
 mod message;
 mod names;
@@ -36,7 +38,7 @@ pub(crate) use receiving::Taken;
 #[cfg(feature = "tokio")]
 pub(crate) use sending::Outgoing;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,6 +46,7 @@ use std::time::Duration;
 
 use causeway_os::memory::Access;
 use causeway_os::sched;
+use rustc_hash::FxHashMap;
 
 use crate::authority::unique_name;
 use crate::error::{Error, Result};
@@ -52,6 +55,7 @@ use crate::shared::directory::Directory;
 use crate::shared::order::OrderLog;
 use crate::shared::outbox::Outbox;
 use descriptors::Undeliverable;
+use headers::KnownHeaders;
 use rules::Rule;
 use watcher::Watched;
 
@@ -82,18 +86,22 @@ pub struct Connection {
     link: Link,
     watched: Arc<Watched>,
     options: ConnectionOptions,
-    name: String,
+    name: Arc<str>,
     serial: u32,
     rules: Vec<Rule>,
     next_rule: u64,
     inbox: VecDeque<Incoming>,
     inbox_bytes: usize,
-    pending: HashMap<u32, Pending>,
+    /// Headers of received messages.
+    headers: KnownHeaders,
+    /// Where messages are built.
+    buffer: Vec<u8>,
+    pending: FxHashMap<u32, Pending>,
     /// Of these, calls whose replies the program takes as messages.
-    raw: HashMap<u32, raw::Change>,
+    raw: FxHashMap<u32, raw::Change>,
     /// Answers, errors among them, and calls that ended without one.
-    replies: HashMap<u32, Result<Message>>,
-    known: HashMap<u64, u16>,
+    replies: FxHashMap<u32, Result<Message>>,
+    known: FxHashMap<u64, u16>,
     undeliverable: Vec<Undeliverable>,
     last_token: u32,
     doorbell: Option<OwnedFd>,
@@ -152,16 +160,18 @@ impl Connection {
             link,
             watched,
             options: ConnectionOptions { spin, ..options },
-            name: unique_name(id),
+            name: unique_name(id).into(),
             serial: 0,
             rules: Vec::new(),
             next_rule: 0,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
-            pending: HashMap::new(),
-            raw: HashMap::new(),
-            replies: HashMap::new(),
-            known: HashMap::new(),
+            headers: KnownHeaders::default(),
+            buffer: Vec::new(),
+            pending: FxHashMap::default(),
+            raw: FxHashMap::default(),
+            replies: FxHashMap::default(),
+            known: FxHashMap::default(),
             undeliverable: Vec::new(),
             last_token: 0,
             doorbell: None,

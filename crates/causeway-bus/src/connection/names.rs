@@ -86,9 +86,9 @@ impl Connection {
         if let Some(id) = unique_number(name) {
             return self.resolve_id(id).map_err(|_| unknown());
         }
-        let owner = self.port.directory().owner(name).ok_or_else(unknown)?;
-        self.known.insert(owner.id, owner.peer);
-        self.resolve_id(owner.id).map_err(|_| unknown())
+        let (peer, id) = self.port.directory().owner_number(name).ok_or_else(unknown)?;
+        self.known.insert(id, peer);
+        self.resolve_id(id).map_err(|_| unknown())
     }
 
     /// Where a call with these flags goes. The bus gets one for a well-known name that the directory does not show: it may start a service,
@@ -113,7 +113,9 @@ impl Connection {
             return Err(Error::method(name::SERVICE_UNKNOWN, "the connection is gone"));
         };
         let to = To::Peer { slot: directory.carrier(peer), id };
-        self.known.insert(id, peer);
+        if known.is_none() {
+            self.known.insert(id, peer);
+        }
         Ok(to)
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use weighbridge_dbus::rule::MatchRule;
 use weighbridge_dbus::wire::{
-    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind,
+    Arg, Args, Body, Builder, FLAG_NO_AUTO_START, FLAG_NO_REPLY_EXPECTED, Header, Kind, Layout, stamped,
 };
 
-use super::sending::{Outgoing, build};
+use super::sending::Outgoing;
 use super::{Call, Connection, Incoming, Message};
 use crate::authority::DRIVER;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, name};
 use crate::port::{AUTHORITY, AUTHORITY_ID, Received, To};
 use crate::shared::header::BusHeader;
 
@@ -56,44 +56,81 @@ impl Connection {
     ) -> Result<u32> {
         let serial = self.next_serial();
         let message = message.clone().unix_fds(descriptors.len() as u32);
-        let bytes = build(message.sender(&self.name), serial)?;
+        let bytes = message.sender(&self.name).build(serial);
+        let bytes = bytes.map_err(|long| Error::method(name::LIMITS_EXCEEDED, long.to_string()))?;
         let header = Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
-        let expects_reply = header.kind == Kind::MethodCall && header.flags & FLAG_NO_REPLY_EXPECTED == 0;
-        let to = match header.destination {
-            None if header.kind == Kind::Signal => To::All,
-            None => return Err(Error::Invalid("a message that is no signal needs a destination".into())),
-            Some(name) => {
-                match self.resolve_call(name, if expects_reply { header.flags } else { FLAG_NO_AUTO_START }) {
-                    Ok(to) => to,
-                    Err(Error::Method { name, message }) => {
-                        if expects_reply {
-                            let position = self.port.cursor();
-                            self.put_error(serial, &name, &message, position);
-                        }
-                        return Ok(serial);
-                    }
-                    Err(error) => return Err(error),
-                }
+        if header.destination.is_none() && header.kind != Kind::Signal {
+            return Err(Error::Invalid("a message that is no signal needs a destination".into()));
+        }
+        let Some(message) = self.prepare_message(&header, &bytes, descriptors)? else { return Ok(serial) };
+        if let Err(error) = self.send(message) {
+            self.drop_message(serial);
+            return Err(error);
+        }
+        Ok(serial)
+    }
+
+    /// A whole message, ready to be sent, whose sender is this connection whatever it says. A call without destination is for the bus.
+    /// `None` if nobody has its destination: a caller gets the error as its reply.
+    pub(crate) fn prepare_message(
+        &mut self,
+        header: &Header<'_>,
+        bytes: &[u8],
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Option<Outgoing>> {
+        let (serial, expects_reply) = (header.serial, header.expects_reply());
+        let destination = header.destination.unwrap_or(DRIVER);
+        let to = match (header.destination, header.kind) {
+            (None, Kind::Signal) => To::All,
+            (None, Kind::MethodReturn | Kind::Error) => {
+                return Err(Error::Invalid("a reply needs a destination".into()));
             }
+            _ => match self
+                .resolve_call(destination, if expects_reply { header.flags } else { FLAG_NO_AUTO_START })
+            {
+                Ok(to) => to,
+                Err(Error::Method { name, message }) => {
+                    if expects_reply {
+                        let position = self.port.cursor();
+                        self.put_error(serial, &name, &message, position);
+                    }
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            },
         };
         if expects_reply {
             self.check_pending()?;
         }
-        let change = self.change_of(&header, &bytes);
+        let change = self.change_of(header, bytes);
+        let bytes = match header.sender {
+            Some(sender) if *sender == *self.name => bytes.to_vec(),
+            _ => stamped(bytes, header, &self.name)
+                .ok_or_else(|| Error::method(name::LIMITS_EXCEEDED, "the message is too long"))?,
+        };
+
         if let Change::Added(rule) = &change {
             self.keep_rule(rule.clone());
         }
         if expects_reply {
             // Before it is sent: the reply may come while this thread waits for space.
             self.raw.insert(serial, change);
-            self.expect_reply(serial, to, header.destination.unwrap_or(DRIVER));
+            self.expect_reply(serial, to, destination);
         }
-        if let Err(error) = self.send(Outgoing::new(to, bytes, descriptors, serial)) {
-            self.raw.remove(&serial);
-            self.drop_call(serial);
-            return Err(error);
+        let stamped =
+            Header::parse(&bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let layout = Layout::of(&stamped, &bytes);
+        Ok(Some(Outgoing::parsed(to, layout, bytes, descriptors, serial)))
+    }
+
+    /// A whole message was not sent after all.
+    pub(crate) fn drop_message(&mut self, serial: u32) {
+        if let Some(Change::Added(rule)) = self.raw.remove(&serial) {
+            let last = self.rules.iter().rposition(|known| known.rule == rule);
+            last.into_iter().for_each(|at| drop(self.rules.remove(at)));
+            self.port.wants_signals = !self.rules.is_empty();
         }
-        Ok(serial)
+        self.drop_call(serial);
     }
 
     /// The next message of any kind, at most after `timeout` (`None`: however long it takes); `Ok(None)` when the time is over.
@@ -112,7 +149,7 @@ impl Connection {
 
     /// What a message to the bus itself changes here.
     fn change_of(&self, header: &Header<'_>, bytes: &[u8]) -> Change {
-        let is_for_bus = header.destination == Some(DRIVER)
+        let is_for_bus = header.destination.is_none_or(|name| name == DRIVER)
             && header.interface.is_none_or(|interface| interface == DRIVER);
         let rule = || match Args::new(header, &bytes[header.header_bytes..]).next() {
             Some(Ok(Arg::Text(text))) => text.parse::<MatchRule>().ok(),
@@ -146,7 +183,7 @@ impl Connection {
         const SERIAL: u32 = u32::MAX;
         let error = Builder::error(serial, name).sender(DRIVER).destination(&self.name);
         let error = error.flags(FLAG_NO_REPLY_EXPECTED).body(Body::default().text(text));
-        let Ok(bytes) = build(error, SERIAL) else { unreachable!("a short message") };
+        let Ok(bytes) = error.build(SERIAL) else { unreachable!("a short message") };
         let header = BusHeader {
             sender: AUTHORITY_ID,
             destination: self.port.id(),

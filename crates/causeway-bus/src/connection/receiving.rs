@@ -1,10 +1,12 @@
 //! What comes: read from the bus, sorted into replies, calls and signals, and handed to the program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use causeway_os::clock;
 use weighbridge_dbus::wire::{Body, Kind};
 
+use super::sleep::end_after;
 use super::{Call, Connection, Incoming, Message};
 use crate::authority::{BUS_INTERFACE, PASSED_ON};
 use crate::error::{Error, Result};
@@ -18,7 +20,7 @@ impl Connection {
     /// # Errors
     /// The bus or this connection has ended.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let end = timeout.and_then(|timeout| end_after(clock::monotonic_ns(), timeout));
         loop {
             if let Some(incoming) = self.next_now()? {
                 return Ok(Some(incoming));
@@ -128,7 +130,8 @@ impl Connection {
             0 => Some(received),
             _ => self.complete(received),
         };
-        let Some(message) = received.and_then(Message::checked) else { return };
+        let message = received.and_then(|received| Message::checked_with(&mut self.headers, received));
+        let Some(message) = message else { return };
         const CALL: u8 = Kind::MethodCall.number();
         const RETURN: u8 = Kind::MethodReturn.number();
         const ERROR: u8 = Kind::Error.number();
@@ -182,11 +185,11 @@ impl Connection {
             if let Some(serial) = self.replies.keys().next().copied() {
                 return Ok(self.replies.remove(&serial).map(|answer| Taken::Answer(serial, answer)));
             }
+            if let Some(refusal) = self.prepare_refusal()? {
+                return Ok(Some(Taken::Refusal(refusal)));
+            }
             match self.port.next(&mut self.link)? {
-                Some(received) => {
-                    self.handle(received);
-                    self.answer_undeliverable()?;
-                }
+                Some(received) => self.handle(received),
                 None => return Ok(self.take_end()?.map(Taken::Incoming)),
             }
         }
@@ -215,4 +218,6 @@ pub(crate) enum Taken {
     Incoming(Incoming),
     /// The end of the call with this serial: a reply or an error reply, or neither.
     Answer(u32, Result<Message>),
+    /// The answer to a call that could not be delivered, which is to be sent.
+    Refusal(super::Outgoing),
 }

@@ -1,15 +1,19 @@
 //! What goes: signals, and the way of every message of this connection into the log.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weighbridge_dbus::wire::{Builder, Header, names};
+use weighbridge_dbus::wire::{Builder, Layout, names};
 
 use super::Connection;
 use crate::content::Payload;
 use crate::error::{Error, Result, name};
 use crate::port::{NotSent, Parcel, To};
+
+/// A buffer of more bytes is given back after its message.
+const BUFFER_BYTES_KEPT: usize = 1 << 16;
 
 /// A message that is ready to be sent.
 #[derive(Debug)]
@@ -19,6 +23,8 @@ pub(crate) struct Outgoing {
     /// Its serial.
     pub serial: u32,
     bytes: Vec<u8>,
+    /// Where in `bytes` the fields of its header lie.
+    layout: Layout,
     descriptors: Vec<OwnedFd>,
     /// What of it lies with the authority, once that was asked to keep it.
     parcel: Option<Parcel>,
@@ -27,8 +33,21 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(to: To, bytes: Vec<u8>, descriptors: Vec<OwnedFd>, serial: u32) -> Outgoing {
-        Outgoing { to, serial, bytes, descriptors, parcel: None, blocked: None }
+    /// A message whose header was parsed from its bytes.
+    pub(super) fn parsed(
+        to: To,
+        layout: Layout,
+        bytes: Vec<u8>,
+        descriptors: Vec<OwnedFd>,
+        serial: u32,
+    ) -> Outgoing {
+        Outgoing { to, serial, bytes, layout, descriptors, parcel: None, blocked: None }
+    }
+
+    /// Does the authority hold a part of it already? Then it has to be sent.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_deposited(&self) -> bool {
+        self.parcel.is_some_and(|parcel| parcel.token != 0)
     }
 }
 
@@ -61,34 +80,26 @@ impl Connection {
         check(interface, names::is_interface, "interface")?;
         check(member, names::is_member, "member")?;
         let serial = self.next_serial();
-        let signal = Builder::signal(path, interface, member).sender(&self.name).body(body);
-        let bytes = build(signal.unix_fds(descriptors.len() as u32), serial)?;
-        Ok(Outgoing::new(To::All, bytes, descriptors, serial))
+        let name = Arc::clone(&self.name);
+        self.prepare(
+            To::All,
+            Builder::signal(path, interface, member).sender(&name).body(body),
+            descriptors,
+            serial,
+        )
     }
 
-    /// A message that was built elsewhere, with a serial of its own, ready to be sent: its sender is this connection, whatever it says. A
-    /// reply that it wants is waited for from here on, until [`Connection::drop_call`].
-    #[cfg(feature = "zbus")]
-    pub(crate) fn prepare_message(&mut self, header: &Header<'_>, bytes: &[u8]) -> Result<Outgoing> {
-        use weighbridge_dbus::wire::{Kind, stamped};
-
-        let to = match (header.destination, header.kind) {
-            (Some(name), Kind::MethodCall) => self.resolve_call(name, header.flags)?,
-            (Some(name), _) => self.resolve(name)?,
-            (None, Kind::Signal) => To::All,
-            (None, Kind::MethodCall) => self.resolve(crate::authority::DRIVER)?,
-            (None, _) => return Err(Error::Invalid("a reply has no destination".into())),
-        };
-        let bytes = match header.sender {
-            Some(sender) if sender == self.name => bytes.to_vec(),
-            _ => stamped(bytes, header, &self.name).ok_or_else(|| {
-                Error::Invalid("the message is too long with the name of its sender".into())
-            })?,
-        };
-        if header.expects_reply() {
-            self.expect_reply(header.serial, to, header.destination.unwrap_or(crate::authority::DRIVER));
-        }
-        Ok(Outgoing::new(to, bytes, Vec::new(), header.serial))
+    /// A message whose names were checked, ready to be sent.
+    pub(super) fn prepare(
+        &mut self,
+        to: To,
+        message: Builder<'_>,
+        descriptors: Vec<OwnedFd>,
+        serial: u32,
+    ) -> Result<Outgoing> {
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let layout = build(&message.unix_fds(descriptors.len() as u32), serial, &mut bytes)?;
+        Ok(Outgoing::parsed(to, layout, bytes, descriptors, serial))
     }
 
     /// Sends, and waits for space if there is none. Meanwhile it goes on reading, so that two members that send to each other both
@@ -100,15 +111,17 @@ impl Connection {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
+        if message.bytes.capacity() <= BUFFER_BYTES_KEPT {
+            self.buffer = message.bytes;
+        }
         Ok(())
     }
 
     /// Sends if there is space. Otherwise wakes the member that is in the way, and puts it out after the deadline; the caller takes what
     /// has come, and tries again.
     pub(crate) fn try_send(&mut self, message: &mut Outgoing) -> Result<bool> {
-        let Outgoing { to, bytes, descriptors, parcel, .. } = message;
-        let to = *to;
-        let header = Header::parse(bytes).map_err(|fault| Error::Invalid(format!("no message: {fault}")))?;
+        let Outgoing { to, bytes, layout, descriptors, parcel, .. } = message;
+        let (to, header) = (*to, layout.header(bytes));
         let id = self.port.id();
         let parcel = match *parcel {
             Some(parcel) => parcel,
@@ -146,8 +159,15 @@ impl Connection {
     }
 }
 
-pub(super) fn build(message: Builder<'_>, serial: u32) -> Result<Vec<u8>> {
-    message.build(serial).map_err(|too_long| Error::method(name::LIMITS_EXCEEDED, too_long.to_string()))
+/// Builds a message whose names were checked.
+pub(super) fn build(message: &Builder<'_>, serial: u32, bytes: &mut Vec<u8>) -> Result<Layout> {
+    let layout = message
+        .build_into(serial, bytes)
+        .map_err(|too_long| Error::method(name::LIMITS_EXCEEDED, too_long.to_string()))?;
+    match layout.header(bytes).check() {
+        Ok(()) => Ok(layout),
+        Err(fault) => Err(Error::Invalid(format!("no message: {fault}"))),
+    }
 }
 
 pub(super) fn check(text: &str, is_valid: fn(&str) -> bool, what: &str) -> Result<()> {

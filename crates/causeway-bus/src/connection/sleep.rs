@@ -1,11 +1,10 @@
 //! Sleeping until something comes, on a futex or on a descriptor.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use causeway_os::futex;
+use causeway_os::{clock, futex};
 use rustix::event::EventfdFlags;
 
 use super::Connection;
@@ -68,41 +67,46 @@ impl Connection {
         self.watched.has_ended.load(Ordering::Acquire)
     }
 
-    /// Sleeps until something may have come; false when `end` has passed.
-    pub(super) fn sleep_until(&mut self, end: Option<Instant>) -> Result<bool> {
+    /// Sleeps until something may have come; false when `end_ns`, of `CLOCK_MONOTONIC`, has passed and nothing has come. The clock is
+    /// the kernel's matter as long as this sleeps.
+    pub(super) fn sleep_until(&mut self, end_ns: Option<u64>) -> Result<bool> {
         if self.has_ended() && !self.has_noticed_end {
             self.has_noticed_end = true;
             return Ok(true);
         }
-        let left = || end.map(|end| end.saturating_duration_since(Instant::now()));
-        if left().is_some_and(|left| left.is_zero()) {
-            return Ok(false);
-        }
         if self.spin_a_while() {
-            return Ok(true);
+            return Ok(!has_passed(end_ns));
         }
-        let left = left();
         self.port.publish_cursor();
-        let (order, slot) = (Arc::clone(self.port.order()), self.port.slot());
-        let value = ring::arm(order.armed(slot), Sleep::Futex);
-        let mut was_woken = false;
-        if !self.is_ready() {
-            let outcome = futex::wait(order.armed(slot), value, left)
-                .map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))?;
-            was_woken = outcome == futex::Outcome::Woken;
-        }
-        ring::disarm(order.armed(slot));
-        if was_woken {
-            let (before, delivered) = (self.port.cursor(), self.delivered);
-            order.count(slot, Statistic::Wakes, 1);
-            self.take_all()?;
-            if self.delivered == delivered {
-                let is_far = self.port.cursor() - before >= order.capacity() / 4;
-                let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
-                order.count(slot, which, 1);
-            }
+        let armed = self.port.order().armed(self.port.slot());
+        let value = ring::arm(armed, Sleep::Futex);
+        let outcome = match self.is_ready() {
+            true => None,
+            false => Some(futex::wait_until(armed, value, end_ns)),
+        };
+        ring::disarm(armed);
+        let Some(outcome) = outcome else { return Ok(!has_passed(end_ns)) };
+        match outcome.map_err(|error| causeway_os::Error::new("sleep", "on the bus", error))? {
+            futex::Outcome::Woken => self.look_after_wake()?,
+            // What has come in the same moment is taken.
+            futex::Outcome::TimedOut => return Ok(self.is_ready()),
+            futex::Outcome::Changed | futex::Outcome::Interrupted => {}
         }
         Ok(true)
+    }
+
+    /// Takes what this connection was woken for, and counts the wake-up.
+    fn look_after_wake(&mut self) -> Result<()> {
+        let (before, delivered) = (self.port.cursor(), self.delivered);
+        self.take_all()?;
+        let (order, slot) = (self.port.order(), self.port.slot());
+        order.count(slot, Statistic::Wakes, 1);
+        if self.delivered == delivered {
+            let is_far = self.port.cursor() - before >= order.capacity() / 4;
+            let which = if is_far { Statistic::SpaceWakes } else { Statistic::EmptyWakes };
+            order.count(slot, which, 1);
+        }
+        Ok(())
     }
 
     /// Polls for a short time; polling that finds nothing halves that time, polling that finds something
@@ -128,4 +132,15 @@ impl Connection {
         self.spin /= 2;
         false
     }
+}
+
+/// The moment after this time from `start_ns` on; none if it is beyond all clocks.
+pub(super) fn end_after(start_ns: u64, timeout: Duration) -> Option<u64> {
+    let timeout = u64::try_from(timeout.as_nanos()).ok()?;
+    start_ns.checked_add(timeout).filter(|end| *end <= i64::MAX as u64)
+}
+
+/// Has this moment of `CLOCK_MONOTONIC` passed?
+pub(super) fn has_passed(end_ns: Option<u64>) -> bool {
+    end_ns.is_some_and(|end| clock::monotonic_ns() >= end)
 }

@@ -1,13 +1,13 @@
 //! One member's access to the bus: it sends and reads through shared memory. Connections and the authority are built on it.
 //!
 //! Nothing here waits. What stands in the way is returned as a value, and the caller decides how long to try.
-
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `send` | a message into the outbox, its entry into the order log, space that is free again |
 //! | `receive` | entries in their order, checked, and the messages that they refer to |
 //! | `wake` | who sleeps is woken, who stands in the way is put out |
+//! | `wanting` | which members want a signal |
 //! | `parcel` | messages of which a part travels beside the log |
 //! | `others` | outboxes and doorbells of the other members |
 
@@ -16,6 +16,7 @@ mod parcel;
 mod receive;
 mod send;
 mod wake;
+mod wanting;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -34,6 +35,7 @@ use crate::shared::ring::{self, Sleep};
 use others::Other;
 pub use parcel::Parcel;
 use send::Outstanding;
+use wanting::WantingMembers;
 
 /// Slot of the authority.
 pub const AUTHORITY: u16 = 0;
@@ -110,6 +112,8 @@ pub struct Port {
     end: u64,
     outstanding: VecDeque<Outstanding>,
     holders: VecDeque<u16>,
+    wanting: WantingMembers,
+    sent_ns: u64,
     others: Vec<Other>,
     places: Vec<Option<u32>>,
     /// Does it want signals of members at all?
@@ -145,6 +149,8 @@ impl Port {
             end: cursor,
             outstanding: VecDeque::new(),
             holders: VecDeque::new(),
+            wanting: WantingMembers::default(),
+            sent_ns: 0,
             others,
             wants_signals: false,
             wants_everything: false,
@@ -153,6 +159,7 @@ impl Port {
     }
 
     /// The order log.
+    #[inline]
     pub fn order(&self) -> &Arc<OrderLog> {
         &self.order
     }
@@ -163,16 +170,19 @@ impl Port {
     }
 
     /// Own slot.
+    #[inline]
     pub fn slot(&self) -> u16 {
         self.slot
     }
 
     /// Own number.
+    #[inline]
     pub fn id(&self) -> u64 {
         self.id
     }
 
     /// Was this member put out?
+    #[inline]
     pub fn is_evicted(&self) -> bool {
         !is_member(&self.order, &self.directory, self.slot, self.id)
     }
@@ -207,6 +217,7 @@ impl Port {
     }
 
     /// Fails if the bus is broken or this member was put out.
+    #[inline]
     pub fn check(&self) -> Result<()> {
         match self.order.broken() {
             Some(broken) => Err(self.describe(broken)),

@@ -7,7 +7,7 @@ use weighbridge_dbus::wire::Header;
 use super::{AUTHORITY, AUTHORITY_ID, Port, Received};
 use crate::error::{Error, Result};
 use crate::shared::body::SealedBody;
-use crate::shared::filter::SignalKeys;
+use crate::shared::filter::SignalTexts;
 use crate::shared::header::{BODY_IN_FILE, INLINE};
 
 /// What of a message travels beside the log.
@@ -33,13 +33,10 @@ impl Parcel {
 
 impl Port {
     /// Slots of the members that a signal is for, as far as their filters can tell now.
-    pub fn wanting_slots(&self, sender: u64, header: &Header<'_>, message: &[u8]) -> Vec<u16> {
-        let keys = SignalKeys::new(sender, header, &message[header.header_bytes..]);
-        let wanting = self.directory.listeners().filter(|peer| self.directory.wants(*peer, &keys));
-        let mut slots: Vec<u16> = wanting.map(|peer| self.directory.carrier(peer)).collect();
-        slots.sort_unstable();
-        slots.dedup();
-        slots
+    pub fn wanting_slots(&mut self, sender: u64, header: &Header<'_>, message: &[u8]) -> Vec<u16> {
+        let texts = SignalTexts::new(sender, header, &message[header.header_bytes..]);
+        let (signal, _) = self.wanting.find(&texts);
+        self.wanting.slots(signal, &self.directory).to_vec()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Sending: a message into the outbox, its entry into the order log, and those it is for awake.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use causeway_os::clock;
@@ -8,7 +7,7 @@ use weighbridge_dbus::wire::Header;
 
 use super::{AUTHORITY, Descriptors, NotSent, Parcel, Port, To, is_member};
 use crate::error::Error;
-use crate::shared::filter::SignalKeys;
+use crate::shared::filter::SignalTexts;
 use crate::shared::header::{BusHeader, HEADER_BYTES};
 use crate::shared::order::Statistic;
 use crate::shared::outbox::Outbox;
@@ -34,6 +33,11 @@ impl Port {
     /// The longest message that the outbox takes; longer ones go into a file ([`Parcel`]).
     pub fn longest_message(&self) -> usize {
         (self.outbox.capacity_bytes() / 4) as usize - HEADER_BYTES
+    }
+
+    /// When the last message was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn sent_ns(&self) -> u64 {
+        self.sent_ns
     }
 
     /// The end of the log, as of now.
@@ -63,11 +67,18 @@ impl Port {
             return Err(Error::TooLong { bytes: inline.len(), most }.into());
         }
         self.make_space(Outbox::frame_bytes(inline.len()))?;
-        let keys = SignalKeys::new(sender, header, &message[header.header_bytes..]);
         let (destination, number) = match to {
             To::All => (BROADCAST, 0),
             To::Peer { slot, id } => (slot, id),
         };
+        let (signal, hashes) = match to {
+            To::All => {
+                let texts = SignalTexts::new(sender, header, &message[header.header_bytes..]);
+                self.wanting.find(&texts)
+            }
+            To::Peer { .. } => (0, [0; 4]),
+        };
+        self.sent_ns = clock::monotonic_ns();
         let place = self.outbox.write(
             BusHeader {
                 sender,
@@ -80,8 +91,8 @@ impl Port {
                 form: parcel.form(),
                 message_bytes: message.len() as u32,
                 token: parcel.token,
-                sent_ns: clock::now_ns(),
-                hashes: keys.short_hashes(),
+                sent_ns: self.sent_ns,
+                hashes,
                 ..BusHeader::default()
             },
             inline,
@@ -92,7 +103,7 @@ impl Port {
             self.outbox.advance(inline.len());
             ring::fence_after_append();
             let holders = match to {
-                To::All => self.ring_listeners(descriptors, &keys),
+                To::All => self.ring_listeners(descriptors, signal),
                 To::Peer { slot, .. } => {
                     self.ring(descriptors, slot);
                     self.holders.push_back(slot);
@@ -203,27 +214,17 @@ impl Port {
     }
 
     /// Wakes the members that a signal is for; returns how many hold its space.
-    fn ring_listeners(&mut self, descriptors: &mut dyn Descriptors, keys: &SignalKeys<'_>) -> Option<usize> {
-        let before = self.holders.len();
-        let directory = Arc::clone(&self.directory);
-        let mut is_held_by_all = false;
-        for peer in directory.listeners() {
-            if !directory.wants(peer, keys) {
-                continue;
-            }
-            let slot = directory.carrier(peer);
-            self.ring(descriptors, slot);
-            if self.holders.len() - before < HOLDERS_MAX {
-                self.holders.push_back(slot);
-            } else {
-                is_held_by_all = true;
-            }
+    fn ring_listeners(&mut self, descriptors: &mut dyn Descriptors, signal: usize) -> Option<usize> {
+        let mut wanting = std::mem::take(&mut self.wanting);
+        let slots = wanting.slots(signal, &self.directory);
+        for slot in slots {
+            self.ring(descriptors, *slot);
         }
-        let count = self.holders.len() - before;
-        if is_held_by_all {
-            self.holders.truncate(before);
-            return None;
+        let count = (slots.len() <= HOLDERS_MAX).then_some(slots.len());
+        if count.is_some() {
+            self.holders.extend(slots);
         }
-        Some(count)
+        self.wanting = wanting;
+        count
     }
 }

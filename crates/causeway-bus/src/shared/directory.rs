@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 
 /// First eight bytes of a directory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CSWYBDIR");
+/// Offset of the number of changes of filters.
+pub const FILTER_VERSION: usize = 128;
 /// Offset of the word that says whether the authority must see messages between members.
 pub const WATCHED: usize = 56;
 /// Offset of the bits of peers that want signals.
@@ -151,6 +153,7 @@ impl Directory {
     }
 
     /// Slots of members; they are the first peers.
+    #[inline]
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
@@ -174,6 +177,7 @@ impl Directory {
         self.memory.atomic_u64(WATCHED).store(is_watched.into(), Ordering::Relaxed);
     }
 
+    #[inline]
     fn peer_at(&self, peer: u16, offset: usize) -> usize {
         assert!(usize::from(peer) < self.peers, "peer {peer} of {}", self.peers);
         PEERS + usize::from(peer) * PEER_BYTES + offset
@@ -269,6 +273,7 @@ impl Directory {
     }
 
     /// Slot that carries the messages of a peer.
+    #[inline]
     #[must_use]
     pub fn carrier(&self, peer: u16) -> u16 {
         let carrier = (self.load(self.peer_at(peer, 16)) >> 32) as u16;
@@ -306,6 +311,19 @@ impl Directory {
         };
     }
 
+    /// How often filters, or the peers that have them, have changed. Who loads a number here finds the filters that go with it, or later
+    /// ones.
+    #[inline]
+    #[must_use]
+    pub fn filter_version(&self) -> u64 {
+        self.memory.load_u64(FILTER_VERSION).load(Ordering::Acquire) // PAIR directory-filters
+    }
+
+    /// To be called after a change of filters, and before anybody is told that it was made.
+    fn raise_filter_version(&self) {
+        self.memory.atomic_u64(FILTER_VERSION).fetch_add(1, Ordering::SeqCst); // PAIR directory-filters
+    }
+
     /// Would this signal wake a peer? An entry that cannot be read counts as yes.
     #[must_use]
     pub fn wants(&self, peer: u16, keys: &SignalKeys<'_>) -> bool {
@@ -335,6 +353,7 @@ impl Directory {
         if usize::from(index) < self.slots {
             self.set_bit(PRESENT, index, peer.state == State::Active);
         }
+        self.raise_filter_version();
     }
 
     /// Changes the state of a peer.
@@ -348,6 +367,7 @@ impl Directory {
         }
         let carrier = self.load(at) & !0xffff_ffff;
         self.write(self.peer_at(index, 0), |store| store(at, carrier | state as u64));
+        self.raise_filter_version();
     }
 
     /// Replaces the filter of a peer.
@@ -357,6 +377,7 @@ impl Directory {
             filter.words().iter().enumerate().for_each(|(word, value)| store(at + word * 8, *value));
         });
         self.set_bit(LISTENERS, index, !filter.is_empty());
+        self.raise_filter_version();
     }
 
     /// Who has a well-known name.
@@ -367,14 +388,34 @@ impl Directory {
         self.read(at(0), || {
             let (lengths, owner) = (self.load(at(16)), self.load(at(24)));
             let queued = ((lengths >> 32) as usize).min(QUEUE_SHOWN);
-            let is_still_it = lengths as u32 != 0 && self.text(entry, lengths) == name.as_bytes();
-            (is_still_it && usize::from(owner as u16) < self.peers).then(|| Owner {
+            (self.is_named(entry, lengths, name) && usize::from(owner as u16) < self.peers).then(|| Owner {
                 peer: owner as u16,
                 id: self.load(at(32)),
                 queue: (0..queued).map(|index| self.load(at(QUEUE_AT + index * 8))).collect(),
             })
         })
         .flatten()
+    }
+
+    /// Entry and number of the owner of a well-known name: what senders ask for each message.
+    #[must_use]
+    pub fn owner_number(&self, name: &str) -> Option<(u16, u64)> {
+        let entry = self.find_name(name)?;
+        let at = |offset| self.name_at(entry, offset);
+        self.read(at(0), || {
+            let (lengths, owner, id) = (self.load(at(16)), self.load(at(24)) as u16, self.load(at(32)));
+            (self.is_named(entry, lengths, name) && usize::from(owner) < self.peers).then_some((owner, id))
+        })
+        .flatten()
+    }
+
+    /// Has an entry, with these lengths, this name?
+    fn is_named(&self, entry: usize, lengths: u64, name: &str) -> bool {
+        let mut words = self.memory.load_u64s(self.name_at(entry, TEXT_AT), (NAME_BYTES - TEXT_AT) / 8);
+        let mut chunks = name.as_bytes().chunks(8);
+        lengths as u32 as usize == name.len()
+            && !name.is_empty()
+            && chunks.all(|chunk| words.next().is_some_and(|word| word.to_ne_bytes().starts_with(chunk)))
     }
 
     fn text(&self, entry: usize, lengths: u64) -> Vec<u8> {
@@ -404,11 +445,8 @@ impl Directory {
             if found == 0 {
                 return None;
             }
-            if found == wanted {
-                let text = self.read(at, || self.text(entry, self.load(at + 16)))?;
-                if text == name.as_bytes() {
-                    return Some(entry);
-                }
+            if found == wanted && self.read(at, || self.is_named(entry, self.load(at + 16), name))? {
+                return Some(entry);
             }
         }
         None

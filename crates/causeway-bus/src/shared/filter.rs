@@ -33,15 +33,38 @@ pub fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// What filters look at in a signal.
-#[derive(Clone, Copy, Debug)]
-pub struct SignalKeys<'a> {
+/// What filters look at in a signal, as text. A text that is missing is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalTexts<'a> {
     /// Number of the sender.
     pub sender: u64,
-    interface: &'a str,
-    member: &'a str,
-    path: &'a str,
-    arg0: Option<&'a str>,
+    /// Member.
+    pub member: &'a str,
+    /// Object path.
+    pub path: &'a str,
+    /// Interface.
+    pub interface: &'a str,
+    /// The first argument, if it is a string or an object path.
+    pub arg0: Option<&'a str>,
+}
+
+impl<'a> SignalTexts<'a> {
+    /// The texts of a message.
+    #[must_use]
+    pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalTexts<'a> {
+        let arg0 = match Args::new(header, body).next() {
+            Some(Ok(Arg::Text(text) | Arg::Path(text))) => Some(text),
+            _ => None,
+        };
+        let (interface, member) = (header.interface.unwrap_or(""), header.member.unwrap_or(""));
+        SignalTexts { sender, member, path: header.path.unwrap_or(""), interface, arg0 }
+    }
+}
+
+/// What filters look at in a signal, with hashes.
+#[derive(Clone, Copy, Debug)]
+pub struct SignalKeys<'a> {
+    texts: SignalTexts<'a>,
     hashes: [u32; 4],
 }
 
@@ -49,20 +72,22 @@ impl<'a> SignalKeys<'a> {
     /// The keys of a message.
     #[must_use]
     pub fn new(sender: u64, header: &Header<'a>, body: &'a [u8]) -> SignalKeys<'a> {
-        let arg0 = match Args::new(header, body).next() {
-            Some(Ok(Arg::Text(text) | Arg::Path(text))) => Some(text),
-            _ => None,
-        };
-        let (interface, member) = (header.interface.unwrap_or(""), header.member.unwrap_or(""));
-        let path = header.path.unwrap_or("");
+        SignalKeys::of(SignalTexts::new(sender, header, body))
+    }
+
+    /// The keys of these texts.
+    #[must_use]
+    pub fn of(texts: SignalTexts<'a>) -> SignalKeys<'a> {
+        let SignalTexts { interface, member, path, arg0, .. } = texts;
         let hashes = [hash(interface), hash(member), hash(path), arg0.map_or(0, hash)];
-        SignalKeys { sender, interface, member, path, arg0, hashes }
+        SignalKeys { texts, hashes }
     }
 
     /// Low halves of the hashes, for the header of the message.
     #[must_use]
     pub fn short_hashes(&self) -> [u16; 4] {
-        let is_there = [self.interface, self.member, self.path, self.arg0.unwrap_or("")];
+        let texts = &self.texts;
+        let is_there = [texts.interface, texts.member, texts.path, texts.arg0.unwrap_or("")];
         std::array::from_fn(|index| if is_there[index].is_empty() { 0 } else { self.hashes[index] as u16 })
     }
 
@@ -74,7 +99,7 @@ impl<'a> SignalKeys<'a> {
             key(MEMBER, member),
             key(PATH, path),
             key(ARG0, arg0),
-            key(SENDER, self.sender as u32),
+            key(SENDER, self.texts.sender as u32),
         ]
     }
 }
@@ -229,14 +254,14 @@ fn rule_says_yes(rule: [u64; RULE_WORDS], keys: &SignalKeys<'_>) -> bool {
         let bytes = usize::from(bytes);
         bytes == 0 || text.get(..bytes).is_some_and(|start| hash(start) == wanted && is_below(text, start))
     };
-    (!asks(SENDER) || rule[3] == keys.sender)
+    (!asks(SENDER) || rule[3] == keys.texts.sender)
         && (!asks(MEMBER) || member == keys.hashes[1])
         && (!asks(INTERFACE) || interface == keys.hashes[0])
         && (!asks(PATH) || path == keys.hashes[2])
-        && (!asks(PATH_NAMESPACE) || is_below(keys.path, path_bytes, path, names::is_below_path))
-        && (!asks(ARG0) || keys.arg0.is_some() && arg0 == keys.hashes[3])
+        && (!asks(PATH_NAMESPACE) || is_below(keys.texts.path, path_bytes, path, names::is_below_path))
+        && (!asks(ARG0) || keys.texts.arg0.is_some() && arg0 == keys.hashes[3])
         && (!asks(ARG0_NAMESPACE)
-            || keys.arg0.is_some_and(|text| is_below(text, arg0_bytes, arg0, names::is_below_name)))
+            || keys.texts.arg0.is_some_and(|text| is_below(text, arg0_bytes, arg0, names::is_below_name)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Memory files of a bus: reserved before they are shared, checked before they are mapped, copied word by word.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_os::memory::{self, Access, Mapping, Seals};
 use rustix::fs::FallocateFlags;
@@ -52,18 +52,26 @@ pub fn map(fd: &OwnedFd, bytes: u64, access: Access) -> Result<Mapping> {
 
 /// Copies out of shared memory what others may change meanwhile; the copy may then be torn. `from` is a multiple of 8, and
 /// the bytes lie inside the mapping, rounded up to a multiple of 8.
+#[inline]
 pub fn copy_out(mapping: &Mapping, from: usize, into: &mut [u8]) {
-    for (index, chunk) in into.chunks_mut(8).enumerate() {
-        let word = mapping.load_u64(from + index * 8).load(Ordering::Relaxed).to_ne_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
+    let mut words = mapping.load_u64s(from, into.len().div_ceil(8));
+    let (whole, rest) = into.as_chunks_mut::<8>();
+    whole.iter_mut().zip(&mut words).for_each(|(chunk, word)| *chunk = word.to_ne_bytes());
+    if let Some(word) = words.next() {
+        rest.copy_from_slice(&word.to_ne_bytes()[..rest.len()]);
     }
 }
 
 /// Copies into shared memory that this process may write. Bounds as in [`copy_out`]; what is rounded up becomes 0.
+#[inline]
 pub fn copy_in(mapping: &Mapping, to: usize, from: &[u8]) {
-    for (index, chunk) in from.chunks(8).enumerate() {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        mapping.atomic_u64(to + index * 8).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    let words = mapping.atomic_u64s(to, from.len().div_ceil(8));
+    let (whole, rest) = from.as_chunks::<8>();
+    let store = |word: &AtomicU64, bytes: [u8; 8]| word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+    words.iter().zip(whole).for_each(|(word, bytes)| store(word, *bytes));
+    if let Some(last) = words.get(whole.len()) {
+        let mut bytes = [0; 8];
+        bytes[..rest.len()].copy_from_slice(rest);
+        store(last, bytes);
     }
 }

@@ -188,36 +188,42 @@ impl OrderLog {
         LINES + self.slots * LINE_BYTES + (position & (self.entries - 1)) as usize * 8
     }
 
+    #[inline]
     fn in_line(&self, slot: u16, offset: usize) -> usize {
         assert!(usize::from(slot) < self.slots, "slot {slot} of {}", self.slots);
         LINES + usize::from(slot) * LINE_BYTES + offset
     }
 
     /// The armed word of a slot.
+    #[inline]
     #[must_use]
     pub fn armed(&self, slot: u16) -> &AtomicU32 {
         self.memory.atomic_u32(self.in_line(slot, line::ARMED))
     }
 
     /// The number of the member of a slot that was put out.
+    #[inline]
     #[must_use]
     pub fn evicted(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::EVICTED))
     }
 
     /// The cursor of a slot.
+    #[inline]
     #[must_use]
     pub fn cursor(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::CURSOR))
     }
 
     /// Whether the member of a slot is sending.
+    #[inline]
     #[must_use]
     pub fn sending(&self, slot: u16) -> &AtomicU32 {
         self.memory.atomic_u32(self.in_line(slot, line::SENDING))
     }
 
     /// Whose reply the member of a slot waits for.
+    #[inline]
     #[must_use]
     pub fn waiting_for(&self, slot: u16) -> &AtomicU64 {
         self.memory.atomic_u64(self.in_line(slot, line::WAITING_FOR))
@@ -230,18 +236,21 @@ impl OrderLog {
     }
 
     /// Adds to a statistic of an own line.
+    #[inline]
     pub fn count(&self, slot: u16, which: Statistic, by: u64) {
         let word = self.memory.atomic_u64(self.in_line(slot, line::STATISTICS) + which as usize * 8);
         word.store(word.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
     /// Any word of a line, for display.
+    #[inline]
     #[must_use]
     pub fn load_in_line(&self, slot: u16, offset: usize) -> LoadU64<'_> {
         self.memory.load_u64(self.in_line(slot, offset))
     }
 
     /// A statistic of a slot.
+    #[inline]
     #[must_use]
     pub fn statistic(&self, slot: u16, which: Statistic) -> u64 {
         self.load_in_line(slot, line::STATISTICS + which as usize * 8).load(Ordering::Relaxed)
@@ -261,6 +270,7 @@ impl OrderLog {
     }
 
     /// What made the bus end, if it is broken.
+    #[inline]
     #[must_use]
     pub fn broken(&self) -> Option<Broken> {
         Broken::of(self.memory.load_u64(BROKEN).load(Ordering::Acquire))

@@ -110,9 +110,8 @@ impl Outbox {
             header.message_bytes = message.len() as u32;
         }
         let at = (self.head & (self.capacity - 1)) as usize;
-        for (index, word) in header.words().into_iter().enumerate() {
-            self.ring.atomic_u64(at + index * 8).store(word, Ordering::Relaxed);
-        }
+        let words = self.ring.atomic_u64s(at, HEADER_BYTES / 8);
+        words.iter().zip(header.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         memory::copy_in(&self.ring, at + HEADER_BYTES, message);
         place_of(self.head)
     }
@@ -178,7 +177,8 @@ impl ForeignOutbox {
     #[must_use]
     pub fn read(&self, place: u32) -> Found {
         let at = ((u64::from(place) * GRANULE_BYTES) & (self.capacity - 1)) as usize;
-        let words = std::array::from_fn(|index| self.ring.load_u64(at + index * 8).load(Ordering::Relaxed));
+        let mut words = [0; HEADER_BYTES / 8];
+        words.iter_mut().zip(self.ring.load_u64s(at, HEADER_BYTES / 8)).for_each(|(copy, word)| *copy = word);
         let header = BusHeader::of(words);
         let fits = u64::from(header.inline_bytes()) <= self.capacity - HEADER_BYTES as u64;
         let is_ours = place_of(header.position) == place;

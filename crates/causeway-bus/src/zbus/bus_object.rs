@@ -6,13 +6,8 @@ use crate::authority::DRIVER;
 use crate::connection::Connection;
 use crate::error::{Error, name};
 
-/// Is this a call of the bus itself?
-pub(super) fn is_for_bus(header: &Header<'_>) -> bool {
-    header.kind == Kind::MethodCall && matches!(header.destination, None | Some(DRIVER))
-}
-
 /// The name in the first argument of a call.
-pub(super) fn first_text<'a>(header: &Header<'a>, message: &'a [u8]) -> Option<&'a str> {
+fn first_text<'a>(header: &Header<'a>, message: &'a [u8]) -> Option<&'a str> {
     match Args::new(header, &message[header.header_bytes..]).next() {
         Some(Ok(Arg::Text(text))) => Some(text),
         _ => None,
@@ -25,7 +20,10 @@ pub(super) fn answer(
     header: &Header<'_>,
     message: &[u8],
 ) -> Option<Result<Body, Error>> {
-    if header.interface.is_some_and(|interface| interface != DRIVER) {
+    let is_for_bus = header.kind == Kind::MethodCall
+        && header.destination.is_none_or(|name| name == DRIVER)
+        && header.interface.is_none_or(|interface| interface == DRIVER);
+    if !is_for_bus {
         return None;
     }
     let name = || first_text(header, message);

@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! What differs: the program needs a tokio runtime; messages carry no descriptors; when the authority ends, the connection ends; a call that has
+//! What differs: the program needs a tokio runtime; when the authority ends, the connection ends; a call that has
 //! no answer when its callee leaves the bus ends with `NoReply`, as with a broker, and a call without a timeout of zbus (`method_timeout`) waits as long
 //! as that takes.
 
@@ -123,15 +123,20 @@ impl ::zbus::connection::socket::Socket for Socket {
 impl ReadHalf for Reader {
     // Not `receive_message`: only bytes get the number by which zbus keeps the order across its streams.
     async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        let mut descriptors = Vec::new();
         if self.at == self.message.len() {
-            self.message = self.member.shared.receive().await?;
+            (self.message, descriptors) = self.member.shared.receive().await?;
             self.at = 0;
         }
         let left = &self.message[self.at..];
         let count = left.len().min(buffer.len());
         buffer[..count].copy_from_slice(&left[..count]);
         self.at += count;
-        Ok((count, Vec::new()))
+        Ok((count, descriptors))
+    }
+
+    fn can_pass_unix_fd(&self) -> bool {
+        true
     }
 
     async fn peer_credentials(&mut self) -> io::Result<ConnectionCredentials> {
@@ -142,7 +147,7 @@ impl ReadHalf for Reader {
 #[async_trait]
 impl WriteHalf for Writer {
     async fn send_message(&mut self, message: &::zbus::Message) -> ::zbus::Result<()> {
-        Ok(self.member.shared.send(message.data()).await?)
+        Ok(self.member.shared.send(message.data(), message.data().fds()).await?)
     }
 
     /// What zbus sends before it has a name: the handshake, and its first call.
@@ -151,11 +156,15 @@ impl WriteHalf for Writer {
         while let Some(step) = self.sasl.next()? {
             match step {
                 Step::Authenticate => self.member.shared.welcome(),
-                Step::Refuse(why) => self.member.shared.reply_line(why),
-                Step::Message(bytes) => self.member.shared.send(&bytes).await?,
+                Step::Answer(line) => self.member.shared.reply_line(line),
+                Step::Message(bytes) => self.member.shared.send(&bytes, &[] as &[OwnedFd]).await?,
             }
         }
         Ok(buffer.len())
+    }
+
+    fn can_pass_unix_fd(&self) -> bool {
+        true
     }
 
     async fn close(&mut self) -> io::Result<()> {

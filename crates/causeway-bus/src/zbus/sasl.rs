@@ -22,7 +22,7 @@ pub(super) enum Step {
     /// To say that the client is who it is.
     Authenticate,
     /// To answer with this line.
-    Refuse(&'static str),
+    Answer(&'static str),
     /// To send a message.
     Message(Vec<u8>),
 }
@@ -51,9 +51,9 @@ impl Sasl {
                 Some(b"AUTH") => return Ok(Some(Step::Authenticate)),
                 Some(b"BEGIN") => self.is_over = true,
                 Some(b"NEGOTIATE_UNIX_FD") => {
-                    return Ok(Some(Step::Refuse("ERROR descriptors do not pass here")));
+                    return Ok(Some(Step::Answer("AGREE_UNIX_FD")));
                 }
-                _ => return Ok(Some(Step::Refuse("ERROR no such command"))),
+                _ => return Ok(Some(Step::Answer("ERROR no such command"))),
             }
         }
         let bytes = match wire::message_bytes(&self.unread) {
@@ -86,8 +86,8 @@ mod tests {
                 }
             }
             let message = || Step::Message(hello.clone());
-            let refusal = Step::Refuse("ERROR descriptors do not pass here");
-            assert_eq!(steps, [Step::Authenticate, refusal, message(), message()]);
+            let agreed = Step::Answer("AGREE_UNIX_FD");
+            assert_eq!(steps, [Step::Authenticate, agreed, message(), message()]);
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
         assert!(sasl.next().is_err());
         let mut sasl = Sasl::default();
         sasl.push(b"WHAT\r\nBEGIN\r\nneither nor message");
-        assert_eq!(sasl.next().unwrap(), Some(Step::Refuse("ERROR no such command")));
+        assert_eq!(sasl.next().unwrap(), Some(Step::Answer("ERROR no such command")));
         assert!(sasl.next().is_err());
     }
 }

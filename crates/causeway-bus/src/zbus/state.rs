@@ -1,18 +1,19 @@
 //! What both halves of a socket share: the connection, and the messages that zbus has still to read.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use ::zbus::fdo::ConnectionCredentials;
-use weighbridge_dbus::wire::{Header, Kind};
+use weighbridge_dbus::wire::Header;
 
 use super::bus_object;
 use crate::asynchronous::{Doorbell, MESSAGES_PER_TURN, SPACE_POLL, Turn};
-use crate::connection::{Call, Connection, Incoming, Message, Outgoing, Taken};
-use crate::error::{Error, Result};
+use crate::connection::{Call, Connection, Incoming, Outgoing, Taken};
+use crate::error::{Error, Result, name};
 
 /// Behind both halves.
 #[derive(Debug)]
@@ -23,20 +24,14 @@ struct State {
     /// None after the end.
     connection: Option<Connection>,
     /// What zbus has still to read, each whole.
-    unread: VecDeque<Vec<u8>>,
+    unread: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     unread_bytes: usize,
-    /// Changes of match rules that the authority has not answered yet, by the serial of the call.
-    changes: HashMap<u32, RuleChange>,
+    /// Answers to calls that could not be delivered.
+    refusals: VecDeque<Outgoing>,
     reader: Option<Waker>,
     driver: Option<Waker>,
     /// Why there is no connection any more.
     why: String,
-}
-
-#[derive(Debug)]
-enum RuleChange {
-    Add(u64),
-    Remove(String),
 }
 
 impl Shared {
@@ -47,7 +42,7 @@ impl Shared {
             connection: Some(connection),
             unread: VecDeque::new(),
             unread_bytes: 0,
-            changes: HashMap::new(),
+            refusals: VecDeque::new(),
             reader: None,
             driver: None,
             why: String::new(),
@@ -67,7 +62,7 @@ impl Shared {
 
     /// Answers a line of the handshake.
     pub(super) fn reply_line(&self, line: &str) {
-        self.state().push(format!("{line}\r\n").into_bytes());
+        self.state().push(format!("{line}\r\n").into_bytes(), Vec::new());
     }
 
     /// Leaves the bus.
@@ -84,16 +79,16 @@ impl Shared {
         }
     }
 
-    /// The next message for zbus.
-    pub(super) async fn receive(&self) -> io::Result<Vec<u8>> {
+    /// The next message for zbus, with its descriptors.
+    pub(super) async fn receive(&self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         poll_fn(|cx| {
             let mut state = self.state();
             if state.unread.is_empty() && state.take() {
                 state.wake_driver();
             }
-            if let Some(message) = state.unread.pop_front() {
+            if let Some((message, descriptors)) = state.unread.pop_front() {
                 state.unread_bytes -= message.len();
-                return Poll::Ready(Ok(message));
+                return Poll::Ready(Ok((message, descriptors)));
             }
             if state.connection.is_none() {
                 return Poll::Ready(Err(state.error()));
@@ -104,18 +99,28 @@ impl Shared {
         .await
     }
 
-    /// Sends a message of zbus, or answers it. While there is no space, other tasks run, and what comes is taken.
-    pub(super) async fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let Some(mut message) = self.state().prepare(bytes)? else { return Ok(()) };
+    /// Sends a message of zbus, or answers it.
+    pub(super) async fn send(&self, bytes: &[u8], descriptors: &[impl AsFd]) -> io::Result<()> {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let Some(message) = self.state().prepare(bytes, &descriptors)? else { return Ok(()) };
+        match self.transmit(message).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.state().not_sent(bytes, error),
+        }
+    }
+
+    /// Sends a message. While there is no space, other tasks run, and what comes is taken.
+    async fn transmit(&self, mut message: Outgoing) -> Result<()> {
         loop {
             {
                 let mut state = self.state();
-                let Some(connection) = &mut state.connection else { return Err(state.error()) };
-                match connection.try_send(&mut message) {
-                    Ok(true) => return Ok(()),
-                    Ok(false) => drop(state.take()),
-                    Err(error) => return state.not_sent(bytes, error),
+                let Some(connection) = &mut state.connection else {
+                    return Err(Error::Disconnected(state.why.clone()));
+                };
+                if connection.try_send(&mut message)? {
+                    return Ok(());
                 }
+                state.take();
             }
             tokio::time::sleep(SPACE_POLL).await;
         }
@@ -124,86 +129,56 @@ impl Shared {
 
 impl State {
     /// A message of zbus, ready to be sent. `None` if it was answered here, or has no destination any more.
-    fn prepare(&mut self, bytes: &[u8]) -> io::Result<Option<Outgoing>> {
+    fn prepare(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Option<Outgoing>> {
         let Some(connection) = &mut self.connection else { return Err(self.error()) };
         let header = Header::parse(bytes).map_err(|fault| invalid(&fault.to_string()))?;
         if header.message_bytes() != bytes.len() {
             return Err(invalid("the message is not whole"));
         }
-        if header.unix_fds > 0 {
-            return Err(invalid("descriptors do not pass over this connection"));
+        if header.unix_fds as usize != descriptors.len() {
+            return Err(invalid("the message does not have as many descriptors as it says"));
         }
-        if bus_object::is_for_bus(&header) {
-            if let Some(answer) = bus_object::answer(connection, &header, bytes) {
-                self.answer(&header, answer);
-                return Ok(None);
+        if let Some(answer) = bus_object::answer(connection, &header, bytes) {
+            if header.expects_reply() {
+                let reply = bus_object::reply(connection, header.serial, answer);
+                self.push(reply, Vec::new());
             }
-            let change = match (header.member, bus_object::first_text(&header, bytes)) {
-                // First the rule, then its registration: a signal between both is received.
-                (Some("AddMatch"), Some(rule)) => connection.insert_rule(rule).map(RuleChange::Add).map(Some),
-                (Some("RemoveMatch"), Some(rule)) => Ok(Some(RuleChange::Remove(rule.to_owned()))),
-                _ => Ok(None),
-            };
-            match change {
-                Ok(change) => self.changes.extend(change.map(|change| (header.serial, change))),
-                Err(error) => {
-                    self.answer(&header, Err(error));
-                    return Ok(None);
-                }
-            }
+            return Ok(None);
         }
-        match connection.prepare_message(&header, bytes) {
-            Ok(message) => {
-                if !header.expects_reply() {
-                    self.change_rule(header.serial, true);
+        let copies: io::Result<Vec<OwnedFd>> = descriptors.iter().map(|fd| fd.try_clone_to_owned()).collect();
+        match connection.prepare_message(&header, bytes, copies?) {
+            Ok(Some(message)) => Ok(Some(message)),
+            Ok(None) => {
+                // The error reply to a call, which waits in the connection.
+                if self.take() {
+                    self.wake_driver();
                 }
-                Ok(Some(message))
+                Ok(None)
             }
             Err(error) => self.not_sent(bytes, error).map(|()| None),
-        }
-    }
-
-    /// Gives zbus the answer to its call.
-    fn answer(&mut self, call: &Header<'_>, outcome: Result<weighbridge_dbus::wire::Body>) {
-        if let (true, Some(connection)) = (call.expects_reply(), &self.connection) {
-            let reply = bus_object::reply(connection, call.serial, outcome);
-            self.push(reply);
         }
     }
 
     /// A message cannot be sent: a caller gets an error reply, the sender of another message the error, unless the destination is gone.
     fn not_sent(&mut self, bytes: &[u8], error: Error) -> io::Result<()> {
         let header = Header::parse(bytes).map_err(|fault| invalid(&fault.to_string()))?;
-        if let Some(connection) = &mut self.connection {
-            connection.drop_call(header.serial);
-        }
-        self.change_rule(header.serial, false);
+        let Some(connection) = &mut self.connection else { return Err(self.error()) };
+        connection.drop_message(header.serial);
         match error {
             error if header.expects_reply() => {
-                self.answer(&header, Err(error));
+                let reply = bus_object::reply(connection, header.serial, Err(error));
+                self.push(reply, Vec::new());
                 Ok(())
             }
-            Error::Method { .. } => Ok(()),
+            Error::Method { name, .. } if name == name::SERVICE_UNKNOWN => Ok(()),
             error => Err(io::Error::other(error)),
         }
     }
 
-    /// The authority has answered a change of a rule, or will not.
-    fn change_rule(&mut self, serial: u32, is_done: bool) {
-        let (Some(change), Some(connection)) = (self.changes.remove(&serial), &mut self.connection) else {
-            return;
-        };
-        match change {
-            RuleChange::Add(key) if !is_done => connection.remove_rule(key),
-            RuleChange::Remove(rule) if is_done => connection.remove_equal_rule(&rule),
-            _ => {}
-        }
-    }
-
-    fn push(&mut self, message: Vec<u8>) {
+    fn push(&mut self, message: Vec<u8>, descriptors: Vec<OwnedFd>) {
         let unread_before = self.unread_bytes;
         self.unread_bytes += message.len();
-        self.unread.push_back(message);
+        self.unread.push_back((message, descriptors));
         self.reader.take().into_iter().for_each(Waker::wake);
         let checked = self.connection.as_mut().map(|connection| connection.check_inbox(unread_before));
         if let Some(Err(error)) = checked {
@@ -219,28 +194,20 @@ impl State {
                 Ok(None) => return false,
                 Ok(Some(Taken::Incoming(
                     Incoming::Call(Call(message)) | Incoming::Signal(message) | Incoming::Reply(message),
-                ))) => {
-                    self.push(message.bytes().to_vec());
-                }
+                ))) => self.push(message.bytes().to_vec(), message.take_descriptors()),
                 Ok(Some(Taken::Incoming(Incoming::AuthorityGone))) => {
                     self.finish(Error::AuthorityGone.to_string());
                 }
-                Ok(Some(Taken::Answer(serial, answer))) => self.take_answer(serial, answer),
+                // Replies come as messages here.
+                Ok(Some(Taken::Answer(..))) => {}
+                Ok(Some(Taken::Refusal(refusal))) => {
+                    self.refusals.push_back(refusal);
+                    self.wake_driver();
+                }
                 Err(error) => self.finish(error.to_string()),
             }
         }
         true
-    }
-
-    fn take_answer(&mut self, serial: u32, answer: Result<Message>) {
-        let is_reply = |message: &Message| message.header().kind == Kind::MethodReturn;
-        self.change_rule(serial, answer.as_ref().is_ok_and(is_reply));
-        let Some(connection) = &self.connection else { return };
-        let bytes = match answer {
-            Ok(message) => message.bytes().to_vec(),
-            Err(error) => bus_object::reply(connection, serial, Err(error)),
-        };
-        self.push(bytes);
     }
 
     /// The connection has ended. What was received can still be read.
@@ -267,20 +234,26 @@ fn invalid(why: &str) -> io::Error {
 
 /// Takes messages for zbus until the connection ends: also while zbus does not read, or this member would stand in the way of others.
 pub(super) async fn drive(shared: Arc<Shared>, doorbell: Doorbell) {
-    poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await;
+    while let Some(refusal) = poll_fn(|cx| poll_driver(&shared, &doorbell, cx)).await {
+        // A caller that is gone needs no answer.
+        let _ = shared.transmit(refusal).await;
+    }
 }
 
-fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Poll<()> {
+/// The next message that nobody else sends; `None` at the end of the connection or of the runtime.
+fn poll_driver(shared: &Shared, doorbell: &Doorbell, cx: &mut Context<'_>) -> Poll<Option<Outgoing>> {
     let mut state = shared.state();
     state.driver = Some(cx.waker().clone());
-    doorbell
-        .poll_turns(cx, || {
-            let has_more = state.take();
-            match &mut state.connection {
-                None => Turn::Over(()),
-                Some(_) if has_more => Turn::More,
-                Some(connection) => Turn::Idle(connection.prepare_to_wait()),
-            }
-        })
-        .map(drop)
+    let outcome = doorbell.poll_turns(cx, || {
+        let has_more = state.take();
+        if let Some(refusal) = state.refusals.pop_front() {
+            return Turn::Over(Some(refusal));
+        }
+        match &mut state.connection {
+            None => Turn::Over(None),
+            Some(_) if has_more => Turn::More,
+            Some(connection) => Turn::Idle(connection.prepare_to_wait()),
+        }
+    });
+    outcome.map(Option::flatten)
 }

@@ -1,6 +1,6 @@
 //! `org.freedesktop.DBus`: the object that answers for the bus itself.
 //!
-//! A method is a line of [`METHODS`] and a function; introspection is made of the same lines.
+//! A method is a line of `METHODS` and a function; introspection is made of the same lines.
 
 mod connections;
 mod introspect;

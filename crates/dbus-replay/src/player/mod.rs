@@ -49,6 +49,8 @@ pub struct Options {
     pub stall: Duration,
     /// The process of the broker, where it is known; else the bus is asked.
     pub pid: Option<u32>,
+    /// Of all connections, those that are native members where the bus has some, from 0 to 1.
+    pub native_share: f64,
     /// Whether it is noted when each message was sent and arrived.
     pub is_watched: bool,
 }
@@ -282,11 +284,19 @@ impl<'p> Player<'p> {
 
     /// Opens the connection that stands for one of the capture.
     fn connect(&mut self, id: usize) -> Result<(), Error> {
-        let connection = Joined::open(self.address).map_err(|error| self.failed(id, error))?;
+        let connection = self.join(id)?;
         self.run.sent += 1;
         self.notes.begin();
         self.adopt(id, connection)?;
         self.read_messages(id)
+    }
+
+    /// Connects for one of the capture: natively, if its bus has native members and this connection is of their share.
+    fn join(&self, id: usize) -> Result<Joined, Error> {
+        // Evenly over all connections: with a half every second one.
+        let natives_until = |count: usize| (count as f64 * self.options.native_share) as usize;
+        let may_be_native = natives_until(id + 1) > natives_until(id);
+        Joined::open(self.address, may_be_native).map_err(|error| self.failed(id, error))
     }
 
     fn adopt(&mut self, id: usize, connection: Joined) -> Result<(), Error> {

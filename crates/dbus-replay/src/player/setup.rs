@@ -20,7 +20,7 @@ impl Player<'_> {
             planned: self.plan.steps.len() as u64,
             source,
         };
-        let mut asker = Joined::open(self.address).map_err(failed)?;
+        let mut asker = Joined::open(self.address, true).map_err(failed)?;
         let reply = asker.ask_driver("ListNames", Body::default()).map_err(failed)?;
         let header = Header::parse(&reply).map_err(|fault| failed(ClientError::Protocol(fault)))?;
         let mut taken = None;
@@ -48,7 +48,7 @@ impl Player<'_> {
         let mut connections: Vec<(usize, Joined)> = Vec::new();
         for (id, planned) in self.plan.connections.iter().enumerate() {
             if planned.is_from_before {
-                let connection = Joined::open(self.address).map_err(|error| self.failed(id, error))?;
+                let connection = self.join(id)?;
                 self.ends[id].unique = connection.unique_name().to_owned();
                 connections.push((id, connection));
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Endian, Header, Kind, MAX_MESSAGE_BYTES, names, signature};
+use super::{Endian, Header, Kind, Layout, MAX_MESSAGE_BYTES, names, signature};
 
 /// A message in the making. Names are checked when it is built.
 ///
@@ -49,6 +49,7 @@ impl std::error::Error for TooLong {}
 
 impl<'a> Builder<'a> {
     /// A message of any type, with nothing in it.
+    #[inline]
     #[must_use]
     pub fn new(kind: Kind) -> Builder<'a> {
         Builder {
@@ -67,6 +68,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A message with all fields of another one but its sender, its signature and its descriptors.
+    #[inline]
     #[must_use]
     pub fn like(header: &Header<'a>) -> Builder<'a> {
         Builder {
@@ -82,30 +84,35 @@ impl<'a> Builder<'a> {
     }
 
     /// A method call.
+    #[inline]
     #[must_use]
     pub fn call(path: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::MethodCall) }
     }
 
     /// A signal.
+    #[inline]
     #[must_use]
     pub fn signal(path: &'a str, interface: &'a str, member: &'a str) -> Builder<'a> {
         Builder { path: Some(path), member: Some(member), ..Builder::new(Kind::Signal) }.interface(interface)
     }
 
     /// The answer to a call.
+    #[inline]
     #[must_use]
     pub fn reply(reply_serial: u32) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), ..Builder::new(Kind::MethodReturn) }
     }
 
     /// The answer to a call that failed.
+    #[inline]
     #[must_use]
     pub fn error(reply_serial: u32, name: &'a str) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), error_name: Some(name), ..Builder::new(Kind::Error) }
     }
 
     /// Its type.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -117,60 +124,70 @@ impl<'a> Builder<'a> {
     }
 
     /// Sets all flags.
+    #[inline]
     #[must_use]
     pub fn flags(self, flags: u8) -> Builder<'a> {
         Builder { flags, ..self }
     }
 
     /// Sets the object.
+    #[inline]
     #[must_use]
     pub fn path(self, path: &'a str) -> Builder<'a> {
         Builder { path: Some(path), ..self }
     }
 
     /// Sets the interface.
+    #[inline]
     #[must_use]
     pub fn interface(self, interface: &'a str) -> Builder<'a> {
         Builder { interface: Some(interface), ..self }
     }
 
     /// Sets the method or signal.
+    #[inline]
     #[must_use]
     pub fn member(self, member: &'a str) -> Builder<'a> {
         Builder { member: Some(member), ..self }
     }
 
     /// Sets the name of the error.
+    #[inline]
     #[must_use]
     pub fn error_name(self, error_name: &'a str) -> Builder<'a> {
         Builder { error_name: Some(error_name), ..self }
     }
 
     /// Sets the serial of the call that this answers.
+    #[inline]
     #[must_use]
     pub fn reply_serial(self, reply_serial: u32) -> Builder<'a> {
         Builder { reply_serial: Some(reply_serial), ..self }
     }
 
     /// Sets how many file descriptors travel with it.
+    #[inline]
     #[must_use]
     pub fn unix_fds(self, unix_fds: u32) -> Builder<'a> {
         Builder { unix_fds, ..self }
     }
 
     /// Sets who gets it.
+    #[inline]
     #[must_use]
     pub fn destination(self, destination: &'a str) -> Builder<'a> {
         Builder { destination: Some(destination), ..self }
     }
 
     /// Sets who sent it. On a bus, the bus does that.
+    #[inline]
     #[must_use]
     pub fn sender(self, sender: &'a str) -> Builder<'a> {
         Builder { sender: Some(sender), ..self }
     }
 
     /// Sets the arguments. Their byte order becomes that of the message.
+    #[inline]
     #[must_use]
     pub fn body(self, body: Body) -> Builder<'a> {
         Builder { body, ..self }
@@ -184,30 +201,73 @@ impl<'a> Builder<'a> {
     /// # Panics
     /// The serial is zero or a name is not valid: names from elsewhere are checked with [`names`] first.
     pub fn build(&self, serial: u32) -> Result<Vec<u8>, TooLong> {
-        assert!(serial > 0, "a serial is never zero");
         self.check_names();
+        let mut out = Vec::new();
+        self.build_into(serial, &mut out)?;
+        Ok(out)
+    }
+
+    /// Replaces what is in `out` by the bytes of the message; returns the layout of its header. Names are not checked, nor what fields
+    /// must be there: the caller does that, with [`names`] and [`Header::check`].
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    ///
+    /// # Panics
+    /// The serial is zero.
+    pub fn build_into(&self, serial: u32, out: &mut Vec<u8>) -> Result<Layout, TooLong> {
+        assert!(serial > 0, "a serial is never zero");
         let endian = self.body.endian;
-        let mut out = Body::in_order(endian);
-        out.bytes.extend([endian.mark(), self.kind.number(), self.flags, 1]);
-        out.push_u32(u32::try_from(self.body.bytes.len()).unwrap_or(u32::MAX));
-        out.push_u32(serial);
-        out.push_u32(0);
-        let texts = [
+        out.clear();
+        out.reserve(self.bytes_at_most());
+        let mut message = Body { bytes: std::mem::take(out), ..Body::in_order(endian) };
+        let layout = self.push_header(serial, &mut message);
+        let bytes = layout.header_bytes() + self.body.bytes.len();
+        if bytes <= MAX_MESSAGE_BYTES {
+            message.bytes.extend_from_slice(&self.body.bytes);
+        }
+        *out = message.bytes;
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(TooLong { bytes });
+        }
+        Ok(layout)
+    }
+
+    fn texts(&self) -> [(u8, u8, Option<&'a str>); 6] {
+        [
             (1, b'o', self.path),
             (2, b's', self.interface),
             (3, b's', self.member),
             (4, b's', self.error_name),
             (6, b's', self.destination),
             (7, b's', self.sender),
-        ];
-        for (code, letter, text) in
-            texts.into_iter().filter_map(|(code, letter, text)| Some((code, letter, text?)))
-        {
-            out.push_field(code, letter);
-            out.push_text(text);
+        ]
+    }
+
+    /// Room for the message in any case: a field has at most 16 bytes beside its text.
+    fn bytes_at_most(&self) -> usize {
+        let texts = self.texts().into_iter().filter_map(|(.., text)| text).map(|text| text.len() + 16);
+        16 + texts.sum::<usize>() + 32 + self.body.signature.len() + 16 + self.body.bytes.len()
+    }
+
+    fn push_header(&self, serial: u32, out: &mut Body) -> Layout {
+        let endian = out.endian;
+        out.bytes.extend([endian.mark(), self.kind.number(), self.flags, 1]);
+        out.push_u32(u32::try_from(self.body.bytes.len()).unwrap_or(u32::MAX));
+        out.push_u32(serial);
+        out.push_u32(0);
+        let mut layout = Layout::empty(endian, self.kind, self.unix_fds);
+        for (index, (code, letter, text)) in self.texts().into_iter().enumerate() {
+            if let Some(text) = text {
+                out.push_field(code, letter);
+                // Behind its length.
+                layout.set_text(index, out.bytes.len() + 4, text.len());
+                out.push_text(text);
+            }
         }
         if let Some(reply_serial) = self.reply_serial {
             out.push_field(5, b'u');
+            layout.set_reply_serial(out.bytes.len());
             out.push_u32(reply_serial);
         }
         if self.unix_fds > 0 {
@@ -216,17 +276,14 @@ impl<'a> Builder<'a> {
         }
         if !self.body.signature.is_empty() {
             out.push_field(8, b'g');
+            layout.set_signature(out.bytes.len() + 1, self.body.signature.len());
             out.push_signature(&self.body.signature);
         }
         let fields = u32::try_from(out.bytes.len() - 16).unwrap_or(u32::MAX);
         out.bytes[12..16].copy_from_slice(&endian.bytes(fields));
         out.align(8);
-        let bytes = out.bytes.len() + self.body.bytes.len();
-        if bytes > MAX_MESSAGE_BYTES {
-            return Err(TooLong { bytes });
-        }
-        out.bytes.extend_from_slice(&self.body.bytes);
-        Ok(out.bytes)
+        layout.set_header_bytes(out.bytes.len());
+        layout
     }
 
     fn check_names(&self) {
@@ -325,6 +382,7 @@ impl Body {
     #[must_use]
     pub fn blob(mut self, bytes: &[u8]) -> Body {
         self.signature.push_str("ay");
+        self.bytes.reserve(bytes.len() + 8);
         self.push_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         self.bytes.extend_from_slice(bytes);
         self
@@ -340,28 +398,55 @@ impl Body {
     }
 
     fn align(&mut self, to: usize) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(to), 0);
+        let padding = self.bytes.len().next_multiple_of(to) - self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 8][..padding]);
     }
 
     fn push_u32(&mut self, number: u32) {
         self.align(4);
-        self.bytes.extend(self.endian.bytes(number));
+        self.bytes.extend_from_slice(&self.endian.bytes(number));
     }
 
     fn push_text(&mut self, text: &str) {
+        self.bytes.reserve(text.len() + 8);
         self.push_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
-        self.bytes.extend(text.as_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
         self.bytes.push(0);
     }
 
     fn push_signature(&mut self, signature: &str) {
         self.bytes.push(u8::try_from(signature.len()).unwrap_or(u8::MAX));
-        self.bytes.extend(signature.as_bytes());
+        self.bytes.extend_from_slice(signature.as_bytes());
         self.bytes.push(0);
     }
 
     fn push_field(&mut self, code: u8, letter: u8) {
         self.align(8);
-        self.bytes.extend([code, 1, letter, 0]);
+        self.bytes.extend_from_slice(&[code, 1, letter, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_a_built_message_is_the_one_that_is_parsed_from_it() {
+        let mut bytes = vec![7; 1000];
+        for endian in [Endian::Little, Endian::Big] {
+            let body = Body::in_order(endian).text("one").u32(2);
+            for message in [
+                Builder::call("/a/b", "M").interface("a.b").destination("c.d").sender(":1.7").flags(1),
+                Builder::signal("/", "a.b", "M").body(body.clone()),
+                Builder::reply(9).destination(":1.12").body(body.clone()).unix_fds(3),
+                Builder::error(u32::MAX, "a.b").sender(":1.0"),
+            ] {
+                let layout = message.build_into(5, &mut bytes).unwrap();
+                let header = Header::parse(&bytes).unwrap();
+                assert_eq!(layout.header(&bytes), header);
+                assert_eq!(layout, Layout::of(&header, &bytes));
+                assert_eq!(message.build(5).unwrap(), bytes);
+            }
+        }
     }
 }

@@ -87,6 +87,9 @@ impl<'a> Cursor<'a> {
     /// Skips padding, which must be zero.
     pub fn align(&mut self, to: usize) -> Result<(), Fault> {
         let padding = self.at.next_multiple_of(to) - self.at;
+        if padding == 0 {
+            return Ok(());
+        }
         match self.take(padding)?.iter().all(|byte| *byte == 0) {
             true => Ok(()),
             false => Err(Fault::Invalid("padding is not zero")),

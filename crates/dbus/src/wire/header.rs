@@ -197,8 +197,11 @@ impl<'a> Header<'a> {
         if is_valid(text) { Ok(()) } else { Err(Fault::Invalid(why)) }
     }
 
-    /// What fields must be there, and which values are reserved.
-    fn check(&self) -> Result<(), Fault> {
+    /// Are the fields there that its type of message must have, and no value that is reserved? A parsed header has been checked.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`]: no bus would pass it on.
+    pub fn check(&self) -> Result<(), Fault> {
         let is_complete = match self.kind {
             Kind::MethodCall => self.path.is_some() && self.member.is_some(),
             Kind::MethodReturn => self.reply_serial.is_some(),

@@ -12,58 +12,79 @@ pub fn is_bus_name(name: &str) -> bool {
 #[must_use]
 pub fn is_unique(name: &str) -> bool {
     name.strip_prefix(':').is_some_and(|rest| {
-        name.len() <= MAX_NAME_BYTES && elements(rest, b'.', in_bus_name, true).is_some_and(|count| count > 1)
+        name.len() <= MAX_NAME_BYTES
+            && elements::<b'.'>(rest, WORD | HYPHEN, true).is_some_and(|count| count > 1)
     })
 }
 
 /// A well-known name such as `org.freedesktop.DBus`: at least two elements.
 #[must_use]
 pub fn is_well_known(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_bus_name, false).is_some_and(|count| count > 1)
+    name.len() <= MAX_NAME_BYTES
+        && elements::<b'.'>(name, WORD | HYPHEN, false).is_some_and(|count| count > 1)
 }
 
 /// What `arg0namespace` takes: a well-known name, or the first elements of one.
 #[must_use]
 pub fn is_namespace(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_bus_name, false).is_some()
+    name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD | HYPHEN, false).is_some()
 }
 
 /// An interface name, or the name of an error: at least two elements without hyphens.
 #[must_use]
 pub fn is_interface(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_word, false).is_some_and(|count| count > 1)
+    name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD, false).is_some_and(|count| count > 1)
 }
 
 /// The name of a method or a signal.
 #[must_use]
 pub fn is_member(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && elements(name, b'.', in_word, false) == Some(1)
+    name.len() <= MAX_NAME_BYTES && elements::<b'.'>(name, WORD, false) == Some(1)
 }
 
 /// An object path. The specification sets no limit but that of a message.
 #[must_use]
 pub fn is_path(path: &str) -> bool {
-    path == "/" || path.strip_prefix('/').is_some_and(|rest| elements(rest, b'/', in_word, true).is_some())
+    path == "/" || path.strip_prefix('/').is_some_and(|rest| elements::<b'/'>(rest, WORD, true).is_some())
 }
+
+/// Letters, digits and the underscore.
+const WORD: u8 = 1;
+const HYPHEN: u8 = 2;
+const DIGIT: u8 = 4;
+
+/// What each byte is.
+const CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        let character = byte as u8;
+        if character.is_ascii_alphanumeric() || character == b'_' {
+            classes[byte] |= WORD;
+        }
+        if character.is_ascii_digit() {
+            classes[byte] |= DIGIT;
+        }
+        if character == b'-' {
+            classes[byte] |= HYPHEN;
+        }
+        byte += 1;
+    }
+    classes
+};
 
 /// How many elements a name has; nothing if one is empty, has a byte that it must not have, or starts with a digit where
 /// that is not allowed.
-fn elements(
-    name: &str,
-    separator: u8,
-    is_allowed: fn(u8) -> bool,
-    may_start_with_digit: bool,
-) -> Option<usize> {
+fn elements<const SEPARATOR: u8>(name: &str, allowed: u8, may_start_with_digit: bool) -> Option<usize> {
+    let not_first = if may_start_with_digit { 0 } else { DIGIT };
     let (mut count, mut is_start) = (1, true);
     for &byte in name.as_bytes() {
-        if byte == separator {
-            if is_start {
-                return None;
-            }
+        let class = CLASSES[usize::from(byte)];
+        if class & allowed != 0 && !(is_start && class & not_first != 0) {
+            is_start = false;
+        } else if byte == SEPARATOR && !is_start {
             count += 1;
             is_start = true;
-        } else if is_allowed(byte) && (may_start_with_digit || !is_start || !byte.is_ascii_digit()) {
-            is_start = false;
         } else {
             return None;
         }
@@ -85,14 +106,6 @@ pub fn is_below_name(name: &str, namespace: &str) -> bool {
 
 fn is_below(text: &str, namespace: &str, separator: char) -> bool {
     text.strip_prefix(namespace).is_some_and(|rest| rest.is_empty() || rest.starts_with(separator))
-}
-
-fn in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
-fn in_bus_name(byte: u8) -> bool {
-    in_word(byte) || byte == b'-'
 }
 
 #[cfg(test)]

@@ -297,6 +297,48 @@ impl Mapping {
         LoadU64(unsafe { AtomicU64::from_ptr(self.word(offset)) })
     }
 
+    /// `count` 64-bit words from byte `offset` on, as atomics. The promise is that of [`Mapping::atomic_u32`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Mapping::atomic_u64`], for each of the words.
+    #[inline]
+    #[track_caller]
+    pub fn atomic_u64s(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        self.check_writable();
+        // SAFETY: the words lie inside the mapping and are aligned (checked), and the mapping outlives the reference and can be
+        // written (checked).
+        unsafe { self.words(offset, count) }
+    }
+
+    /// The values of `count` 64-bit words from byte `offset` on, each loaded when it is asked for. Works whatever the mapping is for.
+    ///
+    /// # Panics
+    ///
+    /// As [`Mapping::load_u64`], for each of the words.
+    #[inline]
+    #[track_caller]
+    pub fn load_u64s(&self, offset: usize, count: usize) -> impl Iterator<Item = u64> {
+        // SAFETY: inside and aligned (checked), alive as long as the reference, and nothing stores through it here.
+        unsafe { self.words(offset, count) }.iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// # Safety
+    ///
+    /// Nothing stores through the reference if the mapping is for reading.
+    #[inline]
+    #[track_caller]
+    unsafe fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        let first = if count == 0 { std::ptr::dangling_mut() } else { self.word(offset) };
+        assert!(
+            count <= self.len.saturating_sub(offset) / 8,
+            "{count} words at {offset} are outside a mapping of {} bytes",
+            self.len
+        );
+        // SAFETY: `count` aligned words lie inside the mapping, as checked above; others may change them, which atomics allow.
+        unsafe { std::slice::from_raw_parts(first, count) }
+    }
+
     #[inline]
     #[track_caller]
     fn check_writable(&self) {

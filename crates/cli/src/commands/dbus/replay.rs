@@ -223,6 +223,7 @@ fn replayed(
         give_up: GIVE_UP,
         stall: args.stall_timeout,
         pid: None,
+        native_share: args.native_share,
         is_watched: args.timeline.is_some(),
     };
     let failed = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", subject.name));

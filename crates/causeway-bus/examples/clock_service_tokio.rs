@@ -1,0 +1,35 @@
+//! The service of `clock_service` in a tokio program; it also emits a signal each second.
+//!
+//! `cargo run -p causeway-bus --features tokio --example clock_service_tokio -- SOCKET`
+#![allow(clippy::print_stdout, reason = "this is a command")]
+
+use std::time::{Duration, Instant};
+
+use causeway_bus::wire::Body;
+use causeway_bus::{AsyncConnection, Error, name};
+
+const CLOCK: &str = "com.example.Clock";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let bus = match std::env::args().nth(1) {
+        Some(path) => AsyncConnection::open(path).await?,
+        None => AsyncConnection::session().await?,
+    };
+    let (start, mut calls) = (Instant::now(), bus.calls());
+    let seconds = || Body::default().u32(start.elapsed().as_secs() as u32);
+    bus.request_name(CLOCK, 0).await?;
+    println!("{} is {CLOCK}", bus.unique_name());
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            call = calls.next() => match call {
+                Some(Ok(call)) if call.header().member == Some("Seconds") => bus.reply(&call, seconds()).await?,
+                Some(Ok(call)) => bus.reply_error(&call, name::UNKNOWN_METHOD, "the clock has one method: Seconds").await?,
+                Some(Err(error)) => return Err(error),
+                None => return Ok(()),
+            },
+            _ = ticks.tick() => bus.emit("/", CLOCK, "Tick", seconds()).await?,
+        }
+    }
+}
