@@ -39,7 +39,7 @@ impl Default for ConnectionOptions {
     }
 }
 
-/// What a connection has done and what it waits for; see [`Connection::statistics`] and `causeway bus stat`.
+/// What a connection has done and what it waits for; see [`Connection::statistics`](crate::Connection::statistics) and `causeway bus stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Entries of the order log that it has not looked at.

@@ -31,7 +31,7 @@ impl Connection {
         }
     }
 
-    /// What is there already. For event loops: see [`Connection::as_fd`](AsFd::as_fd).
+    /// What is there already. For event loops: see [`Connection::as_fd`](std::os::fd::AsFd::as_fd).
     ///
     /// # Errors
     /// As [`Connection::next`].
