@@ -1,5 +1,7 @@
 //! A message of a member on its first steps: given its sender, shown to monitors, and handed to the driver or to the bus.
 
+mod native;
+
 use std::rc::Rc;
 use std::time::Instant;
 

@@ -45,17 +45,23 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("report", "weighbridge-report", &["weighbridge-record", "weighbridge-stats", "weighbridge-timeline"]),
     ("timeline", "weighbridge-timeline", &["weighbridge-record", "weighbridge-stats"]),
     ("dbus", "weighbridge-dbus", &[]),
-    ("dbus-client", "weighbridge-dbus-client", &["weighbridge-dbus"]),
+    ("dbus-client", "weighbridge-dbus-client", &["causeway-bus", "weighbridge-dbus"]),
     (
         "dbus-brokers",
         "weighbridge-dbus-brokers",
-        &["weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"],
+        &["causeway-bus", "weighbridge-dbus", "weighbridge-dbus-client", "causeway-os"],
     ),
     // Its tests examine real brokers.
     (
         "dbus-exam",
         "weighbridge-dbus-exam",
-        &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client", "causeway-os"],
+        &[
+            "causeway-bus",
+            "weighbridge-dbus",
+            "weighbridge-dbus-brokers",
+            "weighbridge-dbus-client",
+            "causeway-os",
+        ],
     ),
     ("dbus-cost", "weighbridge-dbus-cost", &["weighbridge-dbus", "weighbridge-record", "weighbridge-stats"]),
     // Its tests look for the cell of every case in the tables of the reports.
@@ -63,6 +69,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "dbus-lab",
         "weighbridge-dbus-lab",
         &[
+            "causeway-bus",
             "weighbridge-dbus",
             "weighbridge-dbus-brokers",
             "weighbridge-dbus-client",
@@ -76,7 +83,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "dbus-replay",
         "weighbridge-dbus-replay",
-        &["weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client"],
+        &["causeway-bus", "weighbridge-dbus", "weighbridge-dbus-brokers", "weighbridge-dbus-client"],
     ),
     ("guest", "weighbridge-guest", &["weighbridge-record", "causeway-os"]),
     (

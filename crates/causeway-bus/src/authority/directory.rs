@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use weighbridge_dbus::rule::MatchRule;
 
@@ -61,6 +62,9 @@ impl Authority {
         }
         let end = self.port.find_end();
         self.end_deposits_of(id, end);
+        if self.leaving.is_empty() {
+            self.leaving_since = Instant::now();
+        }
         self.leaving.push((index, end));
         if self.leaving.len() > self.options.members / 4 {
             self.ring_behind();

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_os::socket;
 use rustix::event::epoll;
@@ -18,6 +18,9 @@ use crate::shared::ABI;
 use crate::shared::directory::{Peer, State};
 use crate::shared::outbox::ForeignOutbox;
 use crate::shared::ring;
+
+/// After so long, those who sleep are woken to read past the end of a member that left.
+const LEAVING: Duration = Duration::from_secs(1);
 
 impl Authority {
     pub(super) fn accept(&mut self) {
@@ -285,6 +288,19 @@ impl Authority {
             if self.port.order().cursor(slot).load(Ordering::Acquire) < end {
                 self.port.ring(&mut self.fds, slot);
             }
+        }
+    }
+
+    /// When to wake those who sleep before the end of a member that left.
+    pub(super) fn leaving_timeout(&self) -> Option<Duration> {
+        (!self.leaving.is_empty()).then(|| LEAVING.saturating_sub(self.leaving_since.elapsed()))
+    }
+
+    /// What a member that left had open stays for [`LEAVING`] at most, although others sleep.
+    pub(super) fn wake_for_leaving(&mut self) {
+        if self.leaving_timeout() == Some(Duration::ZERO) {
+            self.leaving_since = Instant::now();
+            self.ring_behind();
         }
     }
 

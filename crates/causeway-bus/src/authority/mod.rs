@@ -181,6 +181,8 @@ pub struct Authority {
     listening_clients: usize,
     tokens: Tokens,
     leaving: Vec<(u16, u64)>,
+    /// Since when there are some, or when members were last woken for them.
+    leaving_since: Instant,
     /// A message that was read and is behind the position up to which the host wanted to read.
     read_ahead: Option<Carried>,
     /// Who stood in the way of the last message, at which cursor, since when.
@@ -248,6 +250,7 @@ impl Authority {
             connections: HashMap::new(),
             listening_clients: 0,
             leaving: Vec::new(),
+            leaving_since: Instant::now(),
             read_ahead: None,
             blocked: None,
             place_wanted: None,
@@ -277,13 +280,15 @@ impl Authority {
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         let pause = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
-        [pause, self.sweep_timeout()].into_iter().flatten().min()
+        [pause, self.sweep_timeout(), self.leaving_timeout()].into_iter().flatten().min()
     }
 
     /// Must [`Authority::dispatch`] be called although the descriptor is not readable?
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.has_evictions() || self.paused_until.is_some_and(|until| until <= Instant::now())
+        self.has_evictions()
+            || self.paused_until.is_some_and(|until| until <= Instant::now())
+            || self.leaving_timeout() == Some(Duration::ZERO)
     }
 
     /// Was a member put out by a sender, and is its end not known here yet?
@@ -316,6 +321,7 @@ impl Authority {
         }
         self.end_evicted(&mut events);
         self.free_slots();
+        self.wake_for_leaving();
         self.sweep_deposits();
         Ok(events)
     }

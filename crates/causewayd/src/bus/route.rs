@@ -42,7 +42,7 @@ impl Bus {
     }
 
     /// Hands a message to its destination, and to those that eavesdrop.
-    pub(super) fn unicast(&mut self, from: MemberId, to: MemberId, letter: Letter<'_>) {
+    pub(crate) fn unicast(&mut self, from: MemberId, to: MemberId, letter: Letter<'_>) {
         let header = letter.header;
         let answered = header.reply_serial.map(|serial| Call { caller: to, serial, callee: from });
         let is_requested_reply = answered.is_some_and(|call| self.calls.is_open(call));

@@ -13,21 +13,14 @@ fn identity(bus: &Bus, name: &str) -> Result<Identity, Refusal> {
     if name == DRIVER {
         let gid = rustix::process::getegid().as_raw();
         let credentials = Credentials { pid: std::process::id(), uid: bus.uid, gid };
-        return Ok(Identity { credentials, groups: own_groups(gid), label: None });
+        let groups = rustix::process::getgroups().ok();
+        let groups = groups.map(|groups| groups.into_iter().map(|group| group.as_raw()).collect());
+        return Ok(Identity::new(credentials, groups, None));
     }
     match bus.resolve(name) {
         Some(id) => Ok(bus.members[&id].identity.clone()),
         None => no_owner(name),
     }
-}
-
-/// All groups of this process.
-fn own_groups(gid: u32) -> Option<Vec<u32>> {
-    let supplementary = rustix::process::getgroups().ok()?;
-    let mut groups: Vec<u32> = supplementary.into_iter().map(|group| group.as_raw()).chain([gid]).collect();
-    groups.sort_unstable();
-    groups.dedup();
-    Some(groups)
 }
 
 pub fn unix_user(bus: &mut Bus, request: Request<'_>) -> Answer {
