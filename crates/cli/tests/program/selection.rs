@@ -70,10 +70,8 @@ fn a_pattern_an_axis_and_a_whole_setting_select_every_mechanism_that_has_them() 
     // A broker of D-Bus that is not installed is selected and skipped.
     let brokers = Program::ALL.iter().filter(|program| program.path().is_some()).count();
     assert!(mechanisms(&all).len() == 9 + brokers, "eight, the harness and {brokers} brokers: {plan}");
-    assert!(
-        plan.contains("fan-out: 12 mechanisms (") && plan.contains(" × 3 sizes (1, 4096, 65536) × "),
-        "{plan}"
-    );
+    let sized = format!("fan-out: {} mechanisms (", 8 + brokers);
+    assert!(plan.contains(&sized) && plan.contains(" × 3 sizes (1, 4096, 65536) × "), "{plan}");
     let (set, plan) = planned(&["fan-out", "--set", "receivers=5"]);
     assert_eq!(mechanisms(&set), mechanisms(&all), "{plan}");
     assert!(set.iter().all(|id| id.ends_with("/receivers=5")), "{plan}");
