@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The client of `clock_service` as a D-Bus program, through the gateway; needs python3-dbus.
+"""The client of `clock_service` as a D-Bus program, at the D-Bus socket; needs python3-dbus.
 
     causewayd --address unix:path=/tmp/bus.dbus --native /tmp/bus &
     cargo run -p causeway-bus --example clock_service -- /tmp/bus &

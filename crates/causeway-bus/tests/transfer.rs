@@ -1,4 +1,4 @@
-//! Descriptors, and messages that are too long for an outbox: between members, to clients of the gateway, and when there are too many.
+//! Descriptors, and messages that are too long for an outbox: between members, to D-Bus clients, and when there are too many.
 #![cfg(not(loom))]
 
 mod support;

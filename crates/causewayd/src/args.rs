@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// A message bus for D-Bus programs.
+/// A message bus for D-Bus programs and native members.
 ///
-/// Started with the options of dbus-daemon, it can take its place in a session or in a test. One of --session, --address and
-/// --config-file must be there.
+/// Started with the options of dbus-daemon, it can take its place in a session or in a test. One of --session, --system,
+/// --address and --config-file must be there.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -33,7 +33,7 @@ pub struct Args {
     /// Let processes of this user join natively, with the bus in their memory, at a socket with this path; --session does so beside its own socket
     #[arg(long, value_name = "PATH")]
     pub native: Option<PathBuf>,
-    /// Write the path of the native socket, which programs find in CAUSEWAY_BUS, to this descriptor, by default standard output
+    /// Write the path of the native socket to this descriptor, by default standard output; services that causewayd starts find it in CAUSEWAY_BUS
     #[arg(long, value_name = "FD", num_args = 0..=1, default_missing_value = "1")]
     pub print_native: Option<i32>,
     /// Write the number of the process to this descriptor, by default standard output

@@ -39,7 +39,7 @@ impl Authority {
         let own = rustix::process::geteuid().as_raw();
         if credentials.uid != own {
             let text = format!(
-                "this bus is for processes of user {own}; user {} can use the gateway",
+                "this bus is for processes of user {own}; user {} can connect to its D-Bus socket",
                 credentials.uid
             );
             let _ = control::send(&socket, &Packet::text(control::Kind::Refused, text), &[]);

@@ -59,9 +59,9 @@ pub struct AuthorityOptions {
     pub outbox_bytes: u64,
     /// Members at most, the authority included.
     pub members: usize,
-    /// Clients at most that the directory shows; messages to others go through the host.
+    /// Clients at most that the directory shows. Others are reached by their well-known names and by answers, through the host; not by unique name.
     pub clients: usize,
-    /// Names at most that the directory shows; messages to others go through the host.
+    /// Names at most that the directory shows; calls to others go through the host.
     pub names: usize,
     /// A member that stands in the way of others for so long is put out.
     pub laggard_deadline: Duration,

@@ -12,7 +12,7 @@ use super::sending::Outgoing;
 use super::{Call, Connection, Incoming, Message};
 use crate::authority::DRIVER;
 use crate::error::{Error, Result, name};
-use crate::port::{AUTHORITY, AUTHORITY_ID, Received, To};
+use crate::port::{AUTHORITY, AUTHORITY_ID, Received, TO_BUS, To};
 use crate::shared::header::BusHeader;
 
 /// What the reply to a message of the program changes in this connection.
@@ -89,6 +89,8 @@ impl Connection {
                 .resolve_call(destination, if expects_reply { header.flags } else { FLAG_NO_AUTO_START })
             {
                 Ok(to) => to,
+                // One that the directory does not show has left, or is a client that the bus knows.
+                Err(Error::Method { .. }) if header.reply_serial.is_some() => TO_BUS,
                 Err(Error::Method { name, message }) => {
                     if expects_reply {
                         let position = self.port.cursor();

@@ -29,7 +29,7 @@ pub const PEERS: usize = 4096;
 pub const PEER_BYTES: usize = 1024;
 /// Bytes of a name.
 pub const NAME_BYTES: usize = 512;
-/// Peers at most, members and clients of the gateway together.
+/// Peers at most, members and clients together.
 pub const PEERS_MAX: usize = 8192;
 /// Names at most.
 pub const NAMES_MAX: usize = 65536;
@@ -58,12 +58,12 @@ pub enum State {
     Leaving = 2,
 }
 
-/// Somebody on the bus: a member, or a client of the gateway.
+/// Somebody on the bus: a member, or a D-Bus client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Number in its unique name, never used again.
     pub id: u64,
-    /// Slot whose outbox has its messages: its own, or that of the gateway.
+    /// Slot whose outbox has its messages: its own, or that of the authority.
     pub carrier: u16,
     /// Is it there?
     pub state: State,

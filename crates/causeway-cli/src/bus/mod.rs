@@ -166,7 +166,7 @@ enum BusCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Wait until a name has an owner, and print that
+    /// Wait until a name has an owner, and print the owner
     ///
     /// The exit status is 1 when the time is over first.
     Wait {

@@ -12,7 +12,7 @@ pub struct Which {
     /// The native socket of the bus; by default the one that CAUSEWAY_BUS names
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// The D-Bus socket of the bus, such as unix:path=/run/user/1000/bus; by default the one that DBUS_SESSION_BUS_ADDRESS names
+    /// The D-Bus socket of the bus, such as unix:path=/run/user/1000/bus; by default the one that DBUS_SESSION_BUS_ADDRESS names, or $XDG_RUNTIME_DIR/bus
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub address: Option<String>,
 }
@@ -43,7 +43,7 @@ impl Which {
                 Some(path) => Ok(Bus::Native(path.into())),
                 None => weighbridge_dbus_client::session().map(Bus::Gateway).map_err(|_| {
                     Failure::Usage(
-                        "say which bus: --socket PATH or --address ADDRESS; neither CAUSEWAY_BUS nor DBUS_SESSION_BUS_ADDRESS names one"
+                        "say which bus: --socket PATH or --address ADDRESS; neither CAUSEWAY_BUS nor DBUS_SESSION_BUS_ADDRESS names one, and $XDG_RUNTIME_DIR/bus is not there"
                             .into(),
                     )
                 }),
