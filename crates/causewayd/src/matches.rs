@@ -152,11 +152,6 @@ impl Matches {
         found
     }
 
-    /// Members that have rules, in no order.
-    pub fn members(&self) -> impl Iterator<Item = MemberId> {
-        self.of_member.keys().copied()
-    }
-
     /// Members with a rule for messages of the owner of this name, in no order.
     pub fn members_that_name(&self, sender: &str) -> impl Iterator<Item = MemberId> {
         let names = |rules: &FxHashMap<Rc<MatchRule>, u32>| {

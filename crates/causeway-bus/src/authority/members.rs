@@ -1,5 +1,6 @@
 //! Processes at the control socket: they join, ask for descriptors, leave, die, and are put out.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::control::{self, Packet};
 use crate::error::{Error, Result};
-use crate::port::{AUTHORITY, Descriptors};
+use crate::port::AUTHORITY;
 use crate::shared::ABI;
 use crate::shared::directory::{Peer, State};
 use crate::shared::outbox::ForeignOutbox;
@@ -141,24 +142,17 @@ impl Authority {
                 Ok(())
             }
             control::Kind::Join if !has_joined => self.welcome_monitor(link),
-            control::Kind::Outbox if has_joined => {
-                let outbox = self.fds.outbox(slot, second)?;
-                self.answer_with(link, outbox)
-            }
-            control::Kind::Doorbell if has_joined => {
-                let doorbell = self.fds.doorbell(slot, second)?;
-                self.answer_with(link, doorbell)
-            }
+            control::Kind::Outbox if has_joined => self.hand_out(link, &self.fds.outboxes, slot, second),
+            control::Kind::Doorbell if has_joined => self.hand_out(link, &self.fds.doorbells, slot, second),
             control::Kind::SetDoorbell => {
                 let doorbell = fds.next().ok_or_else(unexpected)?;
                 let id = self.links.get(&link).and_then(|link| link.member).ok_or_else(unexpected)?;
                 let index = self.connections.get(&id).ok_or_else(unexpected)?.index;
-                self.port.set_doorbell(
-                    index,
-                    doorbell
-                        .try_clone()
-                        .map_err(|error| causeway_os::Error::new("copy", "a doorbell", error))?,
-                );
+                let Ok(copy) = doorbell.try_clone() else {
+                    let why = "the process that serves the bus has no descriptors left";
+                    return self.answer(link, &Packet::refused(control::Refusal::Limit, why), &[]);
+                };
+                self.port.set_doorbell(index, copy);
                 self.fds.doorbells.insert(index, (id, doorbell));
                 self.answer_with(link, None)
             }
@@ -205,6 +199,13 @@ impl Authority {
         self.close(ticket.0, None, &mut Vec::new());
     }
 
+    /// Answers with a descriptor of a member, if that is still there.
+    fn hand_out(&self, link: u64, table: &HashMap<u16, (u64, OwnedFd)>, slot: u16, id: u64) -> Result<()> {
+        let fd = table.get(&slot).filter(|(has, _)| *has == id).map(|(_, fd)| fd.as_fd());
+        let kind = if fd.is_some() { control::Kind::Descriptor } else { control::Kind::None };
+        self.answer(link, &Packet::new(kind, [0; 4]), fd.as_slice())
+    }
+
     fn say_refused(&self, link: u64, why: &str) {
         let Some(link) = self.links.get(&link) else { return };
         let refusal = match self.leaving.is_empty() {
@@ -226,6 +227,8 @@ impl Authority {
     fn join(&mut self, link: u64, id: PeerId) -> Result<()> {
         let Some(found) = self.links.get_mut(&link) else { return Err(Error::AuthorityGone) };
         let Some(outbox) = found.outbox.take() else { return Err(Error::AuthorityGone) };
+        // Opened here, so that a lack of descriptors later refuses nobody's messages.
+        let opened = ForeignOutbox::open(&outbox)?;
         let credentials = found.process.credentials;
         let label = found.process.label.clone().unwrap_or_default();
         self.free_slots();
@@ -247,6 +250,7 @@ impl Authority {
         let cursor = self.port.find_end();
         self.port.order().cursor(slot).store(cursor, Ordering::Release);
         self.port.forget(slot);
+        self.port.set_outbox(slot, opened);
         self.fds.outboxes.insert(slot, (id, outbox));
         self.fds.doorbells.remove(&slot);
         self.connections.insert(id, Connection { index: slot, link: Some(link), wants_signals: false });

@@ -51,14 +51,19 @@ impl Authority {
             }
             Kind::Sent => {
                 let token = u32::try_from(first).map_err(|_| unexpected())?;
-                self.tokens.sent(id, token, second, control::slots_of(&packet.text));
+                // Only members that are there can take it, and only up to what is in the log.
+                let last = self.port.find_end().saturating_sub(1);
+                let present: Vec<u16> = self.port.directory().present().collect();
+                let mut slots = control::slots_of(&packet.text);
+                slots.retain(|slot| present.contains(slot));
+                self.tokens.sent(id, token, second.min(last), slots);
                 Ok(())
             }
             _ => Err(unexpected()),
         }
     }
 
-    fn answer(&self, link: u64, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<()> {
+    pub(super) fn answer(&self, link: u64, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.links.get(&link).map_or(Ok(()), |link| control::send(&link.socket, packet, fds))
     }
 

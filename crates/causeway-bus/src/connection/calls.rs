@@ -171,7 +171,11 @@ impl Connection {
                 self.drop_call(serial);
                 return Err(self.link.end());
             }
-            self.answer_undeliverable()?;
+            if !self.undeliverable.is_empty() {
+                self.answer_undeliverable()?;
+                // It may have taken the reply.
+                continue;
+            }
             if !self.sleep_until(end)? {
                 self.drop_call(serial);
                 let text = format!("no reply within {timeout:?}");
@@ -276,20 +280,18 @@ impl Connection {
         if pending.callee != sender && !pending.is_passed_on && !is_refusal {
             return;
         }
-        if let Some(change) = self.raw.remove(&serial) {
-            self.pending.remove(&serial);
-            self.show_pending();
-            return self.put_reply(&change, message);
-        }
         self.pending.remove(&serial);
         self.show_pending();
+        if let Some(change) = self.raw.remove(&serial) {
+            return self.put_reply(&change, message);
+        }
         self.delivered += 1;
         self.replies.insert(serial, Ok(message));
     }
 
     /// Ends a call of the one that was called, because its reply cannot be had.
     pub(super) fn fail_call(&mut self, serial: u32, callee: u64, error: Error) {
-        if self.pending.get(&serial).is_some_and(|pending| pending.callee == callee) {
+        if self.pending.get(&serial).is_some_and(|pending| pending.callee == callee || pending.is_passed_on) {
             self.pending.remove(&serial);
             self.show_pending();
             if self.raw.remove(&serial).is_some() {

@@ -10,7 +10,7 @@ use super::sending::Outgoing;
 use crate::authority::{check_parcel, name_of};
 use crate::control::{self, Kind, Packet, Refusal};
 use crate::error::{Error, Result, name};
-use crate::port::{Parcel, Received, To};
+use crate::port::{Parcel, Received, TO_BUS, To};
 use crate::shared::body;
 use crate::shared::header::BusHeader;
 use crate::shared::order::Statistic;
@@ -84,7 +84,7 @@ impl Connection {
     pub(super) fn complete(&mut self, received: Received) -> Option<Received> {
         let header = received.header;
         if header.destination == 0 {
-            if !Header::parse(&received.bytes).is_ok_and(|header| self.may_want(&header)) {
+            if !Header::parse(&received.bytes).is_ok_and(|header| self.may_want(&header, received.position)) {
                 return None;
             }
         } else {
@@ -138,15 +138,14 @@ impl Connection {
 
     /// The answer to a call that could not be delivered to this program, if there is one.
     pub(super) fn prepare_refusal(&mut self) -> Result<Option<Outgoing>> {
-        while let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() {
-            let Ok(to) = self.resolve_id(caller) else { continue };
-            let (destination, own) = (name_of(caller), self.next_serial());
-            let text = Body::default().text(&format!("the callee could not take the call: {why}"));
-            let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
-            let name = Arc::clone(&self.name);
-            let answer = answer.sender(&name).destination(&destination);
-            return self.prepare(to, answer, Vec::new(), own).map(Some);
-        }
-        Ok(None)
+        let Some(Undeliverable { caller, serial, why }) = self.undeliverable.pop() else { return Ok(None) };
+        // One that the directory does not show has left, or is a client that the bus knows.
+        let to = self.resolve_id(caller).unwrap_or(TO_BUS);
+        let (destination, own) = (name_of(caller), self.next_serial());
+        let text = Body::default().text(&format!("the callee could not take the call: {why}"));
+        let answer = Builder::error(serial, name::LIMITS_EXCEEDED).body(text);
+        let name = Arc::clone(&self.name);
+        let answer = answer.sender(&name).destination(&destination);
+        self.prepare(to, answer, Vec::new(), own).map(Some)
     }
 }

@@ -101,6 +101,8 @@ impl Link {
             if !ready.inspect_err(|_| self.is_gone = true)?[0] {
                 if left.is_zero() {
                     self.is_gone = true;
+                    // Both sides learn it: the program that the authority is gone, the authority that this member is.
+                    let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
                     return Err(Error::Refused("the process that serves the bus does not answer".into()));
                 }
                 continue;

@@ -26,7 +26,9 @@ impl Message {
     /// As [`Message::checked`]; a header that is like one that was checked before is not parsed again.
     pub(super) fn checked_with(known: &mut KnownHeaders, received: Received) -> Option<Message> {
         let layout = known.layout(&received)?;
-        Message::agreed(received, layout)
+        let message = Message::agreed(received, layout)?;
+        // Descriptors come under a token. A monitor shows messages between clients without theirs.
+        (message.bus_header().token != 0 || message.header().unix_fds == 0).then_some(message)
     }
 
     /// What stands before the message must agree with its header, which was checked.
@@ -34,8 +36,7 @@ impl Message {
         let is = layout.numbers(&received.bytes);
         let (header_bytes, bytes) = (layout.header_bytes(), received.bytes.len());
         let is_whole = header_bytes + is.body_bytes == received.header.message_bytes as usize
-            && (received.is_header_only() && bytes == header_bytes || bytes == header_bytes + is.body_bytes)
-            && (received.header.token != 0 || is.unix_fds == 0);
+            && (received.is_header_only() && bytes == header_bytes || bytes == header_bytes + is.body_bytes);
         let of = &received.header;
         let agrees = (is.serial, is.kind.number(), is.flags) == (of.serial, of.kind, of.flags)
             && is.reply_serial.unwrap_or(0) == of.reply_serial;

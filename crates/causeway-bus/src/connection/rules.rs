@@ -113,8 +113,9 @@ impl Connection {
     }
 
     /// As [`Connection::wants`], as far as the header tells, without its sender.
-    pub(super) fn may_want(&self, header: &Header<'_>) -> bool {
-        self.rules.iter().any(|Rule { rule, .. }| {
+    pub(super) fn may_want(&self, header: &Header<'_>, position: u64) -> bool {
+        let mut rules = self.rules.iter().filter(|rule| rule.from <= position);
+        rules.any(|Rule { rule, .. }| {
             let coarse = MatchRule { sender: None, args: Vec::new(), ..rule.clone() };
             coarse.matches(header, &[], &())
         })

@@ -9,7 +9,7 @@ use rustix::event::EventfdFlags;
 
 use super::Connection;
 use crate::control::{self, Packet};
-use crate::error::Result;
+use crate::error::{Error, Result, name};
 use crate::shared::order::Statistic;
 use crate::shared::ring::{self, Cells, Sleep};
 
@@ -25,7 +25,10 @@ impl Connection {
         let copy_error = |error| causeway_os::Error::new("copy", "a doorbell", error);
         let doorbell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| causeway_os::Error::new("make", "a doorbell", error))?;
-        self.link.ask(&Packet::new(control::Kind::SetDoorbell, [0; 4]), &[doorbell.as_fd()])?;
+        match self.link.ask(&Packet::new(control::Kind::SetDoorbell, [0; 4]), &[doorbell.as_fd()])? {
+            (Packet { kind: control::Kind::None, .. }, _) => {}
+            (Packet { text, .. }, _) => return Err(Error::method(name::LIMITS_EXCEEDED, text)),
+        }
         let _ = self.watched.doorbell.set(doorbell.try_clone().map_err(copy_error)?);
         self.doorbell = Some(doorbell);
         Ok(())

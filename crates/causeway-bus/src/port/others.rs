@@ -42,10 +42,13 @@ impl Port {
 
     /// Remembers the own outbox for reading: signals come back to their sender if it wants them.
     pub fn set_own_outbox(&mut self, fd: &OwnedFd) -> Result<()> {
-        let outbox = ForeignOutbox::open(fd)?;
-        let slot = self.slot;
-        self.other(slot).outbox = Some(outbox);
+        self.set_outbox(self.slot, ForeignOutbox::open(fd)?);
         Ok(())
+    }
+
+    /// Remembers the outbox of the member that has the slot now.
+    pub fn set_outbox(&mut self, slot: u16, outbox: ForeignOutbox) {
+        self.other(slot).outbox = Some(outbox);
     }
 
     /// Remembers the doorbell of a member.

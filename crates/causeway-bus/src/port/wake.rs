@@ -13,10 +13,9 @@ impl Port {
         let Some((value, how)) = ring::asleep(self.order.armed(slot)) else { return false };
         let is_awake = match how {
             Sleep::Futex => futex::wake(self.order.armed(slot), u32::MAX).is_ok_and(|woken| woken > 0),
-            Sleep::Doorbell => {
-                self.ring_doorbell(descriptors, slot);
-                true
-            }
+            Sleep::Doorbell if self.ring_doorbell(descriptors, slot) => true,
+            // It stays announced: the next sender may have its doorbell.
+            Sleep::Doorbell => return false,
         };
         let is_marked = ring::mark_woken(self.order.armed(slot), value);
         if is_marked && !is_awake {
@@ -26,16 +25,16 @@ impl Port {
         is_marked
     }
 
-    fn ring_doorbell(&mut self, descriptors: &mut dyn Descriptors, slot: u16) {
+    fn ring_doorbell(&mut self, descriptors: &mut dyn Descriptors, slot: u16) -> bool {
         let other = self.other(slot);
         if other.doorbell.is_none() {
             let id = other.id;
             other.doorbell = descriptors.doorbell(slot, id).ok().flatten();
         }
-        if let Some(doorbell) = &self.others[usize::from(slot)].doorbell {
-            // A counter that is full has been rung.
-            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
-        }
+        let Some(doorbell) = &self.others[usize::from(slot)].doorbell else { return false };
+        // A counter that is full has been rung.
+        let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+        true
     }
 
     /// Puts a member out: nobody waits for it any more, and the authority announces its end.

@@ -189,7 +189,12 @@ const HASHED: u64 = 1 << 33;
 /// The number in a unique name of this bus.
 #[must_use]
 pub fn unique_number(name: &str) -> Option<u64> {
-    name.strip_prefix(":1.")?.parse().ok()
+    let digits = name.strip_prefix(":1.")?;
+    let number: u64 = digits.parse().ok()?;
+    // As it is written on the bus: without a sign, or zeros before it.
+    let is_plain =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    is_plain.then_some(number)
 }
 
 fn rule_words(rule: &MatchRule, sender: Option<u64>) -> [u64; RULE_WORDS] {

@@ -262,7 +262,7 @@ impl OrderLog {
         self.evicted(slot).store(0, Ordering::Relaxed);
         self.sending(slot).store(0, Ordering::Relaxed);
         self.waiting_for(slot).store(0, Ordering::Relaxed);
-        for word in 0..8 {
+        for word in 0..=Statistic::Incomplete as usize {
             let offset = self.in_line(slot, line::STATISTICS) + word * 8;
             self.memory.atomic_u64(offset).store(0, Ordering::Relaxed);
         }

@@ -28,7 +28,7 @@ impl Bus {
         if let Some(why) = &carried.missing {
             return self.answer_incomplete(&carried, why);
         }
-        if !is_valid(&carried.bytes, &member.name) {
+        if !is_valid(&carried.bytes, carried.descriptors.len(), &member.name) {
             return self.disconnect(from, "it sends what is no message");
         }
         let mut descriptors = Descriptors::default();
@@ -37,6 +37,13 @@ impl Bus {
         let header = message.header();
         if matches!(header.kind, Kind::Other(_)) {
             return;
+        }
+        let limits = &self.config.limits;
+        let is_large = message.bytes().len() as u64 > limits.message_bytes as u64
+            || header.unix_fds > limits.message_descriptors;
+        let to = carried.to.map(MemberId);
+        if is_large && !to.is_some_and(|to| self.is_native(to)) {
+            return self.end_undelivered(from, to, &header, "the message is larger than this bus allows");
         }
         self.counters.accepted += 1;
         let args = LazyArgs::new(&header, message.bytes());
@@ -74,23 +81,28 @@ impl Bus {
     /// all else is dropped. What is for another member is none of the bus's business.
     fn answer_incomplete(&mut self, carried: &Carried, why: &str) {
         let Ok(header) = Header::parse(&carried.bytes) else { return };
-        let (from, why) = (MemberId(carried.sender), format!("the message could not be delivered: {why}"));
-        match (carried.to.map(MemberId), header.reply_serial) {
-            (Some(to), _) if self.is_native(to) => {}
-            (Some(to), Some(serial)) => self.end_call(Call { caller: to, serial, callee: from }, &why),
-            _ if header.kind == Kind::MethodCall => {
-                self.refuse(from, &header, error::LIMITS_EXCEEDED, &why);
-            }
+        let (from, to) = (MemberId(carried.sender), carried.to.map(MemberId));
+        if !to.is_some_and(|to| self.is_native(to)) {
+            self.end_undelivered(from, to, &header, &format!("the message could not be delivered: {why}"));
+        }
+    }
+
+    /// A message of a native member does not reach a client or the bus: a call is answered for its receiver, a reply becomes an error.
+    fn end_undelivered(&mut self, from: MemberId, to: Option<MemberId>, header: &Header<'_>, why: &str) {
+        match (to, header.reply_serial) {
+            (Some(to), Some(serial)) => self.end_call(Call { caller: to, serial, callee: from }, why),
+            _ if header.kind == Kind::MethodCall => self.refuse(from, header, error::LIMITS_EXCEEDED, why),
             _ => {}
         }
     }
 }
 
 /// Is this a message of the member with this name, whole and valid?
-fn is_valid(bytes: &[u8], name: &str) -> bool {
+fn is_valid(bytes: &[u8], descriptors: usize, name: &str) -> bool {
     Header::parse(bytes).is_ok_and(|header| {
         header.message_bytes() == bytes.len()
             && header.sender == Some(name)
+            && header.unix_fds as usize == descriptors
             && walk(&header, &bytes[header.header_bytes..], &mut |_, _| {}).is_ok()
     })
 }

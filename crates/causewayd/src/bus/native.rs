@@ -91,7 +91,8 @@ impl Bus {
     /// Somebody reads the order log from now on, or nobody does any more.
     pub fn set_read_natively(&mut self, is_read: bool) {
         if is_read && !self.native.is_read {
-            let members: Vec<MemberId> = self.matches.members().collect();
+            // Also those whose last rule has gone meanwhile.
+            let members: Vec<MemberId> = self.members.keys().copied().collect();
             self.native.is_read = true;
             members.into_iter().for_each(|id| self.show(Shown::Rules(id)));
         }

@@ -251,9 +251,19 @@ impl Bus {
 
     fn made_by_driver(&mut self, message: Builder<'_>) -> Rc<Message> {
         self.serial = self.serial.checked_add(1).unwrap_or(1);
-        let built = message.sender(DRIVER).flags(FLAG_NO_REPLY_EXPECTED).build(self.serial);
-        let bytes = built.expect("the driver's answers are far below the limit of a message");
+        let message = message.sender(DRIVER).flags(FLAG_NO_REPLY_EXPECTED);
+        let bytes = message.build(self.serial).unwrap_or_else(|_| self.too_long(message));
         Rc::new(Message::new(bytes, Descriptors::default()))
+    }
+
+    /// In place of an answer that is too long because it repeats what its caller has sent, or lists too much.
+    fn too_long(&self, answer: Builder<'_>) -> Vec<u8> {
+        let short = answer.body(Body::default()).build(self.serial).expect("its header is short");
+        let header = Header::parse(&short).expect("it was built here");
+        let error = Builder::error(header.reply_serial.unwrap_or(1), error::LIMITS_EXCEEDED).sender(DRIVER);
+        let error = error.destination(header.destination.unwrap_or(DRIVER)).flags(FLAG_NO_REPLY_EXPECTED);
+        let error = error.body(Body::default().text("the answer is longer than a message may be"));
+        error.build(self.serial).expect("it is short")
     }
 
     /// Answers a message with an error, unless its sender wants no answer.

@@ -140,6 +140,10 @@ impl Server {
         if is_read != self.bus.is_read_natively() {
             self.act();
             self.bus.set_read_natively(is_read);
+            if !is_read {
+                // What stands there is our own: nobody's place waits for this process any more.
+                self.read_log(u64::MAX, usize::MAX);
+            }
             self.act();
         }
     }
@@ -152,13 +156,12 @@ impl Server {
                 self.serve_members();
             }
         }
-        if !self.is_read_natively() {
-            return;
+        if self.is_read_natively() {
+            self.read_log(u64::MAX, MESSAGES_PER_TURN);
+            self.carry();
+            self.act();
+            self.follow_readers();
         }
-        self.read_log(u64::MAX, MESSAGES_PER_TURN);
-        self.carry();
-        self.act();
-        self.follow_readers();
         if !self.is_log_full() {
             for id in std::mem::take(&mut self.paused) {
                 if let Some(client) = self.clients.get_mut(&id) {
