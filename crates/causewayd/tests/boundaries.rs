@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{Read, Write};
 
-use common::{Broker, authenticate, driver_call, refusal, request_name, wait_for};
+use common::{Broker, PATIENCE, authenticate, driver_call, refusal, request_name, wait_for};
 use weighbridge_dbus::wire::{Body, Builder, Endian, Header};
 
 /// A name of well-known form and this length.
@@ -138,4 +138,16 @@ fn a_message_of_128_mib_and_a_byte_is_refused_by_its_first_bytes() {
         }
     };
     assert_eq!(ended, Some(std::io::ErrorKind::WouldBlock), "it is disconnected");
+}
+
+#[test]
+fn an_answer_that_would_be_too_long_is_an_error_and_not_the_end_of_the_bus() {
+    let broker = Broker::start();
+    let mut client = broker.open();
+    // The answer repeats the name and has the longer header: the question, without interface, has 133 bytes beside the name, the answer 161.
+    let name = "a".repeat(weighbridge_dbus::wire::MAX_MESSAGE_BYTES - 140);
+    let question = Builder::call("/org/freedesktop/DBus", "GetNameOwner").destination("org.freedesktop.DBus");
+    let answer = client.call(&question.body(Body::default().text(&name)), PATIENCE);
+    assert_eq!(refusal(answer), "LimitsExceeded");
+    client.ask_driver("GetId", Body::default()).unwrap();
 }
