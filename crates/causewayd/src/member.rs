@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use causeway_bus::shared::filter::unique_number;
 use causeway_os::socket::Credentials;
 
 use crate::policy::Rules;
@@ -20,10 +21,7 @@ impl MemberId {
     /// The member that has this unique name, if one has.
     #[must_use]
     pub fn from_unique_name(name: &str) -> Option<MemberId> {
-        let digits = name.strip_prefix(":1.")?;
-        let number: u64 = digits.parse().ok()?;
-        // `:1.07` and `:1.+7` are the names of nobody.
-        (number.to_string() == digits).then_some(MemberId(number))
+        unique_number(name).map(MemberId)
     }
 }
 

@@ -6,39 +6,9 @@ use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
+use weighbridge_dbus::bus::{ALLOW_REPLACEMENT, DO_NOT_QUEUE, NameReply, REPLACE_EXISTING, ReleaseReply};
 
 use crate::member::MemberId;
-
-/// `DBUS_NAME_FLAG_ALLOW_REPLACEMENT`
-pub const ALLOW_REPLACEMENT: u32 = 1;
-/// `DBUS_NAME_FLAG_REPLACE_EXISTING`
-pub const REPLACE_EXISTING: u32 = 2;
-/// `DBUS_NAME_FLAG_DO_NOT_QUEUE`
-pub const DO_NOT_QUEUE: u32 = 4;
-
-/// What a request came to; the numbers are those of the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Requested {
-    /// The member owns the name now.
-    PrimaryOwner = 1,
-    /// The member waits for it.
-    InQueue = 2,
-    /// Another member has it, and this one did not want to wait.
-    Exists = 3,
-    /// The member had it already.
-    AlreadyOwner = 4,
-}
-
-/// What a release came to; the numbers are those of the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Released {
-    /// The member owned the name, or waited for it.
-    Done = 1,
-    /// No member has this name.
-    NonExistent = 2,
-    /// Another member has it.
-    NotOwner = 3,
-}
 
 /// A name has passed from one owner to another; one of them may be none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,20 +38,20 @@ pub struct Names {
 
 impl Names {
     /// A member asks for a name, with flags as in the message.
-    pub fn request(&mut self, name: &str, member: MemberId, flags: u32) -> (Requested, Option<Change>) {
+    pub fn request(&mut self, name: &str, member: MemberId, flags: u32) -> (NameReply, Option<Change>) {
         let claim = Claim { member, flags };
         let Some((key, _)) = self.queues.get_key_value(name) else {
             let name: Rc<str> = name.into();
             self.queues.insert(Rc::clone(&name), vec![claim]);
             self.of_member.entry(member).or_default().push(Rc::clone(&name));
-            return (Requested::PrimaryOwner, Some(Change { name, old: None, new: Some(member) }));
+            return (NameReply::PrimaryOwner, Some(Change { name, old: None, new: Some(member) }));
         };
         let name = Rc::clone(key);
         let queue = self.queues.get_mut(&name).expect("it is there");
         let owner = queue[0];
         if owner.member == member {
             queue[0].flags = flags;
-            return (Requested::AlreadyOwner, None);
+            return (NameReply::AlreadyOwner, None);
         }
         let waits_at = queue.iter().position(|claim| claim.member == member);
         if flags & REPLACE_EXISTING != 0 && owner.flags & ALLOW_REPLACEMENT != 0 {
@@ -97,38 +67,38 @@ impl Names {
                 queue.insert(0, claim);
             }
             let change = Change { name, old: Some(owner.member), new: Some(member) };
-            return (Requested::PrimaryOwner, Some(change));
+            return (NameReply::PrimaryOwner, Some(change));
         }
         match (waits_at, flags & DO_NOT_QUEUE != 0) {
             (Some(at), true) => {
                 queue.remove(at);
                 self.forget(member, &name);
-                (Requested::Exists, None)
+                (NameReply::Exists, None)
             }
-            (None, true) => (Requested::Exists, None),
+            (None, true) => (NameReply::Exists, None),
             (Some(at), false) => {
                 queue[at] = claim;
-                (Requested::InQueue, None)
+                (NameReply::InQueue, None)
             }
             (None, false) => {
                 queue.push(claim);
                 self.of_member.entry(member).or_default().push(name);
-                (Requested::InQueue, None)
+                (NameReply::InQueue, None)
             }
         }
     }
 
     /// A member gives up a name, or its place in the queue.
-    pub fn release(&mut self, name: &str, member: MemberId) -> (Released, Option<Change>) {
+    pub fn release(&mut self, name: &str, member: MemberId) -> (ReleaseReply, Option<Change>) {
         let Some((key, queue)) = self.queues.get_key_value(name) else {
-            return (Released::NonExistent, None);
+            return (ReleaseReply::NonExistent, None);
         };
         if !queue.iter().any(|claim| claim.member == member) {
-            return (Released::NotOwner, None);
+            return (ReleaseReply::NotOwner, None);
         }
         let name = Rc::clone(key);
         self.forget(member, &name);
-        (Released::Done, self.leave(&name, member))
+        (ReleaseReply::Released, self.leave(&name, member))
     }
 
     /// A member is gone: it gives up all names, in the order in which it asked for them.
@@ -203,17 +173,17 @@ mod tests {
     #[test]
     fn a_queue_passes_the_name_on_in_order() {
         let mut names = Names::default();
-        assert_eq!(names.request("n.n", A, 0), (Requested::PrimaryOwner, change(None, Some(A))));
-        assert_eq!(names.request("n.n", A, 0), (Requested::AlreadyOwner, None));
-        assert_eq!(names.request("n.n", B, 0), (Requested::InQueue, None));
-        assert_eq!(names.request("n.n", C, DO_NOT_QUEUE), (Requested::Exists, None));
-        assert_eq!(names.request("n.n", C, REPLACE_EXISTING), (Requested::InQueue, None));
+        assert_eq!(names.request("n.n", A, 0), (NameReply::PrimaryOwner, change(None, Some(A))));
+        assert_eq!(names.request("n.n", A, 0), (NameReply::AlreadyOwner, None));
+        assert_eq!(names.request("n.n", B, 0), (NameReply::InQueue, None));
+        assert_eq!(names.request("n.n", C, DO_NOT_QUEUE), (NameReply::Exists, None));
+        assert_eq!(names.request("n.n", C, REPLACE_EXISTING), (NameReply::InQueue, None));
         assert_eq!(names.queue("n.n").collect::<Vec<_>>(), [A, B, C]);
-        assert_eq!(names.release("n.n", A), (Released::Done, change(Some(A), Some(B))));
-        assert_eq!(names.release("n.n", A), (Released::NotOwner, None));
-        assert_eq!(names.release("n.n", C), (Released::Done, None));
+        assert_eq!(names.release("n.n", A), (ReleaseReply::Released, change(Some(A), Some(B))));
+        assert_eq!(names.release("n.n", A), (ReleaseReply::NotOwner, None));
+        assert_eq!(names.release("n.n", C), (ReleaseReply::Released, None));
         assert_eq!(names.remove(B), [change(Some(B), None).unwrap()]);
-        assert_eq!(names.release("n.n", B), (Released::NonExistent, None));
+        assert_eq!(names.release("n.n", B), (ReleaseReply::NonExistent, None));
         assert!(names.of_member.is_empty() && names.queues.is_empty());
     }
 
@@ -223,14 +193,14 @@ mod tests {
         names.request("n.n", A, ALLOW_REPLACEMENT);
         names.request("n.n", C, 0);
         let taken = names.request("n.n", B, REPLACE_EXISTING | ALLOW_REPLACEMENT | DO_NOT_QUEUE);
-        assert_eq!(taken, (Requested::PrimaryOwner, change(Some(A), Some(B))));
+        assert_eq!(taken, (NameReply::PrimaryOwner, change(Some(A), Some(B))));
         assert_eq!(names.queue("n.n").collect::<Vec<_>>(), [B, A, C]);
         // B may be replaced and does not queue: it leaves.
-        assert_eq!(names.request("n.n", C, REPLACE_EXISTING).0, Requested::PrimaryOwner);
+        assert_eq!(names.request("n.n", C, REPLACE_EXISTING).0, NameReply::PrimaryOwner);
         assert_eq!(names.queue("n.n").collect::<Vec<_>>(), [C, A]);
         assert!(names.of(B).is_empty() && names.is_in_queue("n.n", A));
         // A member that waits and wants to wait no longer leaves the queue.
-        assert_eq!(names.request("n.n", A, DO_NOT_QUEUE), (Requested::Exists, None));
+        assert_eq!(names.request("n.n", A, DO_NOT_QUEUE), (NameReply::Exists, None));
         assert_eq!(names.queue("n.n").collect::<Vec<_>>(), [C]);
     }
 }

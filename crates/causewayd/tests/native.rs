@@ -92,7 +92,7 @@ fn members_and_clients_see_the_signals_of_both_in_one_order() {
     }
 }
 
-/// One sends, another answers that with a signal of its own: a third gets the cause first, whoever of them is native.
+/// One connection sends a signal, and a second answers it with a signal of its own. A third receives the cause before its effect, whichever of the three are native.
 #[test]
 fn what_caused_a_message_comes_before_it_across_both_kinds() {
     let bus = NativeBus::start();

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use weighbridge_dbus::bus::{ALLOW_REPLACEMENT, DO_NOT_QUEUE, NameReply, REPLACE_EXISTING};
 use weighbridge_dbus_client::Error;
 
 use crate::client::{Client, Message, PATIENCE};
@@ -9,14 +10,10 @@ use crate::property::{Basis, Bus, Property, Seen};
 
 const GROUP: &str = "Names";
 
-const ALLOW_REPLACEMENT: u32 = 1;
-const REPLACE_EXISTING: u32 = 2;
-const DO_NOT_QUEUE: u32 = 4;
-
-const PRIMARY_OWNER: u32 = 1;
-const IN_QUEUE: u32 = 2;
-const EXISTS: u32 = 3;
-const ALREADY_OWNER: u32 = 4;
+const PRIMARY_OWNER: u32 = NameReply::PrimaryOwner as u32;
+const IN_QUEUE: u32 = NameReply::InQueue as u32;
+const EXISTS: u32 = NameReply::Exists as u32;
+const ALREADY_OWNER: u32 = NameReply::AlreadyOwner as u32;
 
 pub const PROPERTIES: &[Property] = &[
     Property {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use causeway_os::counters::ProcessCounters;
 use causeway_os::socket::is_all_received;
-use weighbridge_dbus::bus::DRIVER;
+use weighbridge_dbus::bus::{DO_NOT_QUEUE, DRIVER, DRIVER_PATH};
 use weighbridge_dbus::wire::{Body, Builder, FLAG_NO_REPLY_EXPECTED, Kind as MessageKind};
 use weighbridge_dbus_client::Connection;
 use weighbridge_lab::axis::{Axis, Choice, Values};
@@ -139,9 +139,8 @@ impl Method {
 
     /// The messages that are sent in turn by a connection of this name.
     fn messages(self, own_name: &str) -> io::Result<Vec<Vec<u8>>> {
-        const DO_NOT_QUEUE: u32 = 4;
         let call = |member, body| {
-            let call = Builder::call("/org/freedesktop/DBus", member).interface(DRIVER).destination(DRIVER);
+            let call = Builder::call(DRIVER_PATH, member).interface(DRIVER).destination(DRIVER);
             call.body(body)
         };
         let text = |text: &str| Body::default().text(text);

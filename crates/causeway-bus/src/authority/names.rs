@@ -1,48 +1,16 @@
-//! Names of connections and of the bus itself, and the numbers with which D-Bus answers requests for names.
+//! Names of connections and of the bus itself.
 
 use crate::port::AUTHORITY_ID;
 
-pub use weighbridge_dbus::bus::DRIVER;
-
-/// Object of the bus itself.
-pub const DRIVER_PATH: &str = "/org/freedesktop/DBus";
+pub use weighbridge_dbus::bus::{
+    ALLOW_REPLACEMENT, DO_NOT_QUEUE, DRIVER, DRIVER_PATH, NameReply, REPLACE_EXISTING, ReleaseReply,
+};
 
 /// Interface of what the bus says to libraries of members, and programs do not see.
 pub const BUS_INTERFACE: &str = "causeway.Bus";
 /// A signal to the caller of a method: its call (the serial) has no receiver that the caller knew, and goes to this member now (its unique
 /// name). It comes before the call in the log, so that the caller knows whose end ends the call.
 pub const PASSED_ON: &str = "PassedOn";
-
-/// Flag of a request for a name: another connection may take the name over.
-pub const ALLOW_REPLACEMENT: u32 = 1;
-/// Flag of a request for a name: take the name over if its owner allows that.
-pub const REPLACE_EXISTING: u32 = 2;
-/// Flag of a request for a name: do not wait for the name.
-pub const DO_NOT_QUEUE: u32 = 4;
-
-/// The answer to a request for a name, as D-Bus numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameReply {
-    /// The caller owns the name now.
-    PrimaryOwner = 1,
-    /// The caller waits for the name.
-    InQueue = 2,
-    /// Another connection owns it, and the caller does not wait.
-    Exists = 3,
-    /// The caller owned it before.
-    AlreadyOwner = 4,
-}
-
-/// The answer to the release of a name, as D-Bus numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseReply {
-    /// The caller neither owns the name nor waits for it any more.
-    Released = 1,
-    /// Nobody had it.
-    NonExistent = 2,
-    /// Another connection has it.
-    NotOwner = 3,
-}
 
 /// The unique name of a number.
 pub fn unique_name(id: u64) -> String {

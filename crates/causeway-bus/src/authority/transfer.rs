@@ -46,7 +46,7 @@ impl Authority {
                 let packet = Packet::new(Kind::Descriptor, [deposit.body_bytes, 0, 0, 0]);
                 let answered = self.answer(link, &packet, &fds);
                 self.tokens.taken(owner, token, slot);
-                // Too many descriptors of this user may be between processes: then they do not come, and their receiver says so.
+                // The kernel limits how many descriptors a user may have in flight. Beyond that the receiver gets none, and reports it.
                 answered.or_else(|_| self.answer_with(link, None))
             }
             Kind::Sent => {

@@ -87,7 +87,7 @@ impl Link {
         }
     }
 
-    /// Sends what is not answered. If the authority is gone, whoever asks next learns it.
+    /// Sends a packet that has no answer. An error is dropped: the next request reports that the authority is gone.
     pub fn tell(&mut self, packet: &Packet) {
         let _ = control::send(&self.socket, packet, &[]);
     }

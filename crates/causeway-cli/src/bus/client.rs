@@ -4,15 +4,12 @@ use std::time::{Duration, Instant};
 
 use causeway_bus::wire::{Arg, Args, Body, Builder, FLAG_NO_REPLY_EXPECTED, Header, Kind, names};
 use causeway_bus::{Connection, Incoming};
+pub use weighbridge_dbus::bus::{DRIVER, DRIVER_PATH};
 use weighbridge_dbus_client as gateway;
 
 use super::which::{Bus, not_joined};
 use crate::failure::Failure;
 
-/// The name and the interface of the bus itself.
-pub const DRIVER: &str = "org.freedesktop.DBus";
-/// The object of the bus itself.
-pub const DRIVER_PATH: &str = "/org/freedesktop/DBus";
 const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
 const NOTHING_HERE: &str = "this connection has no objects";
 

@@ -30,10 +30,7 @@ use crate::systemd;
 
 pub use native::{Receiver, Shown};
 pub use start::Ended;
-pub use weighbridge_dbus::bus::DRIVER;
-
-/// The object of the driver.
-pub const DRIVER_PATH: &str = "/org/freedesktop/DBus";
+pub use weighbridge_dbus::bus::{DRIVER, DRIVER_PATH};
 
 /// What programs and D-Bus's own tests compare the text of the error with, beside its name.
 const CALLEE_GONE: &str = "Message recipient disconnected from message bus without replying";

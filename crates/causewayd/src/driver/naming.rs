@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
+use weighbridge_dbus::bus::NameReply;
 use weighbridge_dbus::wire::{Body, names};
 
 use super::request::{Answer, Refusal, Request, no_owner, refused, reply};
 use crate::bus::{Bus, DRIVER, Shown};
 use crate::error;
 use crate::member::{MemberId, Stage};
-use crate::names::Requested;
 use crate::quota::Resource;
 
 pub fn hello(bus: &mut Bus, request: Request<'_>) -> Answer {
@@ -57,7 +57,7 @@ pub fn request_name(bus: &mut Bus, request: Request<'_>) -> Answer {
         }
         bus.publish(&change);
     }
-    if requested == Requested::PrimaryOwner {
+    if requested == NameReply::PrimaryOwner {
         bus.service_came(name, request.from);
     }
     // Not before: what has waited for the name comes before what members send to it now.

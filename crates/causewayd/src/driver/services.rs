@@ -16,7 +16,7 @@ pub fn list_activatable_names(bus: &mut Bus, _: Request<'_>) -> Answer {
 
 pub fn start_service_by_name(bus: &mut Bus, request: Request<'_>) -> Answer {
     let name = request.text(0);
-    // A name that no file provides is none of a service, whoever has it.
+    // Only a name that a file provides is a service's, even if a connection owns it.
     if bus.resolve(name).is_some() && bus.is_service(name) {
         return Ok(Some(Body::default().u32(ALREADY_RUNNING)));
     }

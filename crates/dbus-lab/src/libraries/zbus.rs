@@ -11,14 +11,13 @@ use std::pin::Pin;
 
 use futures_core::Stream;
 use tokio::runtime::{self, Runtime};
+use weighbridge_dbus::bus::{DRIVER, DRIVER_PATH};
 use zbus::message::{Body, Flags, Type};
 use zbus::{Connection, MatchRule, Message, MessageStream, connection};
 
 use super::{Connected, Role};
 use crate::client::{INTERFACE, MEMBER, PATH};
 
-const DRIVER: &str = "org.freedesktop.DBus";
-const DRIVER_PATH: &str = "/org/freedesktop/DBus";
 /// That of the feature in Cargo.toml.
 const VERSION: &str = "6.2.1";
 

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use causeway_bus::Connection;
+use weighbridge_dbus::bus::DO_NOT_QUEUE;
 use weighbridge_dbus::wire::Body;
 use weighbridge_dbus_client::native_path;
 use weighbridge_lab::axis::Choice;
@@ -93,7 +94,6 @@ impl Alone {
     /// One operation, and its answer where it has one.
     #[inline]
     fn operate(&mut self) -> io::Result<()> {
-        const DO_NOT_QUEUE: u32 = 4;
         if let Some(pause) = self.pause {
             std::thread::sleep(pause);
         }

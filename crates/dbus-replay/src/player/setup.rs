@@ -1,15 +1,12 @@
 //! Before the first message: is the bus free of the names, and what was there before the capture.
 
-use weighbridge_dbus::bus::DRIVER;
+use weighbridge_dbus::bus::{ALLOW_REPLACEMENT, DRIVER};
 use weighbridge_dbus::wire::{Arg, Args, Body, Header, Leaf, walk};
 use weighbridge_dbus_client::Error as ClientError;
 
 use super::Player;
 use crate::Error;
 use crate::end::Joined;
-
-/// The flag of `RequestName` that lets another connection take the name over, as some in the capture may.
-const ALLOW_REPLACEMENT: u32 = 1;
 
 impl Player<'_> {
     /// Checks that no other program has a name of the plan, and returns the process of the bus.
@@ -55,6 +52,7 @@ impl Player<'_> {
         }
         for (id, connection) in &mut connections {
             for (_, name) in self.plan.setup.names.iter().filter(|(owner, _)| owner == id) {
+                // Another connection may take the name over, as some in the capture may.
                 let body = Body::default().text(name).u32(ALLOW_REPLACEMENT);
                 let reply =
                     connection.ask_driver("RequestName", body).map_err(|error| self.failed(*id, error))?;

@@ -7,8 +7,10 @@
 //! the last three tells it; [`Coverage`] says how much is.
 
 mod driver;
+mod requests;
 mod rulebook;
 
+pub use requests::{ALLOW_REPLACEMENT, DO_NOT_QUEUE, NameReply, REPLACE_EXISTING, ReleaseReply};
 pub use rulebook::Unmatched;
 pub(crate) use rulebook::{Found, RuleId, Rulebook, Use};
 
@@ -22,6 +24,8 @@ use driver::Question;
 
 /// The name, and the interface, of the driver.
 pub const DRIVER: &str = "org.freedesktop.DBus";
+/// The object of the driver.
+pub const DRIVER_PATH: &str = "/org/freedesktop/DBus";
 
 /// One connection that was seen.
 #[derive(Clone, Debug, Default)]
