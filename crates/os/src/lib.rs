@@ -15,6 +15,7 @@ pub mod clock;
 pub mod counters;
 pub mod dmi;
 mod error;
+pub mod fences;
 pub mod futex;
 pub mod limits;
 pub mod memory;

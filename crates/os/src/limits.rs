@@ -1,4 +1,12 @@
 //! The limits of this process that decide what can be measured or shared at all.
+//!
+//! # Safety
+//!
+//! [`set_nofile_of`] runs between `fork` and `exec`, in the copy of one thread of many: a system call, no lock and no memory.
+#![allow(unsafe_code)]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -47,9 +55,23 @@ pub fn raise_nofile() -> Result<u64> {
     Ok(nofile().0)
 }
 
+/// Has a program that is started this limit of descriptors from its first instruction on: programs that use `select` break with a high one.
+pub fn set_nofile_of(command: &mut Command, limit: Rlimit) {
+    // SAFETY: the closure makes one system call, and its error is made of a number.
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_has_its_limit_of_descriptors_when_it_begins() {
+        let limit = Rlimit { current: Some(17), ..getrlimit(Resource::Nofile) };
+        let mut shell = Command::new("sh");
+        set_nofile_of(shell.args(["-c", "ulimit -S -n"]), limit);
+        assert_eq!(shell.output().unwrap().stdout, b"17\n");
+    }
 
     #[test]
     fn limits_are_those_that_the_kernel_shows() {

@@ -68,6 +68,12 @@ const RECEIVED: &str = "bytes_per_s";
 /// Fewer in an operation are chance, and a ratio of chances says nothing.
 const LEAST_COUNT: f64 = 0.01;
 
+/// Of a fan-out, the sender's time of one case over the time of the other until the last receiver has a message: how soon the sender can go on,
+/// compared with a bus whose sender hands the message to another process.
+const SENDER_TO_VALUE: &str = "sender_ns_to_value";
+/// The series that it is made of.
+const SENDER: &str = "sender_ns";
+
 /// The cost as a multiple of the hub's.
 const TO_HUB: &str = "to_hub";
 
@@ -94,12 +100,13 @@ pub fn ratios(baseline: Side<'_>, case: Side<'_>) -> Vec<Ratio> {
 /// medians, without an interval, where there is no pair); otherwise from all runs of both. `pairs` is 0 where the comparison is
 /// not interleaved.
 pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> {
-    let (there, here) = (of_summary(baseline.summary, figure)?, of_summary(case.summary, figure)?);
+    let (of_baseline, of_case) = if figure == SENDER_TO_VALUE { ("value", SENDER) } else { (figure, figure) };
+    let (there, here) = (of_summary(baseline.summary, of_baseline)?, of_summary(case.summary, of_case)?);
     let is_count = figure.ends_with("voluntary_switches_per_op");
     if is_count && here.min(there) < LEAST_COUNT {
         return None;
     }
-    let values = |side: Side<'_>| -> Vec<(u32, f64)> {
+    let values = |side: Side<'_>, figure: &str| -> Vec<(u32, f64)> {
         let id = &side.summary.case;
         let usable = |value: &f64| value.is_finite() && *value > 0.0;
         side.runs
@@ -107,7 +114,7 @@ pub fn ratio(baseline: Side<'_>, case: Side<'_>, figure: &str) -> Option<Ratio> 
             .filter_map(|run| Some((run.round, of_run(id, run, figure).filter(usable)?)))
             .collect()
     };
-    let (base, own) = (values(baseline), values(case));
+    let (base, own) = (values(baseline, of_baseline), values(case, of_case));
     let (ratio, interval, pairs) = if baseline.record.is_none() {
         let by_round: BTreeMap<u32, f64> = base.into_iter().collect();
         let pairs: Vec<(f64, f64)> =
@@ -156,6 +163,7 @@ fn figures(summary: &Summary) -> Vec<String> {
         name.contains("voluntary_switches") || name.contains('.') || (counts_events && name == RECEIVED)
     };
     all.extend(summary.series.keys().filter(|name| !is_elsewhere(name)).cloned());
+    all.extend(summary.series.contains_key(SENDER).then(|| SENDER_TO_VALUE.to_owned()));
     all
 }
 

@@ -34,7 +34,8 @@ pub struct Ratio {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_machine: Option<String>,
     /// Which figure: `to_hub` (the cost as a multiple of the hub's, of two records), `value`, `messages_per_s`, `cpu_ns_per_message`, `cpu_ns_per_op`, `voluntary_switches_per_op`,
-    /// `involuntary_switches_per_op`, or the name of a series.
+    /// `involuntary_switches_per_op`, `sender_ns_to_value` (of a fan-out, the sender's time of the case over the baseline's time until the last receiver has a
+    /// message), or the name of a series.
     pub figure: String,
     /// The figure of the case, in the case's unit for `value`, else in the unit of the figure's name.
     pub here: f64,

@@ -56,6 +56,36 @@ fn what_drifts_is_in_both_sides_of_a_ratio() {
     assert!(!text.contains("not interleaved"));
 }
 
+/// Two ways to reach many in seven rounds in which the machine becomes twice as slow. The sender of the first hands its message to another process.
+fn drifting_senders() -> Reading {
+    let mut lines = Vec::new();
+    for (mechanism, last_ns, sender_ns) in [("dbus-broker", 200.0, 3.0), ("causeway-bus", 300.0, 30.0)] {
+        let id = CaseId::new("fan-out", mechanism, 64, "same-cpu");
+        let series = |ns: f64| BTreeMap::from([("sender_ns".to_owned(), ns)]);
+        lines.push(Line::Case(common::case(&id, "ns/message")));
+        for round in 0..7u32 {
+            let drift = 1.0 + f64::from(round) / 6.0;
+            let run = common::run(&id, round, last_ns * drift);
+            let series = BTreeMap::from([("sender_ns".to_owned(), vec![sender_ns * drift; 5])]);
+            lines.push(Line::Run(Run { round, series, ..run }));
+        }
+        let summary = common::summary(&id, "ns/message", last_ns * 1.5);
+        lines.push(Line::Summary(Summary { runs: 7, series: series(sender_ns * 1.5), ..summary }));
+    }
+    Reading { lines, problems: Vec::new() }
+}
+
+#[test]
+fn a_sender_is_compared_with_the_time_until_the_last_receiver_of_the_baseline_has_a_message() {
+    let report =
+        compared(drifting_senders(), &CaseId::new("fan-out", "dbus-broker", 64, "same-cpu")).unwrap();
+    let text = markdown(&report);
+    let tables = tables(&text);
+    let (_, rows) = tables.iter().find(|(title, _)| title.starts_with("Sender's time over")).expect(&text);
+    let expected = ["fan-out/causeway-bus/64/same-cpu", "45.0", "300", "0.150", "0.150 to 0.150", "7"];
+    assert_eq!(rows[..], [expected], "{text}");
+}
+
 /// A pipe whose reads return many messages and a log that hands out one by one, in eight rounds in which both become
 /// slower: 5 times the events, 50 times the messages, a tenth of the CPU time.
 fn fan_in() -> Reading {

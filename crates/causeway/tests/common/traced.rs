@@ -74,6 +74,12 @@ impl Traced {
         Traced::seize(pid, pid)
     }
 
+    /// Stops a process, and takes over its first thread, which does most of its work.
+    pub fn seize_running(pid: i32) -> Traced {
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+        Traced::seize_forked(pid)
+    }
+
     fn seize(pid: i32, thread: i32) -> Traced {
         let thread = Pid::from_raw(thread);
         ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
@@ -156,6 +162,31 @@ impl Traced {
                 other => panic!("while counting calls: {other:?}"),
             }
         }
+    }
+
+    /// Lets it run until it has returned from `most` system calls, has stopped itself, or `is_over`; returns from how many it has returned.
+    pub fn run_calls(&self, most: u64, is_over: impl Fn() -> bool) -> u64 {
+        let mut returned = 0;
+        while returned < most {
+            ptrace::syscall(self.thread, None).unwrap();
+            let status = loop {
+                match waitpid(self.thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)).unwrap() {
+                    WaitStatus::StillAlive if is_over() => return returned,
+                    WaitStatus::StillAlive => std::thread::sleep(std::time::Duration::from_micros(20)),
+                    status => break status,
+                }
+            };
+            match status {
+                WaitStatus::PtraceSyscall(_) => {
+                    let op = ptrace::syscall_info(self.thread).unwrap().op;
+                    returned += u64::from(op == libc::PTRACE_SYSCALL_INFO_EXIT);
+                }
+                WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(_, Signal::SIGCONT) => {}
+                WaitStatus::Stopped(_, Signal::SIGSTOP) => return returned,
+                other => panic!("after {returned} system calls: {other:?}"),
+            }
+        }
+        returned
     }
 
     /// SIGKILL, and the tracer's goodbye: a traced thread is not gone before.

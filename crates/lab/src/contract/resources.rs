@@ -53,6 +53,14 @@ impl EndResources {
         [self, far]
     }
 
+    /// Of both ends in one role, the numbers of the near end.
+    ///
+    /// # Panics
+    /// If these are the resources of one end.
+    pub fn near_words(&self) -> &[u64] {
+        &self.words[2..2 + self.words[1] as usize]
+    }
+
     /// Takes the next descriptor.
     ///
     /// # Panics

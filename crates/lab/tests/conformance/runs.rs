@@ -154,8 +154,6 @@ struct Belongings {
     children: usize,
     threads: usize,
     names: BTreeSet<String>,
-    /// Queues, semaphores and segments of System V.
-    system_v: [usize; 3],
     /// Processes of this very program, wherever they hang now.
     of_this_program: usize,
 }
@@ -179,12 +177,17 @@ impl Belongings {
                 .map(|entry| entry.path().display().to_string())
                 .filter(|path| path.contains("weighbridge-") && path.contains(&ours))
                 .collect(),
-            system_v: ["msg", "sem", "shm"].map(|table| {
-                fs::read_to_string(format!("/proc/sysvipc/{table}")).map_or(0, |table| table.lines().count())
-            }),
             of_this_program: entries("/proc").iter().filter(|entry| is_this_program(&entry.path())).count(),
         }
     }
+}
+
+/// How many queues, semaphores and segments of System V there are. Without an IPC namespace of its own, this program sees those
+/// of others.
+fn system_v_objects() -> [usize; 3] {
+    ["msg", "sem", "shm"].map(|table| {
+        fs::read_to_string(format!("/proc/sysvipc/{table}")).map_or(0, |table| table.lines().count())
+    })
 }
 
 fn is_this_program(process: &Path) -> bool {
@@ -219,17 +222,21 @@ pub fn peers() -> Vec<i32> {
 
 /// Runs a test, after which everything is as it was before.
 pub fn leaving_nothing(test: impl FnOnce()) {
-    let before = Belongings::now();
+    let (before, objects_before) = (Belongings::now(), system_v_objects());
     test();
-    // A thread that was joined may be listed for a moment longer, and tests beside this one may have queues of their own.
+    // A thread that was joined may be listed for a moment longer, and programs beside this one may make and remove objects.
     const DEADLINE: Duration = Duration::from_secs(30);
     let since = Instant::now();
     loop {
-        let now = Belongings::now();
-        if now == before {
+        let (now, objects) = (Belongings::now(), system_v_objects());
+        let no_more_objects = objects.iter().zip(objects_before).all(|(now, before)| *now <= before);
+        if now == before && no_more_objects {
             return;
         }
-        assert!(since.elapsed() < DEADLINE, "left behind: {now:?}, before: {before:?}");
+        assert!(
+            since.elapsed() < DEADLINE,
+            "left behind: {now:?} and System V {objects:?}, before: {before:?} and {objects_before:?}"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }

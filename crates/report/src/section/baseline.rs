@@ -59,6 +59,9 @@ fn table(report: &Report, figure: &str) -> Table {
         "cpu_ns_per_op" => scaled("ns", &|unit| format!("CPU {unit} per operation")),
         "voluntary_switches_per_op" => ("Voluntary switches per operation".into(), None),
         "involuntary_switches_per_op" => ("Involuntary switches per operation".into(), None),
+        "sender_ns_to_value" => scaled("ns", &|unit| {
+            format!("Sender's time over the baseline's until the last receiver has a message, {unit}")
+        }),
         series => {
             let series = Series::new(series, values());
             (series.label(), Some(series.scale))
